@@ -18,12 +18,12 @@ import numpy as np
 import desim
 from analysis.fuzz_rules import LINKS, OWN, policy
 from analysis.fuzz_scenarios import arguments
-from desim.audit.check import transcript_check
-from desim.audit.neighbours import neighbours, worst_pair
-from desim.audit.pairs import play_pair, unobserved
-from desim.audit.reading import HIDDEN
 from desim.engine.play import Simulation
 from desim.errors import InputError, RunError
+from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.neighbours import neighbours, worst_pair
+from desim.experiments.audit.pairs import play_pair, unobserved
+from desim.experiments.audit.reading import HIDDEN
 from desim.log.parquet import Tables
 from desim.scenario.build import build
 

@@ -29,8 +29,8 @@ from ruamel.yaml import YAML
 import desim
 from analysis.fuzz_scenarios import arguments, late, printed
 from analysis.fuzz_subjects import BASE, as_yaml, changed, subjects
-from desim.cli import main as command_line
 from desim.errors import DesimError
+from desim.interface.cli import main as command_line
 from desim.scenario import build
 
 SECONDS = 20

@@ -29,7 +29,7 @@ import numpy as np
 
 from desim.methods.shared.method import Method
 from desim.fields import Init, Positive, Strict
-from desim.kernels.gradients import gradient
+from desim.problem.kernels.gradients import gradient
 
 
 class Parameters(Strict):

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from desim.deployments.deployed import deploy
+    from desim.deployments.fidelity.errors import clock_errors
+    from desim.deployments.measuring.calibration import calibrate
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
-    from desim.exports import export
-    from desim.fidelity.errors import clock_errors
+    from desim.experiments.ranking.robust import robust
+    from desim.experiments.studies.compare import compare
+    from desim.experiments.studies.repeat import repeat
+    from desim.experiments.studies.study import Study, study
+    from desim.experiments.tuning.tune import tune
+    from desim.interface.plots.drawn import plot
+    from desim.interface.reports import report
     from desim.log.described import KINDS, METRICS
-    from desim.measuring.calibration import calibrate
-    from desim.ranking.robust import robust
-    from desim.reports import report
+    from desim.runs.exports import export
     from desim.runs.opened import open_run as open
     from desim.runs.play import run
     from desim.runs.replay import replay
@@ -28,11 +33,6 @@ if TYPE_CHECKING:
     from desim.runs.run import Run
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
-    from desim.studies.compare import compare
-    from desim.studies.drawn import plot
-    from desim.studies.repeat import repeat
-    from desim.studies.study import Study, study
-    from desim.tuning.tune import tune
 
 __all__ = [
     "KINDS",
@@ -68,26 +68,26 @@ __all__ = [
 _HOMES = {
     "KINDS": "desim.log.described:KINDS",
     "METRICS": "desim.log.described:METRICS",
-    "export": "desim.exports:export",
-    "calibrate": "desim.measuring.calibration:calibrate",
-    "clock_errors": "desim.fidelity.errors:clock_errors",
-    "compare": "desim.studies.compare:compare",
+    "export": "desim.runs.exports:export",
+    "calibrate": "desim.deployments.measuring.calibration:calibrate",
+    "clock_errors": "desim.deployments.fidelity.errors:clock_errors",
+    "compare": "desim.experiments.studies.compare:compare",
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.opened:open_run",
-    "plot": "desim.studies.drawn:plot",
-    "repeat": "desim.studies.repeat:repeat",
-    "report": "desim.reports:report",
+    "plot": "desim.interface.plots.drawn:plot",
+    "repeat": "desim.experiments.studies.repeat:repeat",
+    "report": "desim.interface.reports:report",
     "resume": "desim.runs.resume:resume",
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",
-    "robust": "desim.ranking.robust:robust",
+    "robust": "desim.experiments.ranking.robust:robust",
     "run": "desim.runs.play:run",
-    "study": "desim.studies.study:study",
-    "tune": "desim.tuning.tune:tune",
+    "study": "desim.experiments.studies.study:study",
+    "tune": "desim.experiments.tuning.tune:tune",
     "Run": "desim.runs.run:Run",
     "Scenario": "desim.scenario.schema:Scenario",
-    "Study": "desim.studies.study:Study",
+    "Study": "desim.experiments.studies.study:Study",
     **{
         name: f"desim.errors:{name}"
         for name in ("Deadlock", "DesimError", "Diverged", "InputError", "RunError")

@@ -8,7 +8,7 @@ INTERRUPTED = 130  # exit code of what Ctrl-C ended before there was anything to
 def main() -> None:
     """Run the command line; leave by SystemExit with its exit code."""
     try:
-        from desim.cli import main as command_line
+        from desim.interface.cli import main as command_line
 
         command_line()
     except KeyboardInterrupt:

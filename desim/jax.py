@@ -6,7 +6,7 @@ It needs jax: the extra desim[jax].
 from desim.errors import InputError
 
 try:
-    from desim.models.jax_function import JaxModel
+    from desim.problem.models.jax_function import JaxModel
 except ModuleNotFoundError as lacking:
     if lacking.name not in ("jax", "jaxlib"):
         raise

@@ -9,12 +9,6 @@ desim.privacy.papers.
 from typing import TYPE_CHECKING, Any
 
 from desim.arrays import Array, Int
-from desim.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
-from desim.conditions.compute import overheads_of, speeds_of
-from desim.conditions.matching import random_matching, random_neighbours
-from desim.conditions.mixing import against_themselves, dual_bound, mixing_matrix
-from desim.conditions.participation import common_length
-from desim.draws.keys import seed_word
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
     AutoShare,
@@ -41,10 +35,6 @@ from desim.fields import (
     Text,
     Whole,
 )
-from desim.kernels.codecs import clamp, shares
-from desim.kernels.formulas import formulas
-from desim.kernels.sums import column_sums
-from desim.losses.regularizers import prox
 from desim.methods.shared.averages import Averages
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.edge_duals import EdgeDuals
@@ -71,6 +61,13 @@ from desim.methods.shared.steps import (
     stable_step,
     tied_momentum,
 )
+from desim.network.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
+from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.matching import random_matching, random_neighbours
+from desim.network.conditions.mixing import against_themselves, dual_bound, mixing_matrix
+from desim.network.conditions.participation import common_length
+from desim.network.timeline.speed import fitting
+from desim.numerics.keys import seed_word
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.privacy.ledger.mechanisms import (
     Allotted,
@@ -85,8 +82,11 @@ from desim.privacy.ledger.mechanisms import (
 )
 from desim.privacy.papers.claims import ALL, Bound, Inputs, by_agent, inputs, once, ratios, summed
 from desim.privacy.papers.conversions import simple
+from desim.problem.kernels.codecs import clamp, shares
+from desim.problem.kernels.formulas import formulas
+from desim.problem.kernels.sums import column_sums
+from desim.problem.losses.regularizers import prox
 from desim.problem.problem import Problem
-from desim.timeline.speed import fitting
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from desim.engine.requests import Heard, Replies
     from desim.engine.settings import Settings
     from desim.engine.us import Cohort as Us
-    from desim.kernels.compilable import Compilable
+    from desim.problem.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
 

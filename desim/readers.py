@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.compiling.later import pd
 from desim.errors import InputError, raised, shortened, show, spelling
 from desim.npz import loaded
+from desim.numerics.later import pd
 
 Arrays = dict[str, NDArray[Any]]
 LARGEST = 1e100  # of numbers to learn from: products of three of them are still numbers

@@ -14,8 +14,8 @@ try:
     import torch
     from torch import nn
 
-    from desim.models.torch_module import TorchModel
-    from desim.models.torch_parts import filled, fixed_sha256
+    from desim.problem.models.torch_module import TorchModel
+    from desim.problem.models.torch_parts import filled, fixed_sha256
 except ModuleNotFoundError as lacking:
     if lacking.name != "torch":
         raise

@@ -47,7 +47,7 @@ def _bytes(column):
 if __name__ == "__main__":
     names = sys.argv[1:]
     if names[0] == "--wrong":
-        from desim.draws import keys
+        from desim.numerics import keys
 
         keys._HALF_STEP, names = 0.0, names[1:]
     print(json.dumps({name: bits_of(name) for name in names}))

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desim import load
-from desim.cli import main
+from desim.experiments.studies.study import plan
+from desim.experiments.tuning.plan import planned
+from desim.interface.cli import main
 from desim.scenario.load import parse
-from desim.studies.study import plan
-from desim.tuning.plan import planned
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"

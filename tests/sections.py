@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from desim.losses.scalar import Loss
 from desim.problem.data import read
+from desim.problem.losses.scalar import Loss
 from desim.scenario.sections.problem import Problem
 
 TABLE = "age,group,height,city,sick\n30,2,1.5,Bern,no\n40,1,1.75,Thun,yes\n50,2,1.25,Bern,yes\n"

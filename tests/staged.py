@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from desim.conditions.compute import speed_model
-from desim.conditions.policy import Policy
-from desim.draws.distributions import Distribution
 from desim.engine.world import Progress
 from desim.errors import Diverged
 from desim.log.outcome import Outcome
-from desim.timeline.intake import AT_ONCE
+from desim.network.conditions.compute import speed_model
+from desim.network.conditions.policy import Policy
+from desim.network.timeline.intake import AT_ONCE
+from desim.numerics.distributions import Distribution
 
 AGENTS = 3
 DEVICES = "devices: a gradient of one row takes 1 ms\n"  # as commands say on stderr
@@ -173,7 +173,7 @@ def main():
     """The command line of desim, on a staged simulation."""
     import desim.log.parquet
     import desim.runs.play
-    from desim.cli import main as command_line
+    from desim.interface.cli import main as command_line
 
     desim.log.parquet.PART_SECONDS = -1.0
 

@@ -8,12 +8,12 @@ from test_endless import bound, failed
 from test_engines import differences
 
 import desim
-from desim.conditions import churn
-from desim.conditions.compute import fastest
-from desim.conditions.traces import Traces
 from desim.errors import InputError, RunError
+from desim.network.conditions import churn
+from desim.network.conditions.compute import fastest
+from desim.network.conditions.traces import Traces
+from desim.network.timeline.phases import is_up
 from desim.scenario.build import check
-from desim.timeline.phases import is_up
 
 __all__ = ["bound"]  # a fixture of all tests here
 ABSENT = {"up": "5 s", "down": "1 s"}

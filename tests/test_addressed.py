@@ -9,16 +9,16 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions import matching as matching_module
-from desim.conditions.matching import MATCHING, random_matching, random_neighbours
-from desim.conditions.topology import from_edges
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine import play
 from desim.engine.agents import graph as graph_agents
 from desim.engine.agents import mailbox
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import RunError
+from desim.network.conditions import matching as matching_module
+from desim.network.conditions.matching import MATCHING, random_matching, random_neighbours
+from desim.network.conditions.topology import from_edges
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import check
 
 ROOT = Path(__file__).resolve().parents[1]

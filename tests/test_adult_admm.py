@@ -16,8 +16,8 @@ from analysis.reproductions import (
 )
 from analysis.reproductions.adult_admm import DELTA, Setting
 from analysis.reproductions.printed import split
+from desim.interface.plots import save
 from desim.log.parquet import Tables
-from desim.plots import save
 from desim.privacy.accounting.accountants import account
 from desim.privacy.papers import pp_admm
 from desim.privacy.papers import pr_admm as bounds

@@ -14,8 +14,8 @@ from cases import COMPUTE, NETWORK, merged
 from mutant import mutant
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 
 TOLERANCE = 1e-10
 INSTANT = {

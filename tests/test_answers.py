@@ -12,15 +12,15 @@ from naive import coco, dolan_more
 from study_scenes import BASE, changed
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.reading.series import series_of
-from desim.studies import answers, sides
-from desim.studies.sides import sided, told
-from desim.studies.stored import open_study
-from desim.studies.study import study
-from desim.studies.trials import Trials
-from desim.studies.tried import trials
+from desim.experiments.studies import answers, sides
+from desim.experiments.studies.sides import sided, told
+from desim.experiments.studies.stored import open_study
+from desim.experiments.studies.study import study
+from desim.experiments.studies.trials import Trials
+from desim.experiments.studies.tried import trials
+from desim.interface.cli import main
+from desim.runs.reading.series import series_of
 
 TARGETS = {"error": [0.5, 1e-3]}
 STUDY = changed(
@@ -87,7 +87,7 @@ def check_cells(module, made):
     ],
 )
 def test_runs_count_until_the_target_or_their_end(stored, right, wrong):
-    check_cells(module := sys.modules["desim.studies.trials"], stored[1])
+    check_cells(module := sys.modules["desim.experiments.studies.trials"], stored[1])
     with pytest.raises(AssertionError):
         check_cells(mutant(module, right, wrong), stored[1])
 

@@ -5,9 +5,9 @@ import pytest
 from mutant import mutant
 
 from desim.log.rows import LEVELS, ROUNDS, EventLog
+from desim.network.timeline import appended
+from desim.network.timeline.record import Kind
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View
-from desim.timeline import appended
-from desim.timeline.record import Kind
 
 N = 40
 TIME = np.random.default_rng(3).integers(0, 20, N) / 10.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.timeline import arena
+from desim.network.timeline import arena
 
 SHAPES = [(3, 4), 5, (0, 3), 1, (1 << 17, 7), (2, 3), (1 << 21,), 9]
 TYPES = [np.float64, np.int8, np.int64, np.int32]

@@ -8,9 +8,9 @@ from test_engines import differences
 
 import desim
 from desim import shapes
-from desim.conditions.matching import random_matching
-from desim.conditions.topology import from_edges
 from desim.errors import InputError, RunError
+from desim.network.conditions.matching import random_matching
+from desim.network.conditions.topology import from_edges
 
 HEAD = """
 import numpy as np

@@ -12,17 +12,17 @@ from test_averaging_methods import training_of
 
 import desim
 from analysis.reproductions import fedbuff_seconds
-from desim.conditions import policy
 from desim.engine.requests import Replies
 from desim.errors import InputError
-from desim.kernels import clipping
-from desim.kernels.clipping import clipped_rows
 from desim.methods.shared import server_steps
+from desim.network.conditions import policy
+from desim.network.timeline import staleness
+from desim.network.timeline.staleness import HINGE, POLYNOMIAL, Staleness
 from desim.privacy.accounting import prices as pricing
 from desim.privacy.accounting.gaussian import epsilon_of
+from desim.problem.kernels import clipping
+from desim.problem.kernels.clipping import clipped_rows
 from desim.scenario.build import build, check
-from desim.timeline import staleness
-from desim.timeline.staleness import HINGE, POLYNOMIAL, Staleness
 
 TWINS = {"fedasync": naive.fedasync, "feddyn": naive.feddyn}
 ADAM = {"rate": 0.05, "beta1": 0.8, "beta2": 0.9, "tau": 0.01}

@@ -12,10 +12,10 @@ from test_against_naive import Rows
 from test_engines import differences
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.log.parquet import Tables
 from desim.methods.shared import edge_pairs
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import build
 
 TOLERANCE = 1e-10

@@ -12,16 +12,16 @@ from mutant import mutant
 from scipy.stats import laplace, norm
 
 import desim
-from desim.audit import game, likelihood
-from desim.audit.claims import zcdp_of
-from desim.audit.game import Stage, noise_seed, play_game, trained
-from desim.audit.likelihood import likelihood_ratio
-from desim.audit.neighbours import worst_pair
-from desim.audit.of_method import audit
-from desim.audit.pairs import PairReleases
-from desim.audit.verdict import judge
-from desim.cli import main
 from desim.errors import InputError
+from desim.experiments.audit import game, likelihood
+from desim.experiments.audit.claims import zcdp_of
+from desim.experiments.audit.game import Stage, noise_seed, play_game, trained
+from desim.experiments.audit.likelihood import likelihood_ratio
+from desim.experiments.audit.neighbours import worst_pair
+from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.pairs import PairReleases
+from desim.experiments.audit.verdict import judge
+from desim.interface.cli import main
 from desim.privacy.ledger.ledger import Ledger, Mechanism
 from desim.scenario.build import build
 

@@ -9,14 +9,14 @@ from cases import graph
 from mutant import mutant
 
 import desim
-from desim import contract
-from desim.audit import apart, check
-from desim.audit.apart import beyond
-from desim.audit.of_method import audit
-from desim.audit.verdict import judge
-from desim.contract import algorithm_laws, privacy_laws
-from desim.contract.finding import BrokenError
-from desim.contract.stage import Stage
+from desim.experiments import contract
+from desim.experiments.audit import apart, check
+from desim.experiments.audit.apart import beyond
+from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.verdict import judge
+from desim.experiments.contract import algorithm_laws, privacy_laws
+from desim.experiments.contract.finding import BrokenError
+from desim.experiments.contract.stage import Stage
 from desim.masks import Mask, is_public, public
 from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from desim.audit.of_method import audit
-from desim.audit.of_one_run import audit_one_run
+from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.of_one_run import audit_one_run
 
 pytest.importorskip("torch", reason="torch is not installed")
 

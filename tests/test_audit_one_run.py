@@ -9,15 +9,15 @@ import pytest
 from cases import LOSSY, graph, merged, star
 from mutant import mutant
 
-from desim.audit import canary_scores
-from desim.audit.canaries import canaries, fair_coins, planted
-from desim.audit.canary_scores import Game, likeness, play_once
-from desim.audit.of_one_run import audit_one_run
-from desim.audit.one_run import chosen_tiers, judge_one_run, right_guesses
-from desim.cli import main
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.experiments.audit import canary_scores
+from desim.experiments.audit.canaries import canaries, fair_coins, planted
+from desim.experiments.audit.canary_scores import Game, likeness, play_once
+from desim.experiments.audit.of_one_run import audit_one_run
+from desim.experiments.audit.one_run import chosen_tiers, judge_one_run, right_guesses
+from desim.interface.cli import main
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import mu_of
 from desim.scenario.build import build
 from desim.scenario.load import load, resolved_yaml

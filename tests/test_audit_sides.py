@@ -7,13 +7,13 @@ import pytest
 from cases import NETWORK, star
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from desim.audit.candidates import candidates_for
-from desim.audit.claims import Ground, rigorous
-from desim.audit.game import Stage, play_game
-from desim.audit.neighbours import altered, neighbours, replaced
-from desim.audit.pairs import unobserved
-from desim.audit.verdict import judge
 from desim.errors import InputError
+from desim.experiments.audit.candidates import candidates_for
+from desim.experiments.audit.claims import Ground, rigorous
+from desim.experiments.audit.game import Stage, play_game
+from desim.experiments.audit.neighbours import altered, neighbours, replaced
+from desim.experiments.audit.pairs import unobserved
+from desim.experiments.audit.verdict import judge
 from desim.log.parquet import Tables
 from desim.problem.problem import Problem
 from desim.scenario.build import build

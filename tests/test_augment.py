@@ -7,9 +7,9 @@ from shaped_rows import kept, pictures, refused, scene, with_torch
 
 import desim
 from desim.errors import InputError
-from desim.kernels.gradients import batch_gradient
-from desim.models import augment
-from desim.models.augment import Augmentation, Place
+from desim.problem.kernels.gradients import batch_gradient
+from desim.problem.models import augment
+from desim.problem.models.augment import Augmentation, Place
 from desim.scenario.build import build
 from desim.scenario.load import load
 

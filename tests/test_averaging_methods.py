@@ -24,10 +24,10 @@ from test_cohort_methods import messages
 from test_golden import npz
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.methods import fed_pd, fedlin, scaffold
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import build, check
 
 NAMES = ("fed-pd", "fedlin", "fedavg", "scaffold")
@@ -446,7 +446,7 @@ def total_slope(run, scenario):
     """Gradient of the objective's agents (agents, dim) at the coordinator's last model."""
     problem = build(desim.load(scenario)).problem
     everybody = np.arange(problem.agents)
-    from desim.kernels.gradients import gradient
+    from desim.problem.kernels.gradients import gradient
 
     x = np.tile(run.model[-1], (problem.agents, 1))
     return gradient(everybody, x, problem.data)

@@ -9,9 +9,9 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.cli import main
+from desim.deployments.measuring import devices, laws, lines, profiles, robust, samples
 from desim.errors import InputError
-from desim.measuring import devices, laws, lines, profiles, robust, samples
+from desim.interface.cli import main
 from desim.scenario.sections.transport import Tcp
 
 BASE = {
@@ -156,7 +156,7 @@ def check_rivals(line, law):
 def test_rates_that_fit_alike_are_told_with_the_message_that_tells(tmp_path):
     law, table = carried(Tcp(connection="new"), 0.0905, 6.244e6, (20_000, 48_000), 0.1, rounds=3)
     check_rivals(lines.line_of("link", table, law, samples.EXACT), law)
-    from desim.measuring.calibration import calibrated
+    from desim.deployments.measuring.calibration import calibrated
 
     made = calibrated(
         samples.Samples(table, NO_WORK, tcp=Tcp(connection="new"), floor=samples.EXACT), False
@@ -282,7 +282,7 @@ def test_one_size_of_messages_does_not_tell_a_rate(pair):
     assert (line.how, line.rate) == (lines.LIMIT, np.inf)
     assert line.latency == pytest.approx(0.01 + 600 * 64 / 1e6, rel=0.05)
     assert line.least == pytest.approx(600 * 64 / line.latency, rel=0.05)
-    from desim.measuring.calibration import calibrated
+    from desim.deployments.measuring.calibration import calibrated
 
     text = calibrated(real, None).fragment()
     assert "does not tell a latency from a bandwidth" in text

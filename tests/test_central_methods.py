@@ -22,9 +22,9 @@ from test_against_naive import (
 )
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 
 BOX = {"l1": 0.05, "lower": 0.0, "upper": 0.5}
 

@@ -8,13 +8,13 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions import changing
-from desim.conditions.changing import Redrawn
 from desim.engine import play
 from desim.engine.agents import graph as graph_agents
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
-from desim.kernels.gradients import gradient
+from desim.network.conditions import changing
+from desim.network.conditions.changing import Redrawn
+from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 
 N, ROUNDS = 8, 12

@@ -6,7 +6,7 @@ import pytest
 from analysis.reproductions import choco_gossip, choco_sgd_bits, page
 from analysis.reproductions.choco_gossip import errors_of, rate_of
 from analysis.reproductions.choco_sgd_words import verdicts
-from desim.conditions.codec import Codec
+from desim.network.conditions.codec import Codec
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from laws import check_log
 from mutant import mutant
 
 import desim
-from desim.conditions import churn, traces
 from desim.engine.agents import clock, star_client
 from desim.engine.agents import star as star_agents
 from desim.errors import Deadlock, InputError
+from desim.network.conditions import churn, traces
+from desim.network.timeline.phases import is_up
 from desim.scenario.build import build
-from desim.timeline.phases import is_up
 
 STATES = "time,a,b\n0,1,0\n0.5,0,1\n1.25,1,1\n2,0,1\n2.5,1,0\n3,1,1\n"
 DRAWN = {"up": {"exponential": "400 ms"}, "down": {"exponential": "150 ms"}}

@@ -18,11 +18,11 @@ from staged import DEVICES, TEXT, Staged
 import desim
 from desim import __main__ as start
 from desim import amounts
-from desim.cli import COMMANDS, catalogue, main, outcome, progress
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
-from desim.reading import waits
+from desim.interface.cli import COMMANDS, catalogue, main, outcome, progress
 from desim.runs import play
+from desim.runs.reading import waits
 from desim.scenario import build, registry
 
 
@@ -162,7 +162,7 @@ def test_a_ctrl_c_more_does_not_hide_what_was_stopped(desk, call, monkeypatch):
         return [("pressed", "again")]
 
     monkeypatch.setattr(play.Interruption, "check", ended)
-    monkeypatch.setattr("desim.reading.facts.facts", pressed)
+    monkeypatch.setattr("desim.runs.reading.facts.facts", pressed)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     code, out, err = call("run", "s.yaml")
     assert (code, err) == (1, "stopped: interrupted by Ctrl-C\n")
@@ -264,20 +264,21 @@ def loaded_by(code):
 
 @pytest.mark.slow
 def test_help_imports_nothing_heavy():
-    help_ = "from desim.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    help_ = "from desim.interface.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_by(help_) == "[]"
-    assert "numpy" in loaded_by(help_ + "\nimport desim.reading.facts")
+    assert "numpy" in loaded_by(help_ + "\nimport desim.runs.reading.facts")
 
 
 def test_ctrl_c_during_the_imports_ends_in_words(monkeypatch, capsys):
     def interrupted(arguments=None):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(desim.cli, "main", interrupted)
+    monkeypatch.setattr(desim.interface.cli, "main", interrupted)
     with pytest.raises(SystemExit) as end:
         start.main()
     assert (end.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")
-    code = "import sys; sys.modules['desim.cli'] = None\nfrom desim.__main__ import main\nmain()"
+    code = "import sys; sys.modules['desim.interface.cli'] = None\n"
+    code += "from desim.__main__ import main\nmain()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ModuleNotFoundError" in done.stderr  # what is no Ctrl-C is not hidden
 
@@ -433,7 +434,7 @@ def test_a_bar_is_shown_on_terminals_only(monkeypatch, capsys):
 
 
 def test_hints_of_the_command_line_can_be_resolved():
-    for command in desim.cli.app.registered_commands:
+    for command in desim.interface.cli.app.registered_commands:
         assert typing.get_type_hints(command.callback)
 
 
@@ -501,9 +502,9 @@ def test_a_real_run_without_room_says_so(tmp_path):
     (tmp_path / "small.yaml").write_text(REAL)
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)); "
-        "from desim.cli import main; main(['run', 'small.yaml', '-o', 'a'])"
+        "from desim.interface.cli import main; main(['run', 'small.yaml', '-o', 'a'])"
     )
-    warm = "from desim.cli import main; main(['run', 'small.yaml', '-o', 'b'])"
+    warm = "from desim.interface.cli import main; main(['run', 'small.yaml', '-o', 'b'])"
     for program in (warm, code):
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
@@ -521,7 +522,7 @@ def test_a_real_run_without_room_says_so(tmp_path):
 def test_a_full_output_is_one_line(command):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", f"from desim.cli import main; {command}"],
+            [sys.executable, "-c", f"from desim.interface.cli import main; {command}"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -568,25 +569,29 @@ CODES = {  # what is interrupted, of which command, and what comes of it
         130,
         "stopped before the run began; nothing was written",
     ),
-    "desim.cli.audit._audited": (
+    "desim.interface.cli.audit._audited": (
         ["audit", "s.yaml"],
         130,
         "stopped before the verdict; nothing was written",
     ),
-    "desim.ranking.robust.robust": (
+    "desim.experiments.ranking.robust.robust": (
         ["robust", "s.yaml", "s.yaml", "--target", "error=1"],
         130,
         "stopped by Ctrl-C",
     ),
-    "desim.cli.commands.plot.opened_runs": (["report", "runs/staged"], 130, "stopped by Ctrl-C"),
-    "desim.studies.study.plan": (["study", "study.yaml"], 130, "stopped by Ctrl-C"),
-    "desim.studies.study._carried_out": (
+    "desim.interface.cli.commands.plot.opened_runs": (
+        ["report", "runs/staged"],
+        130,
+        "stopped by Ctrl-C",
+    ),
+    "desim.experiments.studies.study.plan": (["study", "study.yaml"], 130, "stopped by Ctrl-C"),
+    "desim.experiments.studies.study._carried_out": (
         ["study", "study.yaml"],
         1,
         "not all runs could be simulated; the same command goes on",
     ),
-    "desim.tuning.tune.planned": (["tune", "tuner.yaml"], 130, "stopped by Ctrl-C"),
-    "desim.tuning.book.Book.play": (
+    "desim.experiments.tuning.tune.planned": (["tune", "tuner.yaml"], 130, "stopped by Ctrl-C"),
+    "desim.experiments.tuning.book.Book.play": (
         ["tune", "tuner.yaml"],
         1,
         "not all runs could be simulated; the same command goes on",

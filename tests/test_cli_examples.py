@@ -5,8 +5,8 @@ import shlex
 import pytest
 import typer
 
-from desim.cli import app
-from desim.cli.examples import EXAMPLES, below
+from desim.interface.cli import app
+from desim.interface.cli.examples import EXAMPLES, below
 
 GROUP = typer.main.get_command(app)
 

@@ -13,20 +13,20 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.audit import of_method
-from desim.audit.apart import ENDS
 from desim.errors import InputError, RunError
-from desim.kernels import layered, modelled_zeroth, values
-from desim.kernels.gradients import batch_gradient, gradient
-from desim.kernels.local import train
-from desim.kernels.plan import plan_for
-from desim.kernels.zeroth import estimates
-from desim.losses import scalar
-from desim.losses.layers import LayeredLoss
-from desim.losses.scalar import Loss
+from desim.experiments.audit import of_method
+from desim.experiments.audit.apart import ENDS
 from desim.methods.shared import minimisation
-from desim.models import model as models
-from desim.models.model import Facts, Model, Rows
+from desim.problem.kernels import layered, modelled_zeroth, values
+from desim.problem.kernels.gradients import batch_gradient, gradient
+from desim.problem.kernels.local import train
+from desim.problem.kernels.plan import plan_for
+from desim.problem.kernels.zeroth import estimates
+from desim.problem.losses import scalar
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.scalar import Loss
+from desim.problem.models import model as models
+from desim.problem.models.model import Facts, Model, Rows
 from desim.problem.problem import Problem
 from desim.problem.row_losses import mean_losses
 from desim.scenario import registry

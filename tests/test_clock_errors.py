@@ -7,10 +7,10 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.cli import main
+from desim.deployments.fidelity import alike, errors, matching, models, reasons, replies
 from desim.errors import InputError
-from desim.fidelity import alike, errors, matching, models, reasons, replies
-from desim.reading import exchanges
+from desim.interface.cli import main
+from desim.runs.reading import exchanges
 
 BASE = {
     "name": "small",
@@ -357,8 +357,8 @@ def test_a_run_without_links_is_not_held_against_a_network(noise):
 
 
 def test_a_report_of_a_run_without_links_says_so_first():
-    from desim.reports.cautions import cautions
-    from desim.reports.readable import readings
+    from desim.interface.reports.cautions import cautions
+    from desim.interface.reports.readable import readings
 
     real, other = looped(played(network=OTHER, real=True), "os"), played()
     found = readings([real, other])

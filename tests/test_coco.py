@@ -12,9 +12,9 @@ import pytest
 from mutant import mutant
 
 from analysis.studies import coco
+from desim.experiments.studies import answers, restarts
+from desim.experiments.studies.trials import Trials
 from desim.problem.targets import first_met
-from desim.studies import answers, restarts
-from desim.studies.trials import Trials
 
 STORED = json.loads(coco.GOLDEN.read_text("utf-8"))
 TARGETS = STORED["targets"]

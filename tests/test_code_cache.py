@@ -18,8 +18,8 @@ from numba import typeof
 from numba.core import caching
 
 import desim
-from desim.compiling import code_cache
 from desim.methods.fedavg import Formulas
+from desim.numerics import code_cache
 
 PACKAGE = Path(desim.__file__).parent
 
@@ -32,7 +32,7 @@ def copied(folder: Path) -> Path:
 
 def found(tree: Path, cache: Path) -> tuple[int, str]:
     """How often `log_` was found compiled by a new process that imports desim from `tree`."""
-    code = "from desim.draws.elementary import log_ as f; f(2.0)"
+    code = "from desim.numerics.elementary import log_ as f; f(2.0)"
     code += "; print(sum(f.stats.cache_hits.values()))"
     code += "; print(f.stats.cache_path)"
     own = os.environ | {"PYTHONPATH": str(tree), "DESIM_CACHE_DIR": str(cache)}
@@ -59,11 +59,15 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
 
 def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -> None:
     seen = code_cache._imported("desim.engine.compiled.rounds")
-    assert {"desim.kernels.formulas", "desim.timeline.collection", "desim.compiling.jit"} <= seen
+    assert {
+        "desim.problem.kernels.formulas",
+        "desim.network.timeline.collection",
+        "desim.numerics.jit",
+    } <= seen
     assert "desim.methods.fed_plt" in seen  # what `begin` of fed-plt does
     assert "desim.methods.shared.method" not in code_cache._imported("desim.methods.fed_plt")
     assert code_cache.digest("desim.engine.compiled.rounds") != code_cache.digest(
-        "desim.kernels.sums"
+        "desim.problem.kernels.sums"
     )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.conditions.codec import Codec
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.network.conditions.codec import Codec
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 
 SEED = 5
 WHO = np.array([0, 3, 7])

@@ -15,12 +15,12 @@ from test_against_naive import EDGES, SEED, TOLERANCE, Rows, gap
 from test_checkpoints import eager, goes_on  # noqa: F401 (a fixture)
 
 import desim
-from desim.conditions.codec import Codec, Codecs
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine.coding import Coding
 from desim.errors import InputError, RunError
 from desim.methods.shared.averages import consensus_step
+from desim.network.conditions.codec import Codec, Codecs
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import build
 from desim.scenario.load import load
 

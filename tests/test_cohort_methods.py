@@ -27,11 +27,11 @@ from test_against_naive import (
 from test_golden import npz
 
 import desim
-from desim.conditions.participation import common_length
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.kernels.codecs import shares
+from desim.network.conditions.participation import common_length
+from desim.numerics import keys
+from desim.numerics.keys import Stream
+from desim.problem.kernels.codecs import shares
 
 TWINS = {"tamuna": naive.tamuna, "led": naive.led, "5gcs": naive.five_gcs}
 

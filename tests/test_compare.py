@@ -10,12 +10,12 @@ from mutant import mutant
 
 import desim
 from desim import tabulated
-from desim.cli import main
 from desim.errors import InputError
-from desim.plots import course
+from desim.experiments.studies import compare
+from desim.experiments.studies.folder import opened
+from desim.interface.cli import main
+from desim.interface.plots import course
 from desim.runs.digests import UNLISTED
-from desim.studies import compare
-from desim.studies.folder import opened
 
 BASE = {
     "name": "small",

@@ -7,8 +7,8 @@ from mutant import mutant
 
 import desim
 from desim import amounts
-from desim.cli import conditions
 from desim.errors import InputError
+from desim.interface.cli import conditions
 from desim.scenario import build
 
 PLAIN = {"link": {"latency": "20 ms", "bandwidth": "10 Mbit/s"}}

@@ -8,8 +8,8 @@ from cases import NOISY, graph, local, merged, star
 from mutant import mutant
 
 import desim
-from desim.audit import of_method as audits
 from desim.errors import InputError, RunError
+from desim.experiments.audit import of_method as audits
 from desim.privacy.accounting import views
 from desim.privacy.ledger import mechanisms
 from desim.scenario import build, check

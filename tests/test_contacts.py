@@ -8,8 +8,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions import contacts
 from desim.errors import InputError
+from desim.network.conditions import contacts
 from desim.scenario.build import build
 
 TRACE = (

@@ -15,10 +15,10 @@ from test_engines import differences
 from test_traces import drawn_trace, links_with, written
 
 import desim
-from desim.conditions.traces import rate_traces
 from desim.engine.agents import ports
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.star import Client, Coming
+from desim.network.conditions.traces import rate_traces
 from desim.scenario.build import build
 
 LAWS = ("fifo", "fair")

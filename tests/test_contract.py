@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from cases import CASES
 
-from desim import contract
-from desim.cli import main
-from desim.contract import algorithm_laws as laws
-from desim.contract import loss_laws, privacy_laws
-from desim.contract.finding import BrokenError, SkippedError
-from desim.contract.reads import reads
-from desim.contract.stage import Stage
 from desim.errors import InputError
+from desim.experiments import contract
+from desim.experiments.contract import algorithm_laws as laws
+from desim.experiments.contract import loss_laws, privacy_laws
+from desim.experiments.contract.finding import BrokenError, SkippedError
+from desim.experiments.contract.reads import reads
+from desim.experiments.contract.stage import Stage
+from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -54,7 +54,7 @@ BREAKS = [
     (laws.threads, [("self.problem.data))", "self.problem.data)) + 1e-9 * threads()"),
                     (
                         "import numpy as np",
-                        "import numpy as np\nfrom desim.compiling.jit import threads",
+                        "import numpy as np\nfrom desim.numerics.jit import threads",
                     )]),
     *[(law, [COUNT, ("self.problem.data))", "self.problem.data)) + 1e-9 * next(COUNT)")])
       for law in (laws.batches, laws.observers, laws.repeats, laws.resumes, laws.retimes,

@@ -8,7 +8,7 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError
-from desim.reading.facts import facts
+from desim.runs.reading.facts import facts
 
 EVEN = {"network": {"link": {"latency": "10 ms", "bandwidth": "inf", "jitter": "none"}}}
 STEADY = {"speed": "inf", "slow": {"fraction": 0}}

@@ -8,11 +8,11 @@ from cases import CASES
 from test_engines import differences
 
 import desim
-from desim.compiling import jit, plain
-from desim.compiling.jit import lean_kernel
-from desim.compiling.tickets import swapped
 from desim.engine.compiled import crew, star
 from desim.engine.compiled.crew import DONE, NONE, awaited, noted, offered, shared_by, taken
+from desim.numerics import jit, plain
+from desim.numerics.jit import lean_kernel
+from desim.numerics.tickets import swapped
 
 PARTS = 20_000
 TRAINING = {**CASES["plt-noisy"], "observe": {"metrics": []}}

@@ -4,7 +4,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.reading import critical
+from desim.runs.reading import critical
 
 SCENARIO = {
     "problem": {

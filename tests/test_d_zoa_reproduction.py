@@ -16,8 +16,8 @@ from analysis.reproductions import (
 from analysis.reproductions.d_zoa_setting import PLAYERS, Level
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import minimiser
-from desim.compiling.jit import set_threads
-from desim.plots import save
+from desim.interface.plots import save
+from desim.numerics.jit import set_threads
 from desim.privacy.papers import d_zoa as printed
 
 

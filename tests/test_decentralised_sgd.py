@@ -14,8 +14,8 @@ from test_against_naive import EDGES, INSTANT, SEED, TOLERANCE, Rows, drawn, gap
 from test_naive_golden import mlp_gradient
 
 import desim
-from desim.draws import discrete_gaussian, keys
-from desim.draws.keys import Stream
+from desim.numerics import discrete_gaussian, keys
+from desim.numerics.keys import Stream
 
 ENGINES = ("cohort", "agents")
 SLOW = {"network": NETWORK, "compute": {"speed": {"uniform": [10, 160]}, "redraw": "round"}}

@@ -9,7 +9,7 @@ import pytest
 from cases import graph, merged, star
 
 import desim
-from desim.cli import main
+from desim.interface.cli import main
 from desim.runs import declared
 from desim.runs.decided_by_rows import tuned
 from desim.runs.privacy import statement

@@ -27,10 +27,10 @@ from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
 from desim.errors import InputError, RunError
-from desim.reading.facts import facts
 from desim.runs.joint import joint
 from desim.runs.play import prepare
 from desim.runs.privacy import SEEDED, UNSEEDED, statement
+from desim.runs.reading.facts import facts
 from desim.runs.real import TEST, exposed
 from desim.scenario.load import load
 

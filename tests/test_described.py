@@ -4,12 +4,12 @@ import pytest
 from mutant import mutant
 
 import desim
+from desim.experiments.studies.answers import ecdf
+from desim.experiments.studies.tried import trials
 from desim.log import described
 from desim.log.schemas import FIELDS
+from desim.network.timeline.record import Kind
 from desim.scenario.sections.observe import METRICS
-from desim.studies.answers import ecdf
-from desim.studies.tried import trials
-from desim.timeline.record import Kind
 
 SCENARIO = {
     "name": "small",

@@ -8,13 +8,13 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions.compute import NOTHING, speed_model
-from desim.conditions.traces import rate_traces
-from desim.draws.distributions import CONSTANT, EXPONENTIAL, SHIFTED, Distribution, draw, mean
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.timeline.phases import alternation
-from desim.timeline.speed import OVER_TIME, SPEED, SPELL, seconds_into
+from desim.network.conditions.compute import NOTHING, speed_model
+from desim.network.conditions.traces import rate_traces
+from desim.network.timeline.phases import alternation
+from desim.network.timeline.speed import OVER_TIME, SPEED, SPELL, seconds_into
+from desim.numerics.distributions import CONSTANT, EXPONENTIAL, SHIFTED, Distribution, draw, mean
+from desim.numerics.keys import Stream
 
 SPELLS = {"factor": 4, "every": {"exponential": "300 ms"}, "lasting": {"exponential": "200 ms"}}
 RATES = "time,one,two\n0,40,10\n0.25,0,30\n0.5,90,20\n1.75,20,60\n"

@@ -10,8 +10,8 @@ from cases import graph, star
 from mutant import mutant
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
+from desim.interface.cli import main
 from desim.runs import digests
 from desim.runs import directory as place
 

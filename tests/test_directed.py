@@ -7,10 +7,10 @@ from laws import check_log
 from test_engines import differences
 
 import desim
-from desim.conditions.mixing import mixing_matrix
-from desim.conditions.topology import from_edges
 from desim.errors import InputError
-from desim.kernels.gradients import gradient
+from desim.network.conditions.mixing import mixing_matrix
+from desim.network.conditions.topology import from_edges
+from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 
 N = 6

@@ -9,8 +9,8 @@ from test_against_naive import EDGES, PLAYS, SEED, SLOW, TOLERANCE, Rows, gap, n
 from test_perturbed_admm import spherical
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import build
 from desim.scenario.load import load
 

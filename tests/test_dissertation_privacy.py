@@ -11,16 +11,16 @@ from releases import claimed
 from scipy import special
 
 import desim
-from desim.audit.check import transcript_check
 from desim.errors import InputError
-from desim.kernels import argmin
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import Loss
+from desim.experiments.audit.check import transcript_check
 from desim.methods.p_admm import PADMM
 from desim.methods.pp_admm import PerturbedObjective
 from desim.methods.sparse_vector import SparseVector
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.privacy.papers import objective, pp_admm, pr_admm
+from desim.problem.kernels import argmin
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import Loss
 from desim.problem.problem import Problem
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from desim.draws import distributions as d
-from desim.draws import keys
-from desim.draws.distributions import Distribution
-from desim.draws.keys import Stream
+from desim.numerics import distributions as d
+from desim.numerics import keys
+from desim.numerics.distributions import Distribution
+from desim.numerics.keys import Stream
 
 N = 200_000
 BOUND = np.sqrt(np.log(2e6) / (2 * N))  # P(D > e) <= 2 exp(-2 n e^2) = 1e-6 (Massart 1990)

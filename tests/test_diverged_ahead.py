@@ -7,9 +7,9 @@ from mutant import mutant
 
 import desim
 from desim.engine import growth, play
-from desim.exports.public import write_public
 from desim.log.parquet import Tables
-from desim.reading.facts import facts
+from desim.runs.exports.public import write_public
+from desim.runs.reading.facts import facts
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -88,6 +88,8 @@ def test_the_page_of_a_newcomer_shows_the_files(name):
 
 
 def test_another_door_and_an_unknown_us_are_noticed():
-    assert behind("from desim.kernels.gradients import gradient\n") == {"desim.kernels.gradients"}
+    assert behind("from desim.problem.kernels.gradients import gradient\n") == {
+        "desim.problem.kernels.gradients"
+    }
     assert untyped("def f(self, us, hub: Any, who): ...") == ["us", "hub"]
     assert untyped("def f(self, us: Us, hub: Hub): ...") == []

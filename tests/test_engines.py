@@ -9,11 +9,11 @@ from laws import check_log
 from mutant import mutant
 
 import desim
-from desim.compiling import jit
 from desim.engine import play
 from desim.engine.cohort import graph as graph_cohort
 from desim.engine.cohort import star as star_cohort
 from desim.log.parquet import Tables
+from desim.numerics import jit
 from desim.scenario import registry
 from desim.scenario.build import build
 

@@ -6,8 +6,8 @@ from mutant import mutant
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
-from desim.audit import evidence, verdict
-from desim.audit.evidence import (
+from desim.experiments.audit import evidence, verdict
+from desim.experiments.audit.evidence import (
     Certified,
     Event,
     best_event,
@@ -17,10 +17,10 @@ from desim.audit.evidence import (
     share_high,
     share_low,
 )
-from desim.audit.verdict import Claim, judge
-from desim.draws import keys
-from desim.draws.keys import Stream
-from desim.plots.audit import plot_audit, trade_off
+from desim.experiments.audit.verdict import Claim, judge
+from desim.interface.plots.audit import plot_audit, trade_off
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import delta_of, epsilon_of
 
 

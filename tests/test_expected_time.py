@@ -8,8 +8,8 @@ import pytest
 from mutant import mutant
 from naive import coco
 
-from desim.studies import restarts
-from desim.studies.restarts import (
+from desim.experiments.studies import restarts
+from desim.experiments.studies.restarts import (
     draws,
     expected,
     expected_estimate,
@@ -18,7 +18,7 @@ from desim.studies.restarts import (
     restarted,
     weights,
 )
-from desim.studies.statistics import mean_estimate
+from desim.experiments.studies.statistics import mean_estimate
 
 
 def runs(seed, n=12, rate=0.6):

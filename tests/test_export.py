@@ -7,9 +7,9 @@ from mutant import mutant
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.exports import csv_tables, perfetto, timeline
+from desim.interface.cli import main
+from desim.runs.exports import csv_tables, perfetto, timeline
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")

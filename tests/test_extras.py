@@ -18,7 +18,7 @@ ASKED = re.compile(r'(?<!\.)require\("[^"]+", "(\w+)", "(\w+)"\)')
 WITHOUT = """
 import json, sys
 sys.modules |= dict.fromkeys(("perfetto", "distributed"))
-from desim.cli import main
+from desim.interface.cli import main
 for words in json.loads(sys.argv[1]):
     try:
         main(words)

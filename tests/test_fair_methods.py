@@ -10,9 +10,9 @@ from mutant import mutant
 from naive import bounds
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.methods import coefficients, functional_mechanism
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.papers import coefficients as moved
 from desim.privacy.papers import functional

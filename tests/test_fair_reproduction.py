@@ -9,7 +9,7 @@ from analysis.reproductions import fair_fig17_18_table1 as script
 from analysis.reproductions import page
 from analysis.reproductions.fair_settings import DELTA, EPSILONS, Setting, settings
 from analysis.reproductions.monte_carlo import SETS, Case, MonteCarlo, simulations
-from desim.plots import save
+from desim.interface.plots import save
 from desim.privacy.papers.functional import shared_out
 
 KEPT = page.RESULTS / f"{script.NAME}.csv"

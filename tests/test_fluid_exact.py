@@ -9,9 +9,9 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions.traces import rate_traces
 from desim.errors import InputError
-from desim.timeline import fluid
+from desim.network.conditions.traces import rate_traces
+from desim.network.timeline import fluid
 
 EPS = 2.0**-52
 

@@ -16,14 +16,14 @@ from test_against_naive import INSTANT, SEED, TOLERANCE, Rows, gap
 from test_engines import differences
 
 import desim
-from desim.audit.check import transcript_check
-from desim.audit.neighbours import worst_pair
-from desim.conditions.matching import MATCHING
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine import addressees
 from desim.errors import InputError
+from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.neighbours import worst_pair
 from desim.methods.shared import pairwise_averages
+from desim.network.conditions.matching import MATCHING
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.scenario.build import build
 
 SIZES, ALPHA, SIGMA, ROUNDS, BATCH, L2 = (5, 2, 4, 6, 3), 0.15, 0.2, 12, 2, 0.5

@@ -32,14 +32,14 @@ from test_naive_golden import small_gap
 from test_transcript import declares_half, with_method
 
 import desim
-from desim.audit.check import transcript_check
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.kernels import argmin as argmin_kernel
-from desim.kernels.gradients import gradient
+from desim.experiments.audit.check import transcript_check
 from desim.methods import p_admm, zcdp_subgradient
 from desim.methods.shared import consensus, edge_duals
+from desim.numerics.keys import Stream
 from desim.privacy.papers import composition
+from desim.problem.kernels import argmin as argmin_kernel
+from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.conditions import topology
-from desim.conditions.topology import from_edges
 from desim.errors import InputError
+from desim.network.conditions import topology
+from desim.network.conditions.topology import from_edges
 
 AGENTS = 9
 

@@ -13,9 +13,9 @@ from mutant import mutant
 
 import desim
 from analysis import fuzz_scenarios
-from desim.cli import main as command_line
 from desim.engine.agents import programs
 from desim.errors import InputError, RunError
+from desim.interface.cli import main as command_line
 from desim.scenario import build, registry
 
 PLUGIN = """

@@ -9,8 +9,8 @@ from mutant import mutant
 
 import desim
 from desim.errors import DesimError
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import Loss
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import Loss
 from desim.problem.optimum import centralised_optimum, model, newton
 from desim.problem.optimum.pieces import taken_apart
 from desim.problem.problem import Problem

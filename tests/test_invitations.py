@@ -9,16 +9,16 @@ from test_engines import differences
 from test_resume import killed, unlike
 
 import desim
-from desim.conditions.tiers import ranks_of
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.network.conditions.tiers import ranks_of
+from desim.network.timeline.record import is_beside
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.problem.row_losses import mean_losses, row_losses
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.sections.participation import DEFAULTS
-from desim.timeline.record import is_beside
 
 SEED, AGENTS, ROWS = 11, 9, [3, 9, 6, 10, 4, 7, 7, 6, 11]
 SPEEDS = {"uniform": [100, 900]}

@@ -8,11 +8,11 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.models.model import Facts, Rows
+from desim.problem.models.model import Facts, Rows
 from desim.scenario import registry
 
 jax = pytest.importorskip("jax", reason="jax is not installed: the extra desim[jax]")
-from desim.models import jax_function, jax_parts  # noqa: E402
+from desim.problem.models import jax_function, jax_parts  # noqa: E402
 
 FILE = Path(__file__).parent / "plugins" / "jax_models.py"
 DIM, CLASSES = 6, 3

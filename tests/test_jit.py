@@ -9,9 +9,9 @@ import pytest
 from numba.core import types
 
 import desim
-from desim.compiling.jit import lean_inline, lean_kernel
-from desim.kernels.local import train_rows
-from desim.timeline.record import release_id
+from desim.network.timeline.record import release_id
+from desim.numerics.jit import lean_inline, lean_kernel
+from desim.problem.kernels.local import train_rows
 
 SMALL: dict[str, Any] = {
     "problem": {
@@ -29,12 +29,18 @@ RING = SMALL | {
 }
 
 
-ROOMS = ("desim.kernels", "desim.timeline", "desim.engine.compiled", "desim.privacy", "desim.log")
+ROOMS = (
+    "desim.problem.kernels",
+    "desim.network.timeline",
+    "desim.engine.compiled",
+    "desim.privacy",
+    "desim.log",
+)
 OF_NUMBERS = (
-    "desim.draws.keys",
-    "desim.draws.elementary",
-    "desim.losses.scalar",
-    "desim.draws.distributions",
+    "desim.numerics.keys",
+    "desim.numerics.elementary",
+    "desim.problem.losses.scalar",
+    "desim.numerics.distributions",
 )
 
 

@@ -12,7 +12,7 @@ from desim.errors import InputError, RunError
 
 GRAPH = """
 from desim.methods.dsgd import DSGD
-from desim.kernels.gradients import gradient
+from desim.problem.kernels.gradients import gradient
 
 class Peeking(DSGD):
     name = "peeking"
@@ -36,7 +36,7 @@ class Peeking(DSGD):
 STAR = """
 import numpy as np
 from desim.methods.fedavg import FedAvg
-from desim.kernels.gradients import gradient
+from desim.problem.kernels.gradients import gradient
 
 class Peeking(FedAvg):
     name = "peeking"

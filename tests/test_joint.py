@@ -11,14 +11,14 @@ from mutant import mutant
 from scipy import optimize, stats
 
 import desim
-from desim.cli import main
 from desim.columns import pieces_of, rows_of
 from desim.errors import InputError
+from desim.experiments.studies.shown import _noise_shared
+from desim.interface.cli import main
 from desim.privacy.accounting.risk import risk
 from desim.privacy.accounting.statements import SCHEDULED
 from desim.runs import joint, likeness
 from desim.runs.likeness import ALIKE
-from desim.studies.shown import _noise_shared
 
 SMALL = graph(
     problem={

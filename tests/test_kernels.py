@@ -6,18 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from desim.compiling import jit
-from desim.compiling.code_cache import folder_of
-from desim.compiling.jit import kernel
-from desim.draws import keys
-from desim.draws.elementary import exp_, log_, sincos_turn
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.kernels import gradients, local
-from desim.kernels import plan as plans
-from desim.kernels.gradients import Data, batch_gradient, gradient, transpose
-from desim.kernels.plan import plan_for
-from desim.losses import scalar as losses
+from desim.numerics import jit, keys
+from desim.numerics.code_cache import folder_of
+from desim.numerics.elementary import exp_, log_, sincos_turn
+from desim.numerics.jit import kernel
+from desim.numerics.keys import Stream
+from desim.problem.kernels import gradients, local
+from desim.problem.kernels import plan as plans
+from desim.problem.kernels.gradients import Data, batch_gradient, gradient, transpose
+from desim.problem.kernels.plan import plan_for
+from desim.problem.losses import scalar as losses
 
 SEED = 5
 ROWS = (3, 8, 21, 1, 12)  # whole blocks of four and remainders

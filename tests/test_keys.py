@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 
 MASK = (1 << 64) - 1
 ROTATIONS = (16, 42, 12, 31, 16, 32, 24, 21)

@@ -6,7 +6,7 @@ import pytest
 from mutant import mutant
 from study_scenes import BASE
 
-from desim.reading import labels
+from desim.runs.reading import labels
 from desim.scenario.load import load
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from desim.compiling import plain
-from desim.compiling.jit import kernel
-from desim.compiling.lanes import (
+from desim.numerics import plain
+from desim.numerics.elementary import exp_, log_, sincos_turn
+from desim.numerics.jit import kernel
+from desim.numerics.keys import Stream, normal, normals, normals_into, words
+from desim.numerics.lanes import (
     bits_of,
     float_of,
     in_eights,
@@ -25,8 +27,6 @@ from desim.compiling.lanes import (
     store_pairs,
     zeros,
 )
-from desim.draws.elementary import exp_, log_, sincos_turn
-from desim.draws.keys import Stream, normal, normals, normals_into, words
 
 SIZES = (1, 3, 4, 5, 7, 8, 12, 13, 21, 32)
 ONE, TWELVE = np.uint64(1), np.uint64(12)
@@ -176,7 +176,7 @@ def test_numbers_that_are_not_side_by_side_are_refused():
 
 
 ARITHMETIC = """
-from desim.draws.keys import normals
+from desim.numerics.keys import normals
 
 print(normals(3, 10, agent=[0, 1], size=13 * 21).tobytes().hex())
 """

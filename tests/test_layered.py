@@ -8,12 +8,12 @@ from cases import COMPUTE, NETWORK, merged
 from mutant import mutant
 
 import desim
-from desim.audit.neighbours import worst_pair
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.losses.layers import LayeredLoss
-from desim.losses.regularizers import Regularizer
+from desim.experiments.audit.neighbours import worst_pair
+from desim.numerics import keys
+from desim.numerics.keys import Stream
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.regularizers import Regularizer
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import problem_read

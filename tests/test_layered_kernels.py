@@ -5,15 +5,14 @@ import pytest
 from mutant import mutant
 from naive import layers
 
-from desim.compiling import jit
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.kernels.gradients import batch_gradient, gradient
-from desim.kernels.local import train
-from desim.kernels.plan import plan_for
-from desim.losses.layers import LayeredLoss
-from desim.losses.regularizers import Regularizer
+from desim.numerics import jit, keys
+from desim.numerics.keys import Stream
+from desim.problem.kernels.gradients import batch_gradient, gradient
+from desim.problem.kernels.local import train
+from desim.problem.kernels.plan import plan_for
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.regularizers import Regularizer
 from desim.problem.problem import Problem
 
 MODELS = {

@@ -32,19 +32,19 @@ LAYERS = [  # one room a line where no two need each other
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
 FENCES = {
     "simpy": "desim.engine",
-    "networkx": "desim.conditions.topology",
+    "networkx": "desim.network.conditions.topology",
     "ruamel": "desim.scenario.load desim.scenario.dump",
-    "matplotlib": "desim.plots desim.report",
+    "matplotlib": "desim.interface.plots desim.report",
     "PIL": "desim.problem.data.folders",
     "pyarrow": "desim.log",
-    "perfetto": "desim.exports.perfetto",
+    "perfetto": "desim.runs.exports.perfetto",
     "dp_accounting": "desim.privacy",
-    "distributed": "desim.studies.cluster",
-    "psutil": "desim.studies.processes",
-    "optuna": "desim.tuning.learning",
-    "torch": "desim.models.torch_module desim.models.torch_parts desim.models.torch_cost "
-    "desim.models.torch_copies desim.models.torch_ends desim.models.torch_look desim.torch",
-    "jax": "desim.models.jax_function desim.models.jax_parts desim.jax",
+    "distributed": "desim.experiments.studies.cluster",
+    "psutil": "desim.experiments.studies.processes",
+    "optuna": "desim.experiments.tuning.learning",
+    "torch": "desim.problem.models.torch_module desim.problem.models.torch_parts desim.problem.models.torch_cost "
+    "desim.problem.models.torch_copies desim.problem.models.torch_ends desim.problem.models.torch_look desim.torch",
+    "jax": "desim.problem.models.jax_function desim.problem.models.jax_parts desim.jax",
     "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",
 }
@@ -142,21 +142,24 @@ def test_files_are_short_and_say_why():
 
 
 WRONG = [
-    ({"desim.losses.scalar": "import desim.runs"}, layering),
-    ({"desim.losses.scalar": "from desim import run", "desim.run": ""}, layering),
-    ({"desim.kernels.local": "def f():\n    from desim.engine.agents.jobs import run"}, layering),
-    ({"desim.cli": "from .run import run"}, layering),
+    ({"desim.problem.losses.scalar": "import desim.runs"}, layering),
+    ({"desim.problem.losses.scalar": "from desim import run", "desim.run": ""}, layering),
+    (
+        {"desim.problem.kernels.local": "def f():\n    from desim.engine.agents.jobs import run"},
+        layering,
+    ),
+    ({"desim.interface.cli": "from .run import run"}, layering),
     ({"desim.methods.fed_plt": "import simpy"}, layering),
     ({"desim.enginework": "import math"}, layering),
-    ({"desim.conditions.links": "from networkx import Graph"}, layering),
+    ({"desim.network.conditions.links": "from networkx import Graph"}, layering),
     ({"desim.scenario.schema": "from ruamel.yaml import YAML"}, layering),
     ({"desim.run": "import matplotlib.pyplot as plt"}, layering),
     ({"desim.run": "from pyarrow import parquet"}, layering),
     ({"desim.scenario.load": "import yaml"}, layering),
     ({"desim.runs.run": "import dp_accounting"}, layering),
     ({"desim": "import simpy"}, layering),
-    ({"desim.tuning.sampling": "import optuna"}, layering),
-    ({"desim.models.model": "import jax.numpy as jnp"}, layering),
+    ({"desim.experiments.tuning.sampling": "import optuna"}, layering),
+    ({"desim.problem.models.model": "import jax.numpy as jnp"}, layering),
     (
         {
             "desim.problem.data": "import desim.problem.problem",
@@ -164,9 +167,9 @@ WRONG = [
         },
         cycles,
     ),
-    ({"desim.draws.keys": '"""Why."""\n' + "x = 1\n" * 600}, house),
-    ({"desim.draws.keys": "x = 1"}, house),
-    ({"desim.conditions.utils": '"""Why."""'}, house),
+    ({"desim.numerics.keys": '"""Why."""\n' + "x = 1\n" * 600}, house),
+    ({"desim.numerics.keys": "x = 1"}, house),
+    ({"desim.network.conditions.utils": '"""Why."""'}, house),
     ({"desim.base_method": '"""Why."""'}, house),
 ]
 
@@ -179,7 +182,7 @@ def test_a_wrong_house_is_noticed(modules, rule):
 def test_a_right_house_passes():
     modules = {
         "desim": '"""Why."""',
-        "desim.losses.scalar": '"""Why."""\nfrom desim.draws.keys import Stream\nimport numpy',
+        "desim.problem.losses.scalar": '"""Why."""\nfrom desim.numerics.keys import Stream\nimport numpy',
         "desim.engine.agents": '"""Why."""\nimport simpy\nfrom desim import losses',
     }
     assert [*layering(modules), *cycles(modules), *house(modules)] == []

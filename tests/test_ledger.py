@@ -7,7 +7,7 @@ import pytest
 from cases import LOSSY, deadline, graph, local, merged, star
 
 import desim
-from desim.draws.keys import Stream, normals
+from desim.numerics.keys import Stream, normals
 
 TWICE = str(Path(__file__).parent / "plugins" / "twice.py")
 

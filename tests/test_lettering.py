@@ -6,8 +6,8 @@ import pytest
 from matplotlib.image import imread
 from test_plots import ERROR, Course
 
-from desim.plots import bars, plot
-from desim.plots.lettering import LONGEST, fitted, width, wrapped
+from desim.interface.plots import bars, plot
+from desim.interface.plots.lettering import LONGEST, fitted, width, wrapped
 
 
 def test_labels_are_cut_in_the_middle_and_stay_apart():

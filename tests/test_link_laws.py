@@ -8,9 +8,9 @@ from scipy import stats
 from test_engines import differences
 
 import desim
-from desim.draws.keys import seed_word
+from desim.network.timeline.bursts import in_burst
+from desim.numerics.keys import seed_word
 from desim.scenario.build import build
-from desim.timeline.bursts import in_burst
 
 GOOD, BAD = 3.0, 0.75
 BURSTS = {"gilbert_elliott": {"good": "3 s", "bad": "750 ms", "loss_good": "2 %", "loss_bad": 0.9}}

@@ -8,8 +8,8 @@ import desim
 from desim.engine.world import World
 from desim.errors import InputError
 from desim.log.rows import EventLog
-from desim.reading.facts import facts
-from desim.timeline.record import EVERYTHING, Kind
+from desim.network.timeline.record import EVERYTHING, Kind
+from desim.runs.reading.facts import facts
 
 DROPPED = {
     "all": set(),

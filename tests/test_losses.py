@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.losses import scalar as losses
-from desim.losses.scalar import CODES, Loss
+from desim.problem.losses import scalar as losses
+from desim.problem.losses.scalar import CODES, Loss
 
 NAIVE = {
     "squared": lambda u, b, knee: (u - b) ** 2,

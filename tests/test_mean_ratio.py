@@ -7,11 +7,11 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from desim.audit import evidence
-from desim.audit.evidence import certain, rho_low
-from desim.audit.verdict import Claim, judge
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.experiments.audit import evidence
+from desim.experiments.audit.evidence import certain, rho_low
+from desim.experiments.audit.verdict import Claim, judge
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import epsilon_of
 
 

@@ -9,9 +9,9 @@ from mutant import mutant
 from scipy import stats
 
 import desim
-from desim.draws import discrete_gaussian
-from desim.draws.discrete_gaussian import draws, exact
-from desim.draws.keys import Stream, laplaces, normals, words
+from desim.numerics import discrete_gaussian
+from desim.numerics.discrete_gaussian import draws, exact
+from desim.numerics.keys import Stream, laplaces, normals, words
 from desim.privacy.accounting import accountants
 from desim.privacy.ledger import draws as noise_draws
 from desim.privacy.ledger import ledger, mechanisms

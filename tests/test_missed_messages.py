@@ -8,9 +8,9 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
+from desim.network.timeline.phases import is_up
 from desim.scenario import conditions
 from desim.scenario.build import build
-from desim.timeline.phases import is_up
 
 CHURN = {"up": {"exponential": "300 ms"}, "down": {"exponential": "120 ms"}, "messages": "lost"}
 PATIENT = {"network": {"link": {"timeout": "30 ms", "limit": 100}}}

@@ -9,7 +9,7 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.models.model import Facts, Rows
+from desim.problem.models.model import Facts, Rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
 
@@ -105,7 +105,7 @@ def test_a_model_that_was_rewritten_within_a_second_is_the_new_one(tmp_path):
 @pytest.mark.parametrize("clip", [None, 1.0])
 def test_filters_of_warnings_change_no_bit(clip):
     """Torch warns where `vmap` goes row by row, as for an LSTM; a filter may raise that, or not."""
-    from desim.models.torch_module import TorchModel
+    from desim.problem.models.torch_module import TorchModel
 
     class Recurrent(TorchModel):
         name, summary = "recurrent", "an LSTM"

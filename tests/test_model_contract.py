@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from desim import contract
-from desim.cli import main
-from desim.contract import model_laws as laws
-from desim.contract.finding import BrokenError
-from desim.contract.model_stage import Bench
 from desim.errors import InputError
+from desim.experiments import contract
+from desim.experiments.contract import model_laws as laws
+from desim.experiments.contract.finding import BrokenError
+from desim.experiments.contract.model_stage import Bench
+from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.load import load
 

@@ -8,7 +8,7 @@ import desim
 from desim.errors import InputError
 
 pytest.importorskip("torch", reason="torch is not installed")
-from desim.models.torch_module import TorchModel
+from desim.problem.models.torch_module import TorchModel
 
 ROUNDS, AGENTS = 3, 6
 WHOLE = [  # methods that take the gradient of all rows

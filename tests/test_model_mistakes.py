@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import desim
-from desim.cli import main
 from desim.errors import DesimError, InputError, RunError
+from desim.interface.cli import main
 from desim.runs.declared import names
 
 FILE = Path(__file__).parent / "plugins" / "numpy_models.py"
@@ -249,7 +249,7 @@ def test_a_run_that_diverges_says_so(tmp_path):
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_a_library_that_is_absent_is_named_with_its_extra(library, tmp_path, monkeypatch):
     for name in [*sys.modules]:
-        doors = (f"desim.{library}", f"desim.models.{library}")
+        doors = (f"desim.{library}", f"desim.problem.models.{library}")
         if name.startswith(doors):  # the library's own parts stay: they cannot be loaded twice
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)

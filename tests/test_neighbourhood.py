@@ -5,9 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from desim.conditions.links import make_links
-from desim.conditions.topology import from_edges
-from desim.draws.distributions import (
+from desim.log.rows import LEVELS, EventLog
+from desim.network.conditions.links import make_links
+from desim.network.conditions.topology import from_edges
+from desim.network.timeline.appended import Batch
+from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.neighbourhood import (
+    overlay,
+    send_all,
+    tell_messages,
+    wait_all,
+    work_all,
+)
+from desim.network.timeline.record import UPLINK, Kind, empty_rows
+from desim.network.timeline.waits import close
+from desim.numerics.distributions import (
     CONSTANT,
     EXPONENTIAL,
     GAMMA,
@@ -16,19 +28,7 @@ from desim.draws.distributions import (
     UNIFORM,
     Distribution,
 )  # fmt: skip
-from desim.log.rows import LEVELS, EventLog
 from desim.scenario.sections.links import Link
-from desim.timeline.appended import Batch
-from desim.timeline.messages import Links, broadcast
-from desim.timeline.neighbourhood import (
-    overlay,
-    send_all,
-    tell_messages,
-    wait_all,
-    work_all,
-)
-from desim.timeline.record import UPLINK, Kind, empty_rows
-from desim.timeline.waits import close
 
 AGENTS, ROUND, END = 6, 3, 0.9
 GRAPH = from_edges(AGENTS, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4)], "graph")

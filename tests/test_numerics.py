@@ -6,8 +6,8 @@ from mutant import mutant
 from test_kernels import problem
 
 from desim import method
-from desim.kernels import argmin, codecs, values, zeroth
 from desim.methods.shared import numerics
+from desim.problem.kernels import argmin, codecs, values, zeroth
 
 WHO, ROUND = np.array([0, 2, 3]), np.array([1, 1, 2])
 X, C = np.ones((3, 6)), np.full((3, 6), 0.5)

@@ -12,7 +12,7 @@ import desim
 from desim.engine import play, round_observer
 from desim.engine.compiled import star as star_compiled
 from desim.errors import Diverged
-from desim.kernels import tally
+from desim.problem.kernels import tally
 from desim.scenario import observing
 from desim.scenario.build import build, check
 

@@ -11,9 +11,9 @@ from scipy.optimize import linprog
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom, norm
 
-from desim.audit import guessing, one_run
-from desim.audit.guessing import Tiers, chance
-from desim.audit.one_run import (
+from desim.experiments.audit import guessing, one_run
+from desim.experiments.audit.guessing import Tiers, chance
+from desim.experiments.audit.one_run import (
     chance_of_guesses,
     chance_of_score,
     chosen_guesses,
@@ -23,9 +23,9 @@ from desim.audit.one_run import (
     right_guesses,
     zcdp_delta,
 )
-from desim.audit.verdict import Claim
-from desim.draws import keys
-from desim.draws.keys import Stream
+from desim.experiments.audit.verdict import Claim
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import delta_of, epsilon_of, mu_of
 
 LEVEL, DELTA = 0.05, 1e-5

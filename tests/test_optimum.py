@@ -6,9 +6,9 @@ from mutant import mutant
 from scipy import optimize
 
 from desim.errors import InputError
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import Loss
 from desim.problem import optimum as module
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import Loss
 from desim.problem.optimum import centralised_optimum, newton, pieces
 from desim.problem.problem import Problem
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.timeline import order
+from desim.network.timeline import order
 
 
 def check_order(module, ties, unit=1.0):

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from desim.cli import main
 from desim.errors import InputError
+from desim.interface.cli import main
 from desim.runs.output import OWN, output
 
 

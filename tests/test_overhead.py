@@ -7,11 +7,11 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions.compute import NO_TIME, speed_model
-from desim.draws.distributions import CONSTANT, EXPONENTIAL, Distribution, draw
-from desim.draws.keys import Stream
-from desim.timeline import speed
-from desim.timeline.speed import OVERHEAD, seconds_into
+from desim.network.conditions.compute import NO_TIME, speed_model
+from desim.network.timeline import speed
+from desim.network.timeline.speed import OVERHEAD, seconds_into
+from desim.numerics.distributions import CONSTANT, EXPONENTIAL, Distribution, draw
+from desim.numerics.keys import Stream
 
 TWENTY = Distribution(CONSTANT, 20.0)
 

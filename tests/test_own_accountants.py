@@ -11,9 +11,9 @@ from cases import graph, merged
 from releases import ROWS, joined, table
 
 import desim
-from desim.cli import main
-from desim.cli.privacy import lines
 from desim.errors import InputError
+from desim.interface.cli import main
+from desim.interface.cli.privacy import lines
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.plugged import Accountant, answered, spent
 from desim.runs.privacy import statement

@@ -10,8 +10,8 @@ from cases import graph
 from mutant import mutant
 
 import desim
-from desim.cli.privacy import lines
 from desim.errors import InputError
+from desim.interface.cli.privacy import lines
 from desim.runs import premises, privacy
 from desim.scenario import registry
 from desim.scenario.build import build

@@ -20,10 +20,10 @@ from test_against_naive import (
 )
 
 import desim
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.methods import dvp
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.ledger import draws, mechanisms
 from desim.privacy.ledger.ledger import View
 from desim.scenario.build import build

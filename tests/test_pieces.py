@@ -15,7 +15,7 @@ from desim.columns import Pieces, columns_of, gathered, pieces_of, rows_of
 from desim.errors import InputError
 from desim.log.parquet import Tables
 from desim.privacy.accounting import accountants
-from desim.reading import critical, glance, occupation, sums, traffic, waits
+from desim.runs.reading import critical, glance, occupation, sums, traffic, waits
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 RUNS = {
@@ -293,10 +293,11 @@ ROWS = 2_400_000
 MOST = 200  # MiB; the whole table takes more than half as much again
 PROGRAM = """
 import pathlib, sys, pandas
-from desim.reading.facts import facts
+from desim.runs.reading.facts import facts
 from desim.runs.run import Run
 from desim.runs.store import Directory
-import desim.reading.critical, desim.reading.traffic, desim.reading.glance, desim.log.groups
+import desim.runs.reading.critical, desim.runs.reading.traffic, desim.runs.reading.glance
+import desim.log.groups
 
 def peak():
     # Not ru_maxrss, which a new process has from the one that started it.

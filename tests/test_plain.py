@@ -15,15 +15,14 @@ from cases import CASES, merged, one_each, star
 from study_scenes import STUDY
 
 import desim
-from desim import contract
-from desim.compiling import jit, plain
-from desim.compiling.cache import cache_home
-from desim.compiling.jit import kernel, product_kernel
-from desim.compiling.lanes import in_lanes
-from desim.draws import distributions, keys
 from desim.engine.play import _long, _steps
 from desim.errors import InputError
-from desim.kernels import layered
+from desim.experiments import contract
+from desim.numerics import distributions, jit, keys, plain
+from desim.numerics.cache import cache_home
+from desim.numerics.jit import kernel, product_kernel
+from desim.numerics.lanes import in_lanes
+from desim.problem.kernels import layered
 from desim.runs.warmup import warm_up
 from desim.scenario.build import build
 from desim.scenario.load import loaded as load
@@ -64,7 +63,7 @@ def test_some_runs_have_the_bits_of_compiled_code():
 
 @pytest.mark.slow
 def test_a_first_run_compiles_nothing_and_what_is_compiled_is_used(tmp_path):
-    code = "import desim\nfrom desim.compiling import plain\nfrom cases import CASES\n"
+    code = "import desim\nfrom desim.numerics import plain\nfrom cases import CASES\n"
     code += "run = desim.run(CASES['gd-plain'])\n"
     code += "print(run.manifest['compile_seconds'], plain.seconds > 0.0)"
 

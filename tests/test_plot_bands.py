@@ -6,7 +6,7 @@ from mutant import mutant
 from test_plots import ERROR, Course, drawn
 
 from desim.errors import InputError
-from desim.plots import bands, course, drawable, plot
+from desim.interface.plots import bands, course, drawable, plot
 
 
 class Seed(Course):

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.axes import Axes
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.studies.folder import STUDY, stored_runs
+from desim.experiments.studies.folder import STUDY, stored_runs
+from desim.interface.cli import main
 
 PROBLEM = {
     "agents": 3,
@@ -150,7 +150,7 @@ def test_the_figures_of_a_run_are_those_of_its_log(folder, tmp_path):
 
 
 def test_time_to_a_target_is_that_of_the_run(folder, tmp_path):
-    from desim.plots import bars
+    from desim.interface.plots import bars
 
     run = desim.open(folder / "one")
     target = float(run.curve("loss")["value"].iloc[2])

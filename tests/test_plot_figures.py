@@ -7,8 +7,17 @@ from mutant import mutant
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.plots import bars, links, network, reaching, spending, staleness, tradeoff, utilisation
-from desim.plots.links import AGENTS
+from desim.interface.plots import (
+    bars,
+    links,
+    network,
+    reaching,
+    spending,
+    staleness,
+    tradeoff,
+    utilisation,
+)
+from desim.interface.plots.links import AGENTS
 
 
 class Logged(Course):
@@ -214,7 +223,7 @@ def test_the_price_says_how_many_seeds_are_in_no_mean(tmp_path):
 
 
 def test_what_lacks_a_metric_is_named_in_the_legend(tmp_path):
-    from desim.plots import plot
+    from desim.interface.plots import plot
 
     empty = Course("empty")
     empty.status = "failed"

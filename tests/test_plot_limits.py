@@ -5,7 +5,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.plots import bands, curves
+from desim.interface.plots import bands, curves
 
 
 def check_kinds(module):

@@ -8,8 +8,8 @@ from test_plot_figures import Logged
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.plots import epsilon, plot, price, staleness, timeline, tradeoff
-from desim.reading import metrics
+from desim.interface.plots import epsilon, plot, price, staleness, timeline, tradeoff
+from desim.runs.reading import metrics
 
 
 def test_a_figure_looks_as_it_is_told_to(tmp_path):

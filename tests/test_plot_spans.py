@@ -7,8 +7,8 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.plots import lanes, spans, timeline
-from desim.plots.lanes import BUSY, LANES
+from desim.interface.plots import lanes, spans, timeline
+from desim.interface.plots.lanes import BUSY, LANES
 
 ROWS = [  # time, kind, agent, peer, round, seconds
     (0.0, "activate", 0, -1, 1, 0.0),

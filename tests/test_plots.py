@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
-from desim import amounts, plots
+from desim import amounts
 from desim.errors import InputError
-from desim.plots import course, drawable, plot, style
-from desim.reading import meter
+from desim.interface import plots
+from desim.interface.plots import course, drawable, plot, style
+from desim.runs.reading import meter
 
 
 class Course:

@@ -10,12 +10,12 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.contract import loss_laws
-from desim.contract.finding import BrokenError
 from desim.errors import DesimError, InputError
-from desim.losses import scalar as losses
+from desim.experiments.contract import loss_laws
+from desim.experiments.contract.finding import BrokenError
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
-from desim.losses.regularizers import Regularizer
+from desim.problem.losses import scalar as losses
+from desim.problem.losses.regularizers import Regularizer
 from desim.problem.problem import Problem
 from desim.scenario import registry
 from desim.scenario.load import load

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import desim
-from desim.contract import privacy_laws
-from desim.contract.finding import BrokenError
-from desim.contract.stage import Stage
 from desim.errors import DesimError, RunError
+from desim.experiments.contract import privacy_laws
+from desim.experiments.contract.finding import BrokenError
+from desim.experiments.contract.stage import Stage
 from desim.runs.directory import write_arrays
 from desim.scenario import own, registry
 from desim.scenario.declarations import odd

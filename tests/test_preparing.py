@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from mutant import mutant
 
-import desim.cli
+import desim.interface.cli
 from desim.runs import preparing
 
 
@@ -108,7 +108,7 @@ def test_a_command_that_is_interrupted_says_so(monkeypatch, capsys, tmp_path):
     def interrupted(path, texts):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("desim.cli.commands.check.load_scenario", interrupted)
+    monkeypatch.setattr("desim.interface.cli.commands.check.load_scenario", interrupted)
     with pytest.raises(SystemExit) as end:
-        desim.cli.main(["check", "x.yaml"])
+        desim.interface.cli.main(["check", "x.yaml"])
     assert (end.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")

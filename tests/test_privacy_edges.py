@@ -7,13 +7,13 @@ import pytest
 from cases import CASES, graph, merged
 
 import desim
-from desim.audit.canaries import canaries
-from desim.audit.canary_scores import Game, play_once
 from desim.errors import InputError
-from desim.exports import public as exported
+from desim.experiments.audit.canaries import canaries
+from desim.experiments.audit.canary_scores import Game, play_once
 from desim.masks import of_agents, public
 from desim.privacy.accounting.plugged import Accountant, answered
 from desim.runs.decided_by_rows import tuned
+from desim.runs.exports import public as exported
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -7,9 +7,9 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import CODES, Loss
 from desim.problem import problem as module
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import CODES, Loss
 from desim.problem.problem import Problem
 
 REGULARIZERS = {"agent_regularizer": Regularizer(l1=0.3, l2=2.0)}

@@ -9,14 +9,14 @@ import pytest
 from naive import coco
 from study_scenes import BASE, changed
 
-from desim.cli import main
 from desim.errors import InputError
-from desim.plots import ecdf, profile
-from desim.studies import answers
-from desim.studies.restarts import draws
-from desim.studies.statistics import resamples
-from desim.studies.study import study
-from desim.studies.trials import Trials
+from desim.experiments.studies import answers
+from desim.experiments.studies.restarts import draws
+from desim.experiments.studies.statistics import resamples
+from desim.experiments.studies.study import study
+from desim.experiments.studies.trials import Trials
+from desim.interface.cli import main
+from desim.interface.plots import ecdf, profile
 
 TARGET = "accuracy 0.9"
 

@@ -5,9 +5,9 @@ import pytest
 from mutant import mutant
 from naive import coco, dolan_more
 
-from desim.studies import profiles
-from desim.studies.profiles import ends, expected_all, ratios, share_within, steps
-from desim.studies.restarts import weights
+from desim.experiments.studies import profiles
+from desim.experiments.studies.profiles import ends, expected_all, ratios, share_within, steps
+from desim.experiments.studies.restarts import weights
 
 
 def taken(seed, methods=4, problems=15):

@@ -7,8 +7,8 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.cli import main, progress
 from desim.errors import InputError
+from desim.interface.cli import main, progress
 from desim.runs import directory
 from desim.scenario import registry
 

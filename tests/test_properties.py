@@ -17,7 +17,7 @@ from desim.engine import play, presences, world
 from desim.engine.cohort import graph as graph_cohort
 from desim.engine.cohort import star as star_cohort
 from desim.errors import Deadlock
-from desim.timeline import attendance
+from desim.network.timeline import attendance
 
 # Durations from a small grid make events meet at one instant; drawn ones keep them apart.
 LATENCY = st.sampled_from(["0 s", "10 ms", "20 ms", {"uniform": ["0 s", "30 ms"]}])

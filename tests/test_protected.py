@@ -10,8 +10,8 @@ from mutant import mutant
 from sections import made
 
 import desim
-from desim.audit.neighbours import neighbours
 from desim.errors import InputError
+from desim.experiments.audit.neighbours import neighbours
 from desim.problem import fairness
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -11,9 +11,9 @@ from cases import CASES, graph, local, merged, star
 from mutant import mutant
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.exports import public
+from desim.interface.cli import main
+from desim.runs.exports import public
 from desim.runs.privacy import statement
 
 SEED = 987654321987654321  # nobody tries that many

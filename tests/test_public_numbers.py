@@ -14,8 +14,8 @@ from cases import CASES, graph, merged, one_each, star
 from releases import claimed
 
 import desim
-from desim.audit.pairs import completed, unobserved
 from desim.errors import RunError
+from desim.experiments.audit.pairs import completed, unobserved
 from desim.log.parquet import Tables
 from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem

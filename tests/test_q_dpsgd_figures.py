@@ -12,8 +12,8 @@ from analysis.reproductions import page, q_dpsgd_fig14_16, q_dpsgd_study, q_dpsg
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
 from analysis.reproductions.printed import theorem_15
 from analysis.reproductions.q_dpsgd_study import DELTA, INSTANTS, ROUNDS, Curve
-from desim.compiling.jit import set_threads
-from desim.plots import save
+from desim.interface.plots import save
+from desim.numerics.jit import set_threads
 
 Q1, Q2, SDM, DSGD = "q-dpsgd-1", "q-dpsgd-2", "sdm-dsgd", "dsgd"
 

@@ -9,13 +9,13 @@ from test_transcript import with_method
 
 import desim
 from analysis.reproductions.printed import theorem_15
-from desim.audit.check import transcript_check
 from desim.columns import columns_of
 from desim.errors import InputError
-from desim.kernels import codecs
+from desim.experiments.audit.check import transcript_check
 from desim.methods import q_dpsgd_1, q_dpsgd_2, sdm_dsgd
 from desim.privacy.accounting.accountants import account
 from desim.privacy.papers import q_dpsgd
+from desim.problem.kernels import codecs
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -81,9 +81,9 @@ def sdm(**algorithm):
 @pytest.mark.parametrize(("indices", "entry"), [("sent", 18), ("seeded", 16)])
 def test_a_sparse_message_is_as_long_as_its_entries(indices, entry):
     run = desim.run(sdm(indices=indices))
-    masks = desim.draws.keys.uniforms(
+    masks = desim.numerics.keys.uniforms(
         5,
-        desim.draws.keys.Stream.CODEC,
+        desim.numerics.keys.Stream.CODEC,
         agent=np.arange(8),
         round=np.arange(1, 31)[:, None],
         size=4,

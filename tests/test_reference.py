@@ -191,7 +191,7 @@ def test_every_column_kind_command_and_source_is_there():
     assert lacking(page, [column for table in COLUMNS.values() for column in table]) == []
     assert lacking(page, KINDS) == []
     commands = expanded(REFERENCE / "commands.md")
-    from desim.cli import COMMANDS
+    from desim.interface.cli import COMMANDS
 
     assert [one for one in COMMANDS if f"## desim {one}\n" not in commands] == []
     names = expanded(REFERENCE / "names.md")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.losses import regularizers
-from desim.losses.regularizers import Regularizer
+from desim.problem.losses import regularizers
+from desim.problem.losses.regularizers import Regularizer
 
 CASES = [
     {},

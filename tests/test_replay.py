@@ -9,8 +9,8 @@ import pytest
 from cases import CASES, graph, star
 
 import desim
-from desim.cli import main
 from desim.errors import InputError, RunError
+from desim.interface.cli import main
 from desim.runs.replay import first_difference
 
 

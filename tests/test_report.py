@@ -11,11 +11,11 @@ from mutant import mutant
 from report_runs import SCENARIO, four, manipulated, played, rewritten
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.reports import charts, page, results
-from desim.reports.cautions import cautions
-from desim.reports.readable import readings
+from desim.interface.cli import main
+from desim.interface.reports import charts, page, results
+from desim.interface.reports.cautions import cautions
+from desim.interface.reports.readable import readings
 from desim.runs.run import Run
 
 
@@ -164,7 +164,7 @@ class Long:
 
 @pytest.mark.slow
 def test_long_runs_make_a_small_page(monkeypatch):
-    reading = "desim.reports.readable.Reading"
+    reading = "desim.interface.reports.readable.Reading"
     monkeypatch.setattr(f"{reading}._arrived", lambda one, times: 64.0 * np.arange(len(times)))
     monkeypatch.setattr(f"{reading}.released", 0)
     found = readings([Run({"name": f"run {n}", "status": "done"}, Long()) for n in range(10)])

@@ -9,9 +9,9 @@ from mutant import mutant
 from test_clock_errors import DEADLINE, OTHER, played
 
 import desim
-from desim import reports
-from desim.fidelity import replies
-from desim.reports import clock, page
+from desim.deployments.fidelity import replies
+from desim.interface import reports
+from desim.interface.reports import clock, page
 
 FIGURE = re.compile(r'<img class="drawn" src="data:image/svg\+xml;base64,([^"]*)" alt="([^"]*)"')
 

@@ -10,12 +10,12 @@ from test_report import section
 from tuner_scenes import TUNER
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.reports import first, results, seeds, studies
-from desim.reports.readable import readings
-from desim.studies.shown import shown
-from desim.studies.stored import StoredStudy, open_study
+from desim.experiments.studies.shown import shown
+from desim.experiments.studies.stored import StoredStudy, open_study
+from desim.interface.cli import main
+from desim.interface.reports import first, results, seeds, studies
+from desim.interface.reports.readable import readings
 
 STUDY = {
     "name": "steps of two sizes",
@@ -161,8 +161,8 @@ def test_an_epsilon_without_end_is_a_sentence_and_no_chart(tmp_path):
 
 
 def test_the_first_metric_is_that_of_the_figures(tmp_path):
-    from desim.plots import shared_metric
-    from desim.reports.charts import metrics
+    from desim.interface.plots import shared_metric
+    from desim.interface.reports.charts import metrics
 
     test = {"problem.data.test": "25 %", "observe.metrics": ["error", "loss", "accuracy"]}
     run = desim.run(SCENARIO, overrides=test)

@@ -22,8 +22,8 @@ from analysis.reproductions import (
     zcdp_nfl_panels,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
-from desim.compiling.jit import set_threads
-from desim.plots import save
+from desim.interface.plots import save
+from desim.numerics.jit import set_threads
 
 FED_PLT = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)
 SCRIPTS = (*FED_PLT, *zcdp_nfl_panels.FIGURES)

@@ -10,12 +10,12 @@ from mutant import mutant
 from scipy.stats import binomtest
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.ranking import entrants, score, standing, turning, worlds
-from desim.ranking.change import Contest
-from desim.ranking.entrants import aimed, entered
-from desim.ranking.scaled import scaled
+from desim.experiments.ranking import entrants, score, standing, turning, worlds
+from desim.experiments.ranking.change import Contest
+from desim.experiments.ranking.entrants import aimed, entered
+from desim.experiments.ranking.scaled import scaled
+from desim.interface.cli import main
 
 TARGET = {"error": 1e-2}
 FACTORS = {

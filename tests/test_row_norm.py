@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 
 import desim
 from desim.errors import InputError
-from desim.kernels.gradients import gradient
 from desim.privacy.papers.noisy_steps import amplification
 from desim.problem.data import row_norm
+from desim.problem.kernels.gradients import gradient
 from desim.problem.problem import Problem
 from desim.runs.decided_by_rows import tuned
 from desim.runs.privacy import statement

@@ -5,10 +5,10 @@ from cases import graph, star
 from tuner_scenes import TUNER, tuner
 
 import desim
-from desim.conditions.policy import Policy
 from desim.engine.waits import cure
 from desim.errors import InputError, RunError
-from desim.tuning import search
+from desim.experiments.tuning import search
+from desim.network.conditions.policy import Policy
 
 EPOCHS = "algorithm.local.epochs"
 NULL = r"found nothing \(null\); allowed: a value"

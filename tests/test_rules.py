@@ -11,11 +11,11 @@ from test_engines import differences
 from test_times import DRAWN, LOSSY, SPEED, TOLERANCE, star_gap, tiny
 
 import desim
-from desim.conditions.policy import Policy
 from desim.engine import play
 from desim.engine.cohort import star as star_cohort
 from desim.errors import InputError, RunError
-from desim.timeline import collection
+from desim.network.conditions.policy import Policy
+from desim.network.timeline import collection
 
 ENGINES = ("cohort", "agents", "compiled")
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.draws.distributions import CONSTANT, LOGNORMAL, UNIFORM, Distribution
 from desim.errors import InputError
-from desim.losses.regularizers import Regularizer
+from desim.numerics.distributions import CONSTANT, LOGNORMAL, UNIFORM, Distribution
+from desim.problem.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
 from desim.scenario.checks import methods as consistency

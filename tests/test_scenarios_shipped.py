@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 
 import desim
+from desim.experiments.studies.file import study_schema
 from desim.scenario import registry
 from desim.scenario.load import read
 from desim.scenario.schema import json_schema
 from desim.scenario.shipped import networks
-from desim.studies.file import study_schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))

@@ -6,7 +6,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.reading import labels, series
+from desim.runs.reading import labels, series
 
 
 class Played:

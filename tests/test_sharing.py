@@ -12,15 +12,15 @@ from study_scenes import BASE, changed
 from test_study_runs import NOISY
 
 import desim
-from desim.cli.commands.study import report
+from desim.experiments.studies import family
+from desim.experiments.studies import job as jobs
+from desim.experiments.studies import study as studies
+from desim.experiments.studies.study import plan, study
+from desim.experiments.studies.turns import Turns
+from desim.interface.cli.commands.study import report
 from desim.runs import sharing
 from desim.runs.delays import obstacles
 from desim.runs.retime import examined
-from desim.studies import family
-from desim.studies import job as jobs
-from desim.studies import study as studies
-from desim.studies.study import plan, study
-from desim.studies.turns import Turns
 
 LINKS = [
     {"link": {"latency": "5 ms", "jitter": {"lognormal": 0.5}}},
@@ -228,9 +228,9 @@ def check_turns(module):
 
 
 def test_who_shares_a_training_comes_after_who_has_it():
-    check_turns(__import__("desim.studies.turns", fromlist=["Turns"]))
+    check_turns(__import__("desim.experiments.studies.turns", fromlist=["Turns"]))
     with pytest.raises(AssertionError):
-        check_turns(mutant(__import__("desim.studies.turns", fromlist=["Turns"]),
+        check_turns(mutant(__import__("desim.experiments.studies.turns", fromlist=["Turns"]),
                            "job.root != job.key", "False"))  # fmt: skip
     stored = [jobs.Job("a1", {}, 0, "", None, "", family="a", root="a0")]
     assert Turns(stored).take("")[0].key == "a1"

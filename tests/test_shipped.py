@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from mutant import mutant
 
-from desim.cli import main
 from desim.errors import InputError
+from desim.experiments.studies.file import read_study
+from desim.experiments.studies.study import plan
+from desim.interface.cli import main
 from desim.scenario import shipped
 from desim.scenario.load import load
-from desim.studies.file import read_study
-from desim.studies.study import plan
 
 OWN = """\
 name: mine

@@ -11,7 +11,7 @@ from stores import ChangedTable
 import desim
 from desim import tabulated
 from desim.errors import InputError
-from desim.reading import facts
+from desim.runs.reading import facts
 
 HOSTILE = "<script>alert(1)</script> & $x_1$ | 50% # {y} ~ ^ \\ \"'"
 SCENARIO = {

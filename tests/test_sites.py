@@ -6,9 +6,9 @@ import pytest
 from sections import made, written
 
 import desim
-from desim.cli import main
-from desim.plots import utilisation
-from desim.reading import sites
+from desim.interface.cli import main
+from desim.interface.plots import utilisation
+from desim.runs.reading import sites
 
 TEXT = "age,city,sick\n" + "".join(
     f"{20 + 3 * k},{('Thun', 'Bern', 'Chur')[k % 3]},{('no', 'yes')[k // 3 % 2]}\n"

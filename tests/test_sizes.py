@@ -6,7 +6,7 @@ from cases import CASES, graph, star
 from mutant import mutant
 
 import desim
-from desim.cli import conditions, main
+from desim.interface.cli import conditions, main
 from desim.scenario.build import check
 
 KEPT = ("plt-all", "plt-noisy", "nfl", "dp-nfl", "qsgd", "p-admm")

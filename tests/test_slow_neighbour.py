@@ -6,7 +6,7 @@ import pytest
 
 import desim
 from analysis.studies import slow_neighbour
-from desim.studies.study import plan
+from desim.experiments.studies.study import plan
 
 WAYS = {"all": 5, "each": 3}
 

@@ -10,7 +10,7 @@ import desim
 from desim.engine.agents import graph as agents_graph
 from desim.engine.agents import mailbox
 from desim.engine.agents.clock import Clock
-from desim.reading import traffic
+from desim.runs.reading import traffic
 
 WILD = {"link": {**NETWORK["link"], "jitter": {"lognormal": 0.9}}}
 DROPS = merged(WILD, {"link": {"loss": "10 %", "on_loss": "drop"}})

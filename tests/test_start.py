@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.cli import compiling as words
-from desim.cli import main
-from desim.cli.compiling import announced
-from desim.cli.progress import RunBar
-from desim.compiling import plain
-from desim.compiling import watched as compiling
-from desim.compiling.cache import keep, stored_arrays
-from desim.compiling.later import Later
 from desim.fields import Strict
+from desim.interface.cli import compiling as words
+from desim.interface.cli import main
+from desim.interface.cli.compiling import announced
+from desim.interface.cli.progress import RunBar
+from desim.numerics import plain
+from desim.numerics import watched as compiling
+from desim.numerics.cache import keep, stored_arrays
+from desim.numerics.later import Later
 from desim.problem.data import bundled as bundled_module
 from desim.problem.data.bundled import bundled
 from desim.runs.warmup import shipped
@@ -66,13 +66,14 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert loaded(code.replace("/a'", "/b'")) == "[]"
     more = f"{code.replace('/a', '/c')}\nimport scipy.stats"
     assert "scipy.stats" in loaded(more)
-    shown = f"from desim.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
+    shown = f"from desim.interface.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
     assert loaded(f"{shown}except SystemExit: pass") == "[]"
 
 
 @pytest.mark.slow
 def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
-    code = "import sys{}\nfrom desim.cli import main\ntry: main({})\nexcept SystemExit: pass\n"
+    code = "import sys{}\nfrom desim.interface.cli import main\n"
+    code += "try: main({})\nexcept SystemExit: pass\n"
     code += "print([one for one in ('numba', LOADED, 'pyarrow') if one in sys.modules])"
     code = code.replace("LOADED", "'numba.np.arraymath'")  # imported with the first compiled code
     place = str(tmp_path / "run")
@@ -125,7 +126,7 @@ def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
 
 @pytest.mark.slow
 def test_a_module_comes_when_it_is_asked_for():
-    code = "from desim.compiling.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
+    code = "from desim.numerics.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
     found = [
         subprocess.run(
             [sys.executable, "-c", "import sys\n" + code.format(use)],

@@ -14,10 +14,10 @@ from study_scenes import BASE, STUDY, changed
 
 import desim
 from desim.errors import InputError, RunError
-from desim.studies import cluster
-from desim.studies.folder import store_run
-from desim.studies.study import plan, study
-from desim.studies.work import Job, carry_out
+from desim.experiments.studies import cluster
+from desim.experiments.studies.folder import store_run
+from desim.experiments.studies.study import plan, study
+from desim.experiments.studies.work import Job, carry_out
 
 pytestmark = pytest.mark.filterwarnings("default")  # of dask's own modules
 

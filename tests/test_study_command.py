@@ -5,11 +5,11 @@ import json
 import pytest
 from study_scenes import BASE, changed, with_failures
 
-from desim.cli import main
-from desim.cli.commands import study as printed
-from desim.cli.commands.study import memory_size
 from desim.errors import InputError
-from desim.studies.study import study
+from desim.experiments.studies.study import study
+from desim.interface.cli import main
+from desim.interface.cli.commands import study as printed
+from desim.interface.cli.commands.study import memory_size
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from mutant import mutant
 from study_scenes import BASE, STUDY, changed
 
 import desim
-from desim.cli.options import target as parsed
 from desim.errors import InputError
+from desim.experiments.studies import cases as module
+from desim.experiments.studies.cases import drawn, key_of, seeded
+from desim.experiments.studies.file import Search, read_study
+from desim.experiments.studies.study import plan
+from desim.experiments.studies.varied import expanded
+from desim.interface.cli.options import target as parsed
 from desim.scenario.load import resolved_yaml
-from desim.studies import cases as module
-from desim.studies.cases import drawn, key_of, seeded
-from desim.studies.file import Search, read_study
-from desim.studies.study import plan
-from desim.studies.varied import expanded
 
 
 def labels(study):
@@ -208,7 +208,7 @@ def test_a_study_of_too_many_runs_is_refused_before_any_is_drawn(monkeypatch):
 
     law = {"trials": 10**7, "draw": {"algorithm.rho": {"uniform": [0.1, 1]}}}
     study = {"name": "wide", "base": BASE, "random": law}
-    monkeypatch.setattr("desim.studies.cases.drawn", none)
+    monkeypatch.setattr("desim.experiments.studies.cases.drawn", none)
     with pytest.raises(InputError, match=r"found 10000000 runs; allowed: at most \d+"):
         plan(study)
     law["trials"] = 2

@@ -9,10 +9,10 @@ from analysis.docs.generate import completed
 from analysis.docs.generate.examples import example
 from analysis.docs.generate.scenario import study
 from desim.errors import InputError
-from desim.studies.file import Compare, Profile, Search, StudyFile, Terms
-from desim.studies.study import plan
-from desim.studies.tuner import Charge, Tune
-from desim.tuning import plan as tuning
+from desim.experiments.studies.file import Compare, Profile, Search, StudyFile, Terms
+from desim.experiments.studies.study import plan
+from desim.experiments.studies.tuner import Charge, Tune
+from desim.experiments.tuning import plan as tuning
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"
 KEYS = [(StudyFile, ()), (Search, ("random",)), (Compare, ("compare",))]

@@ -16,16 +16,16 @@ from test_resume import unlike
 
 import desim
 from desim.errors import Diverged, InputError, RunError
-from desim.reading import meter
+from desim.experiments.studies import measures, processes, tables, work
+from desim.experiments.studies.folder import check_free
+from desim.experiments.studies.measures import Asked, measured
+from desim.experiments.studies.study import study
+from desim.experiments.studies.work import Result
 from desim.runs import directory
 from desim.runs import play as playing
 from desim.runs import resume as resuming
 from desim.runs.digests import UNLISTED
-from desim.studies import measures, processes, tables, work
-from desim.studies.folder import check_free
-from desim.studies.measures import Asked, measured
-from desim.studies.study import study
-from desim.studies.work import Result
+from desim.runs.reading import meter
 
 NOISY = {
     "algorithm.local": {"solver": "noisy", "epochs": 2, "tau": 0.1},
@@ -303,7 +303,7 @@ def test_runs_that_are_stored_count_though_nobody_said_so(tmp_path, monkeypatch)
         raise RunError("the scheduler is gone")
         yield
 
-    monkeypatch.setattr("desim.studies.study._carried_out", silent)
+    monkeypatch.setattr("desim.experiments.studies.study._carried_out", silent)
     with pytest.raises(RunError, match="the scheduler is gone"):
         study(STUDY, tmp_path)
     stored = pd.read_parquet(tmp_path / "runs.parquet")

@@ -7,8 +7,8 @@ import pytest
 from mutant import mutant
 from scipy.stats import binom, binomtest, norm
 
-from desim.studies import statistics
-from desim.studies.statistics import (
+from desim.experiments.studies import statistics
+from desim.experiments.studies.statistics import (
     RESAMPLES,
     fewest,
     interval_named,

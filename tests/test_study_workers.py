@@ -12,8 +12,8 @@ import pytest
 from study_scenes import BASE, STUDY, changed, stillborn
 
 from desim.errors import RunError
-from desim.studies import processes
-from desim.studies.study import study
+from desim.experiments.studies import processes
+from desim.experiments.studies.study import study
 
 WORKER = "import multiprocessing, os, pathlib, time\nif multiprocessing.parent_process():\n    "
 DIES = WORKER + "os.kill(os.getpid(), 9)\n"

@@ -4,7 +4,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.reading import facts, glance
+from desim.runs.reading import facts, glance
 
 STAR = {
     "problem": {

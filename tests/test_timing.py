@@ -8,11 +8,11 @@ from mutant import mutant
 
 import desim
 from desim.columns import columns_of, pieces_of
-from desim.plots import spans
-from desim.reading import critical, occupation, traffic, unanswered
-from desim.reading import waits as waiting
-from desim.reading.facts import facts
-from desim.reports.readable import Reading
+from desim.interface.plots import spans
+from desim.interface.reports.readable import Reading
+from desim.runs.reading import critical, occupation, traffic, unanswered
+from desim.runs.reading import waits as waiting
+from desim.runs.reading.facts import facts
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()

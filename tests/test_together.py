@@ -6,12 +6,12 @@ from cases import CASES
 from test_engines import differences
 
 import desim
-from desim.draws.keys import Stream, normals
+from desim.network.timeline.messages import neighbour_sum, try_once
+from desim.network.timeline.speed import speeds_into
+from desim.network.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, memory_for_draws
+from desim.numerics.keys import Stream, normals
 from desim.privacy.ledger.draws import add_normal
 from desim.scenario.build import build
-from desim.timeline.messages import neighbour_sum, try_once
-from desim.timeline.speed import speeds_into
-from desim.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, memory_for_draws
 
 LAWS = ({"lognormal": 0.3}, {"uniform": [0.5, 2]}, {"exponential": 1}, "none", {"normal": [1, 1]})
 SPEEDS = ({"lognormal": [50, 0.5]}, {"uniform": [10, 90]}, {"gamma": [50, 2]}, 50, 50)

@@ -7,9 +7,9 @@ import yaml
 from test_transport import WIDE
 
 import desim
-from desim.cli import main
-from desim.cli.conditions import _messages
 from desim.engine.opening import opening
+from desim.interface.cli import main
+from desim.interface.cli.conditions import _messages
 from desim.scenario.build import build
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from desim.errors import InputError
-from desim.models.checked import first_look
-from desim.models.model import Facts, Rows
+from desim.problem.models.checked import first_look
+from desim.problem.models.model import Facts, Rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 sys.path.insert(0, str(Path(__file__).parent / "plugins"))

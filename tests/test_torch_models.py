@@ -7,7 +7,7 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.kernels.gradients import batch_gradient, gradient
+from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.runs.likeness import same_run
 from desim.runs.resume import resume
 from desim.scenario.build import build
@@ -16,8 +16,8 @@ from desim.scenario.load import load
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
-from desim.models.torch_copies import Copies  # noqa: E402
-from desim.models.torch_parts import (  # noqa: E402
+from desim.problem.models.torch_copies import Copies  # noqa: E402
+from desim.problem.models.torch_parts import (  # noqa: E402
     filled_up,
     fixed_sha256,
     lengths,
@@ -131,7 +131,7 @@ def test_weighted_sums_of_parts_do_not_depend_on_how_many_go_together():
 
 def test_batches_are_the_rows_that_desim_draws_for_its_own_models():
     """The batch of an address is the same for every kind of model: that of softmax here."""
-    from desim.draws.keys import Stream, subset
+    from desim.numerics.keys import Stream, subset
 
     problem = problem_of()
     x, who = problem.loss.start, np.arange(problem.agents)
@@ -402,7 +402,7 @@ def test_noise_is_accounted_as_of_any_model():
 
 def test_values_alone_teach_a_network_too():
     """D-ZOA with the exact differences of float64: near the gradient, and the same on engines."""
-    from desim.kernels.zeroth import estimates
+    from desim.problem.kernels.zeroth import estimates
 
     problem = problem_of("layers", precision="float64")
     x, who = problem.loss.start, np.arange(2)

@@ -9,10 +9,10 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.conditions.latencies import latencies
-from desim.conditions.traces import rate_traces
+from desim.network.conditions.latencies import latencies
+from desim.network.conditions.traces import rate_traces
+from desim.network.timeline.messages import Links, time_on_wire
 from desim.scenario.build import build
-from desim.timeline.messages import Links, time_on_wire
 
 ENGINES = ("cohort", "agents")
 LOSSY = {"link": {"jitter": {"lognormal": 0.3}, "loss": "15 %", "timeout": "60 ms", "limit": 8}}
@@ -236,7 +236,7 @@ def test_what_was_not_measured_is_stood_in_for_as_declared(tmp_path):
 
 def speeds_of(made, rounds):
     """Speeds (rounds, agents) as the kernels see them."""
-    from desim.timeline.speed import speeds_into
+    from desim.network.timeline.speed import speeds_into
 
     settings = build(desim.load(made)).settings
     who = np.arange(settings.problem.agents)

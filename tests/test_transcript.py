@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mutant import mutant
 
 from analysis import fuzz_audits
-from desim.audit import check, game
-from desim.audit.check import transcript_check
-from desim.audit.neighbours import altered, neighbours, worst_pair
-from desim.audit.pairs import noised, play_pair, unobserved
 from desim.errors import InputError, RunError
+from desim.experiments.audit import check, game
+from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.neighbours import altered, neighbours, worst_pair
+from desim.experiments.audit.pairs import noised, play_pair, unobserved
 from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
 from desim.methods.shared import consensus

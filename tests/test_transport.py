@@ -13,18 +13,18 @@ from naive.tcp import arrivals
 from test_engines import differences
 
 import desim
-from desim.conditions.links import make_links
-from desim.conditions.transports import connected, law
 from desim.engine.agents import crossings
 from desim.engine.agents import graph as agents_graph
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.streams import Handed, Site
 from desim.engine.crossing import demand_patience
+from desim.network.conditions.links import make_links
+from desim.network.conditions.transports import connected, law
+from desim.network.timeline import duplex, segments, window
+from desim.network.timeline.messages import transmit_one
+from desim.network.timeline.record import empty_rows
 from desim.scenario.build import build
 from desim.scenario.sections.links import Link
-from desim.timeline import duplex, segments, window
-from desim.timeline.messages import transmit_one
-from desim.timeline.record import empty_rows
 
 MEASURED = Path(__file__).parents[1] / "analysis" / "fidelity" / "measured"
 ROWS_OF = {"source": "synthetic", "kind": "classification", "rows": 8}

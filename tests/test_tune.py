@@ -15,14 +15,14 @@ from tuner_scenes import TUNER, VARY, private, tuner
 
 import desim
 from desim.errors import InputError
+from desim.experiments.studies.cases import key_of
+from desim.experiments.studies.ranges import Range, vary
+from desim.experiments.tuning import book as book_module
+from desim.experiments.tuning.book import until
+from desim.experiments.tuning.importance import explained
+from desim.experiments.tuning.sampling import Random, size
+from desim.experiments.tuning.search import front
 from desim.scenario.load import resolved_yaml
-from desim.studies.cases import key_of
-from desim.studies.ranges import Range, vary
-from desim.tuning import book as book_module
-from desim.tuning.book import until
-from desim.tuning.importance import explained
-from desim.tuning.sampling import Random, size
-from desim.tuning.search import front
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,9 @@ def test_nothing_is_played_twice_and_what_is_stored_is_the_end(found, tmp_path):
     stored = pd.read_parquet(tmp_path / "t" / "candidates.parquet")
     assert list(stored["status"]) == list(found.candidates["status"])
     assert (tmp_path / "t" / "best.yaml").read_text() == found.yaml()
-    assert {run.status for run in desim.studies.folder.opened([tmp_path / "t"])} == {"done"}
+    assert {run.status for run in desim.experiments.studies.folder.opened([tmp_path / "t"])} == {
+        "done"
+    }
 
 
 def test_a_tuner_that_was_interrupted_ends_like_one_that_was_not(found, tmp_path):
@@ -236,7 +238,7 @@ def test_all_candidates_meet_the_same_seeds(monkeypatch):
     meet_the_same_seeds(desim.tune(plainly, workers=0))
     wrong = mutant(book_module, "seeded(unseeded, one.seed)",
                    "seeded(unseeded, one.seed + 10 * one.candidate.number)")  # fmt: skip
-    monkeypatch.setattr("desim.tuning.tune.Book", wrong.Book)
+    monkeypatch.setattr("desim.experiments.tuning.tune.Book", wrong.Book)
     with pytest.raises(AssertionError):
         meet_the_same_seeds(desim.tune(plainly, workers=0))
 

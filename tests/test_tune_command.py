@@ -7,9 +7,9 @@ import pytest
 from tuner_scenes import TUNER, private, tuner
 
 import desim
-from desim.cli import main
 from desim.errors import InputError
-from desim.plots import front
+from desim.interface.cli import main
+from desim.interface.plots import front
 
 
 @pytest.fixture

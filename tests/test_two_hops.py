@@ -15,13 +15,13 @@ from test_engines import differences
 from test_times import left
 
 import desim
-import desim.conditions.links as links_of_networks
-from desim.cli.conditions import circumstances
-from desim.draws.keys import seed_word
+import desim.network.conditions.links as links_of_networks
+from desim.interface.cli.conditions import circumstances
+from desim.network.timeline.bursts import in_burst
+from desim.numerics.keys import seed_word
 from desim.scenario import conditions, registry
 from desim.scenario.build import build
 from desim.scenario.shipped import networks
-from desim.timeline.bursts import in_burst
 
 PLUGINS = Path(__file__).parent / "plugins"
 COMPLETE = {"topology": "complete"}

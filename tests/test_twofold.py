@@ -12,11 +12,11 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError, RunError
-from desim.kernels import argmin, twofold
-from desim.kernels.gradients import whole_block
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import Loss
 from desim.methods.shared import minimisation, numerics
+from desim.problem.kernels import argmin, twofold
+from desim.problem.kernels.gradients import whole_block
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import Loss
 from desim.problem.problem import Problem
 
 LOSSES = {

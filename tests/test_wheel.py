@@ -68,7 +68,11 @@ def test_the_sdist_holds_what_a_test_needs(built):
     with tarfile.open(next(built.glob("desim-*.tar.gz"))) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     wanted = "README.md CHANGELOG.md LICENSE tests/cases.py scenarios/papers/fed-plt.yaml"
-    assert files >= {*wanted.split(), "desim/cli/__init__.py", "analysis/reproductions/README.md"}
+    assert files >= {
+        *wanted.split(),
+        "desim/interface/cli/__init__.py",
+        "analysis/reproductions/README.md",
+    }
 
 
 @pytest.fixture(scope="module")

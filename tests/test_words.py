@@ -9,11 +9,11 @@ from mutant import mutant
 from test_compare import BASE
 
 import desim
+from desim.experiments.studies import shown, tables, words
+from desim.experiments.studies.measures import Asked
 from desim.problem.targets import first_met
 from desim.runs.digests import UNLISTED
 from desim.runs.run import Run
-from desim.studies import shown, tables, words
-from desim.studies.measures import Asked
 
 INF = np.inf
 ASKED = Asked((("error", 0.1),))

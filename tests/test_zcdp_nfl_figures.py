@@ -21,8 +21,8 @@ from analysis.reproductions import (
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import KEPT
 from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, ROUNDS
-from desim.compiling.jit import set_threads
-from desim.plots import save
+from desim.interface.plots import save
+from desim.numerics.jit import set_threads
 
 FILE = "zcdp-nfl-ridge"
 FIGURES = zcdp_nfl_panels.FIGURES

@@ -22,16 +22,16 @@ from test_against_naive import (
 )
 
 import desim
-from desim.audit.neighbours import replaced
-from desim.audit.pairs import noised, unobserved
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine.world import Discard
 from desim.errors import InputError
-from desim.kernels import zeroth
-from desim.kernels.gradients import gradient
+from desim.experiments.audit.neighbours import replaced
+from desim.experiments.audit.pairs import noised, unobserved
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.ledger.transcript import Transcript
 from desim.privacy.papers import d_zoa as printed
+from desim.problem.kernels import zeroth
+from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 
 

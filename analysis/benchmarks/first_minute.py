@@ -22,8 +22,8 @@ ENGINES = ("compiled", "cohort", "agents")
 CODE = """
 import json, sys, time
 import desim
-from desim.compiling import plain
-from desim.compiling.watched import watched
+from desim.numerics import plain
+from desim.numerics.watched import watched
 with watched() as compilation:
     run = desim.run(sys.argv[1], overrides={"engine": sys.argv[2]})
 ends = [run.metrics["value"].iloc[-1], run.manifest["time"]]

@@ -20,12 +20,12 @@ from analysis.benchmarks.engines import GRAPH, play, table
 from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.kernels.gradients import gradient
-from desim.kernels.local import train
+from desim.network.timeline.messages import neighbour_sum
 from desim.privacy.ledger.draws import add_normal
+from desim.problem.kernels.gradients import gradient
+from desim.problem.kernels.local import train
 from desim.scenario.build import build
 from desim.scenario.load import load
-from desim.timeline.messages import neighbour_sum
 
 AGENTS, ROUNDS = 1000, 50
 TRAINED: dict[str, Any] = {

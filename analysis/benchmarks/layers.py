@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from analysis.benchmarks.timing import interleaved, machine
-from desim.compiling.jit import kernel, one_blas_thread
-from desim.draws.keys import seed_word
-from desim.kernels.gradients import batch_gradient
-from desim.kernels.local import Trainer
-from desim.kernels.plan import plan_for
-from desim.losses.layers import LayeredLoss
+from desim.numerics.jit import kernel, one_blas_thread
+from desim.numerics.keys import seed_word
+from desim.problem.kernels.gradients import batch_gradient
+from desim.problem.kernels.local import Trainer
+from desim.problem.kernels.plan import plan_for
+from desim.problem.losses.layers import LayeredLoss
 from desim.problem.problem import Problem
 
 FEATURES, HIDDEN, CLASSES, BATCH, STEPS, CLIP, GAMMA = 784, 50, 10, 20, 20, 1.0, 0.01

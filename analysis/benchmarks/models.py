@@ -19,9 +19,9 @@ from torch import nn
 
 from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.world import Discard
-from desim.kernels.local import Trainer
-from desim.kernels.modelled import GROUP
-from desim.models.model import Rows
+from desim.problem.kernels.local import Trainer
+from desim.problem.kernels.modelled import GROUP
+from desim.problem.models.model import Rows
 from desim.scenario.build import build
 from desim.scenario.load import load
 

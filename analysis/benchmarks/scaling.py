@@ -27,7 +27,7 @@ from analysis.benchmarks.engines import GRAPH, STAR, bare, play
 from analysis.benchmarks.graphs import gradients
 from analysis.benchmarks.timing import machine
 from analysis.reproductions import page
-from desim.plots.style import COLOURS, INK, STYLE, save
+from desim.interface.plots.style import COLOURS, INK, STYLE, save
 from desim.scenario.build import build
 from desim.scenario.load import load
 

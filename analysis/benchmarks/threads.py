@@ -12,8 +12,8 @@ from typing import Any
 
 from analysis.benchmarks.engines import STAR, bare
 from analysis.benchmarks.timing import interleaved, machine
-from desim.compiling.jit import set_threads
 from desim.log.parquet import Tables
+from desim.numerics.jit import set_threads
 from desim.scenario.build import build
 from desim.scenario.load import load
 

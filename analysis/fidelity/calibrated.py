@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 import desim
-from desim.measuring.calibration import Calibrated, calibrated
-from desim.measuring.samples import Samples, of_run
+from desim.deployments.measuring.calibration import Calibrated, calibrated
+from desim.deployments.measuring.samples import Samples, of_run
 from desim.runs.run import Run
 
 MEASURED = Path(__file__).parent / "measured"

@@ -20,15 +20,15 @@ import numpy as np
 import pandas as pd
 
 import desim
-from desim.conditions.links import make_links
-from desim.conditions.transports import connected, law
-from desim.measuring.calibration import Calibrated
-from desim.measuring.laws import by_tcp
-from desim.measuring.lines import line_of
-from desim.measuring.samples import EXACT
+from desim.deployments.measuring.calibration import Calibrated
+from desim.deployments.measuring.laws import by_tcp
+from desim.deployments.measuring.lines import line_of
+from desim.deployments.measuring.samples import EXACT
+from desim.network.conditions.links import make_links
+from desim.network.conditions.transports import connected, law
+from desim.network.timeline.messages import carried
 from desim.scenario.sections.links import Link as NoLoss
 from desim.scenario.sections.transport import Tcp
-from desim.timeline.messages import carried
 
 MEASURED = Path(__file__).parent / "measured"
 AIM = 0.02

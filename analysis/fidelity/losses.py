@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from desim.conditions.links import make_links
-from desim.conditions.transports import connected, law
+from desim.network.conditions.links import make_links
+from desim.network.conditions.transports import connected, law
+from desim.network.timeline.messages import Links, transmit_one
+from desim.network.timeline.record import Rows, empty_rows
 from desim.scenario.sections.links import Link
-from desim.timeline.messages import Links, transmit_one
-from desim.timeline.record import Rows, empty_rows
 
 FILE = Path(__file__).parent / "measured" / "lossy.csv"
 SEEDS = 3

@@ -14,9 +14,9 @@ import pandas as pd
 
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.streams import Handed, Streams
+from desim.network.timeline.messages import FIFO, Links
 from desim.runs.play import prepare
 from desim.scenario.load import load
-from desim.timeline.messages import FIFO, Links
 
 FILE = Path(__file__).parent / "measured" / "shared.csv"
 PAIR = ["congestion", "pair", "repeat"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import desim
-from desim.plots import bars, ecdf, profile, staleness, tradeoff
+from desim.interface.plots import bars, ecdf, profile, staleness, tradeoff
 
 FOLDER = Path(__file__).parent
 SCENARIOS = FOLDER.parents[1] / "scenarios"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import mean_and_error
 from analysis.reproductions.page import chosen
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 Row = Mapping[str, Any]
 Line = tuple[str, str, str]

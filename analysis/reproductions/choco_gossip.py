@@ -13,8 +13,8 @@ import numpy as np
 import desim
 from analysis.reproductions.monte_carlo import mean_and_error
 from desim.arrays import Array
-from desim.compiling.plain import at_once
-from desim.conditions.codec import Codec
+from desim.network.conditions.codec import Codec
+from desim.numerics.plain import at_once
 
 AGENTS, DIM, AVERAGED = 25, 500, 3000
 ROUNDED = 1e-20  # of the start: below it numbers are rounded

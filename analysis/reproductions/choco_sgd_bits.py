@@ -17,10 +17,10 @@ from analysis.reproductions.choco_gossip import AVERAGED, SCHEMES, averaged
 from analysis.reproductions.choco_sgd_words import verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 from desim.arrays import Array
-from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
+from desim.numerics.cache import cache_home
 from desim.problem.optimum import centralised_optimum
 
 NAME = "choco_sgd_bits"

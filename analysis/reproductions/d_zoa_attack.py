@@ -20,19 +20,19 @@ from analysis.reproductions.d_zoa_setting import C1, REGULARIZERS, RHO, ROUNDS, 
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import minimiser
 from desim.arrays import Array
-from desim.audit.game import trained
-from desim.audit.neighbours import replaced
-from desim.audit.of_method import audit
-from desim.audit.verdict import Claim, judge
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine.play import Simulation
-from desim.kernels.gradients import gradient
-from desim.kernels.zeroth import descend
+from desim.experiments.audit.game import trained
+from desim.experiments.audit.neighbours import replaced
+from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.verdict import Claim, judge
+from desim.interface.plots import COLOURS, Axes
 from desim.methods.d_zoa import schedule
-from desim.plots import COLOURS, Axes
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.papers.d_zoa import lemma_3
+from desim.problem.kernels.gradients import gradient
+from desim.problem.kernels.zeroth import descend
 from desim.problem.problem import Problem
 
 NAME = "d_zoa_attack"

@@ -34,9 +34,9 @@ from analysis.reproductions.monte_carlo import (
 )
 from analysis.reproductions.tuning import Point, Space, named, search
 from desim.arrays import Array
-from desim.audit.neighbours import on
 from desim.engine.play import Simulation
-from desim.plots import COLOURS, Axes
+from desim.experiments.audit.neighbours import on
+from desim.interface.plots import COLOURS, Axes
 
 NAME = "d_zoa_fig1"
 SAMPLES = 20

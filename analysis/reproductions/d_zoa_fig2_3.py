@@ -20,9 +20,9 @@ from analysis.reproductions.monte_carlo import Case, MonteCarlo, simulations
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.kernels.zeroth import descend, estimates
+from desim.interface.plots import COLOURS, Axes
 from desim.methods.d_zoa import schedule
-from desim.plots import COLOURS, Axes
+from desim.problem.kernels.zeroth import descend, estimates
 
 NAME = "d_zoa_fig2_3"
 SETS = 1

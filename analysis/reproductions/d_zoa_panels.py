@@ -16,7 +16,7 @@ from analysis.reproductions import page
 from analysis.reproductions.d_zoa_setting import AGENTS, D_ZOA, DELTA, EXACT, ROUNDS
 from analysis.reproductions.d_zoa_study import BOTH, HONEST, SHOWN, Row, names, study
 from analysis.reproductions.page import Script, chosen
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 LOOKS = {
     name: (COLOURS[number], marker)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.adult_words import NOTHING, Line, Row, gap, percent
 from analysis.reproductions.page import chosen
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 CONSTANT, PP, IPP = "PR, constant", "PP", "IPP"
 FALLING = ("PR, decay .925", "PR, by iteration")  # the schedules that the paper chooses

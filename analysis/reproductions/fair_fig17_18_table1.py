@@ -19,7 +19,7 @@ from analysis.reproductions.fair_settings import (
     settings,
 )
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported, simulations
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 NAME = "fair_fig17_18_table1"
 Row = Mapping[str, Any]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 NAME = "fed_plt_fig2"
 RHOS = tuple(

@@ -16,7 +16,7 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     reported,
 )
-from desim.plots import COLOURS, Axes, new_axes
+from desim.interface.plots import COLOURS, Axes, new_axes
 
 NAME = "fed_plt_fig3"
 EXACT = 300  # steps after which local training is exact to the last digits: chi^300 < 1e-16

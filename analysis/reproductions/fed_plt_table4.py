@@ -18,7 +18,7 @@ from analysis.reproductions.monte_carlo import (
     one_over_smoothness,
     reported,
 )
-from desim.plots import COLOURS, Axes, new_axes
+from desim.interface.plots import COLOURS, Axes, new_axes
 
 NAME = "fed_plt_table4"
 PAPER = {

@@ -14,7 +14,7 @@ from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.plots import COLOURS, Axes, new_axes
+from desim.interface.plots import COLOURS, Axes, new_axes
 
 NAME = "fedbuff_seconds"
 SETS = 10

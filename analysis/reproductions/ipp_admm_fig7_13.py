@@ -15,7 +15,7 @@ from analysis.reproductions.adult_words import beaten, preferred
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
 from analysis.reproductions.page import chosen
 from analysis.reproductions.printed import Split, split, thresholds
-from desim.plots import Axes
+from desim.interface.plots import Axes
 from desim.privacy.papers.pp_admm import budget, deviation
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import matplotlib
 
 from analysis.reproductions.monte_carlo import SETS, MonteCarlo
-from desim.plots import STYLE, Axes, save
+from desim.interface.plots import STYLE, Axes, save
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"

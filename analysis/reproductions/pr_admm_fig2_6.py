@@ -14,7 +14,7 @@ from analysis.reproductions.adult_admm import BASELINES, DELTA, ETA, Setting, ba
 from analysis.reproductions.adult_words import beaten, preferred
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
 from analysis.reproductions.page import chosen
-from desim.plots import Axes
+from desim.interface.plots import Axes
 from desim.privacy.papers.pr_admm import iteration_sum, lemma_10, periodic_sum
 
 NAME, SETS, FILE = "pr_admm_fig2_6", 5, "pr-admm"

@@ -14,7 +14,7 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import MonteCarlo, mean_and_error, reported
 from analysis.reproductions.q_dpsgd_study import INSTANTS, Curve, measure
 from analysis.reproductions.q_dpsgd_words import verdicts
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 NAME, SETS = "q_dpsgd_fig14_16", 3
 Q1, Q2, SDM, DSGD = "q-dpsgd-1", "q-dpsgd-2", "sdm-dsgd", "dsgd"

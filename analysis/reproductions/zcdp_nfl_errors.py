@@ -15,10 +15,10 @@ import desim
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, Measure, MonteCarlo
 from analysis.reproductions.zcdp_nfl_methods import ROUNDS, WATCHED
 from desim.arrays import Array
-from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.methods.shared.method import Ingredients
+from desim.numerics.cache import cache_home
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem

@@ -18,7 +18,7 @@ from analysis.reproductions.zcdp_nfl_errors import KEPT
 from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, ROUNDS, SHOWN
 from analysis.reproductions.zcdp_nfl_study import WAYS, final, study
 from analysis.reproductions.zcdp_nfl_words import SAYINGS, markdown
-from desim.plots import COLOURS, Axes
+from desim.interface.plots import COLOURS, Axes
 
 Row = Mapping[str, Any]
 LOOKS: dict[str, tuple[str, Any, str]] = {  # colour, dash, marker

@@ -22,10 +22,10 @@ import desim
 from analysis.reproductions import page
 from analysis.studies.numbers import SCENARIOS, estimate, options, publish, text
 from analysis.studies.standings import Interval
-from desim.plots import COLOURS, STYLE, Axes, save
-from desim.studies.cases import Case
-from desim.studies.statistics import median_estimate, paired
-from desim.studies.study import Study
+from desim.experiments.studies.cases import Case
+from desim.experiments.studies.statistics import median_estimate, paired
+from desim.experiments.studies.study import Study
+from desim.interface.plots import COLOURS, STYLE, Axes, save
 
 NAME = "adaptive_deadlines"
 FILE = SCENARIOS / "adaptive-deadlines.yaml"

@@ -30,10 +30,10 @@ from analysis.studies.numbers import (
     rows,
     text,
 )
-from desim.plots import COLOURS, STYLE, Axes, save
-from desim.reading.labels import setting_text
-from desim.studies.file import read_study
-from desim.studies.study import Study
+from desim.experiments.studies.file import read_study
+from desim.experiments.studies.study import Study
+from desim.interface.plots import COLOURS, STYLE, Axes, save
+from desim.runs.reading.labels import setting_text
 
 NAME, REPORTED = "asynchronous_phones", "1..12"
 FILE = SCENARIOS / "asynchronous-phones.yaml"

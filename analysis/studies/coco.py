@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.studies.restarts import draws
+from desim.experiments.studies.restarts import draws
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "coco.json"
 EXPONENTS = (0, -4, -8, -12)  # of targets: 10^(i/5)
@@ -33,7 +33,7 @@ def targets() -> list[float]:
 
 def runs() -> list[Run]:
     """Runs of a small study: two methods on two networks, ten seeds, ended after a while."""
-    from desim.studies.study import study
+    from desim.experiments.studies.study import study
 
     base = {
         "problem": {

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from desim.arrays import Array
 from desim.engine.play import Simulation
-from desim.plots import COLOURS, STYLE, save
-from desim.timeline.record import Kind
+from desim.interface.plots import COLOURS, STYLE, save
+from desim.network.timeline.record import Kind
 
 POINTS = 121  # of a curve
 

@@ -22,9 +22,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 import desim
 from analysis.reproductions import page
 from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows, text
-from desim.plots import COLOURS, STYLE, Axes, save
-from desim.studies.cases import Case
-from desim.studies.study import Study
+from desim.experiments.studies.cases import Case
+from desim.experiments.studies.study import Study
+from desim.interface.plots import COLOURS, STYLE, Axes, save
 
 NAME = "deadlines"
 FILE = SCENARIOS / "deadlines.yaml"

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.studies.contests import METHODS, NETWORKS
-from desim.plots import COLOURS, STYLE, Axes, save
+from desim.interface.plots import COLOURS, STYLE, Axes, save
 
 Row = Mapping[str, Any]
 TITLES = {"lan": "LAN", "wifi": "Wi-Fi", "4g": "4G", "satellite": "satellite",

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.reproductions import page
 from analysis.studies.standings import Interval
 from desim.arrays import Array
-from desim.studies.study import Study
+from desim.experiments.studies.study import Study
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "studies"
 RESULTS = Path(__file__).parent / "results"

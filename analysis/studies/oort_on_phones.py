@@ -33,12 +33,12 @@ from analysis.studies.numbers import (
 )
 from analysis.studies.standings import Interval
 from desim.arrays import Array
-from desim.plots import COLOURS, STYLE, Axes, save
+from desim.experiments.studies.file import read_study
+from desim.experiments.studies.statistics import median_estimate
+from desim.experiments.studies.study import Study
+from desim.interface.plots import COLOURS, STYLE, Axes, save
+from desim.network.timeline.record import is_beside
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.studies.file import read_study
-from desim.studies.statistics import median_estimate
-from desim.studies.study import Study
-from desim.timeline.record import is_beside
 
 BASELINE = "thirteen by lot"  # what the paper compares with: 1.3 K invited, K taken
 NAME, FILE = "oort_on_phones", SCENARIOS / "oort-on-phones.yaml"

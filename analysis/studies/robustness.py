@@ -20,11 +20,11 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import SCENARIOS, share_of_auto
 from analysis.studies.contests import METHODS, NETWORKS, SCENARIO, Contest, Point
 from desim.arrays import Array
-from desim.ranking.entrants import aimed, entered
-from desim.ranking.indices import points
-from desim.ranking.laws import laws
-from desim.ranking.standing import wilson
-from desim.ranking.worlds import Field, World, times
+from desim.experiments.ranking.entrants import aimed, entered
+from desim.experiments.ranking.indices import points
+from desim.experiments.ranking.laws import laws
+from desim.experiments.ranking.standing import wilson
+from desim.experiments.ranking.worlds import Field, World, times
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario

@@ -20,13 +20,13 @@ from analysis.reproductions import page
 from analysis.studies.tuned_scenarios import SCENARIOS
 from analysis.studies.unpaired import unpaired_worse
 from desim.arrays import Array
-from desim.studies.hands import Carry, hands
-from desim.studies.job import Job
-from desim.studies.work import Result
-from desim.tuning.book import Book, Wanted
-from desim.tuning.plan import Planned, planned
-from desim.tuning.race import FIRST, part, worse
-from desim.tuning.search import Search, medians
+from desim.experiments.studies.hands import Carry, hands
+from desim.experiments.studies.job import Job
+from desim.experiments.studies.work import Result
+from desim.experiments.tuning.book import Book, Wanted
+from desim.experiments.tuning.plan import Planned, planned
+from desim.experiments.tuning.race import FIRST, part, worse
+from desim.experiments.tuning.search import Search, medians
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS.parent / "tuning.md"

@@ -9,8 +9,8 @@ from desim.arrays import Array
 from desim.deployments.fleet import Fleet
 from desim.deployments.real import RealWorld, slower
 from desim.deployments.wire import Message
-from desim.timeline.messages import log_message
-from desim.timeline.record import UPLINK, Kind, release_id
+from desim.network.timeline.messages import log_message
+from desim.network.timeline.record import UPLINK, Kind, release_id
 
 STATE = "state "  # before the names of arrays that are an agent's state
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.compute import lasting
 from desim.deployments.consent import Asked, Consent
 from desim.deployments.frames import CALL, COORDINATOR, POST, REPLY, Frame, body_of, values_of
 from desim.deployments.jobs import found, terms_of
@@ -24,8 +23,9 @@ from desim.engine.answers import reply_of
 from desim.engine.assignments import Assignment
 from desim.engine.clients import Clients
 from desim.engine.world import World
+from desim.network.conditions.compute import lasting
+from desim.network.timeline.speed import seconds_into
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.speed import seconds_into
 
 State = dict[str, Array]
 KEPT = 64  # orders that an agent remembers

@@ -7,11 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from desim.compiling.jit import one_thread
-from desim.compiling.plain import at_once
-from desim.conditions.choosing import Chooser
-from desim.conditions.participation import Everybody
-from desim.conditions.policy import Policy
 from desim.deployments import overseer, star
 from desim.deployments.abroad import Declined
 from desim.deployments.consent import Asked, Rehearsed
@@ -29,10 +24,15 @@ from desim.engine.world import Discard, World
 from desim.errors import DesimError, InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog
-from desim.timeline.intake import takes
-from desim.timeline.messages import NO_LINES, NONE, Links, log_message
-from desim.timeline.record import Kind
-from desim.timeline.transport import NOTHING_BETWEEN
+from desim.network.conditions.choosing import Chooser
+from desim.network.conditions.participation import Everybody
+from desim.network.conditions.policy import Policy
+from desim.network.timeline.intake import takes
+from desim.network.timeline.messages import NO_LINES, NONE, Links, log_message
+from desim.network.timeline.record import Kind
+from desim.network.timeline.transport import NOTHING_BETWEEN
+from desim.numerics.jit import one_thread
+from desim.numerics.plain import at_once
 
 WARM = 2  # rounds that are simulated to have all code loaded before any process begins
 

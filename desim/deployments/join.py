@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from desim.compiling.jit import set_threads
 from desim.deployments.abroad import Declined, abroad
 from desim.deployments.certificates import name_of
 from desim.deployments.consent import Asked
@@ -29,6 +28,7 @@ from desim.deployments.strangers import HASTE
 from desim.deployments.streams import Closed, Poll, Stream
 from desim.deployments.wire import Torn, Unpacking, packed, printable
 from desim.errors import DesimError, InputError
+from desim.numerics.jit import set_threads
 from desim.runs.play import Prepared, prepare
 from desim.scenario.blame import blame
 from desim.scenario.load import load, read

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from desim.compiling.jit import set_threads
 from desim.deployments.fleet import PARTING, Fleet, Serve
 from desim.deployments.ground import Ground
 from desim.deployments.holding import deaf, held
@@ -26,6 +25,7 @@ from desim.deployments.streams import Stream
 from desim.deployments.wire import packed
 from desim.engine.patience import at
 from desim.errors import InputError
+from desim.numerics.jit import set_threads
 
 HURRY = -10  # niceness of what is measured, where that is allowed
 

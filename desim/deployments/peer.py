@@ -25,10 +25,10 @@ from desim.engine.patience import at
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
+from desim.network.timeline.collection import FIXED
+from desim.network.timeline.messages import log_message
+from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.collection import FIXED
-from desim.timeline.messages import log_message
-from desim.timeline.record import DISTANT, UPLINK, Kind
 
 OFTEN = 0.25  # s after which rows go to the process that observes, if there is time
 

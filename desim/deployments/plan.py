@@ -11,9 +11,8 @@ from desim.deployments.ground import Transport
 from desim.deployments.lines import COORDINATOR, Line, Link, Plan, Site
 from desim.engine.play import Simulation
 from desim.errors import InputError
-from desim.scenario.sections.transport import Tcp
-from desim.timeline.messages import FAIR, NONE, Links
-from desim.timeline.transport import (
+from desim.network.timeline.messages import FAIR, NONE, Links
+from desim.network.timeline.transport import (
     HEADER,
     IDEAL,
     INITIAL,
@@ -24,6 +23,7 @@ from desim.timeline.transport import (
     RESTARTS,
     SEGMENT,
 )
+from desim.scenario.sections.transport import Tcp
 
 PACKETS = "packets in its stead, which TCP sends again"
 

@@ -7,9 +7,9 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.deployments.wire import Torn
 from desim.log.rows import EventLog
+from desim.network.timeline.appended import Appended
+from desim.network.timeline.record import EVENT, RELEASED, Kind, part
 from desim.privacy.ledger.ledger import Ledger
-from desim.timeline.appended import Appended
-from desim.timeline.record import EVENT, RELEASED, Kind, part
 
 
 def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:

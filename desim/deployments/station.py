@@ -23,7 +23,7 @@ from desim.deployments.real import RealWorld
 from desim.deployments.wire import Message, Torn
 from desim.engine.patience import at
 from desim.errors import RunError
-from desim.timeline.record import Kind, release_id
+from desim.network.timeline.record import Kind, release_id
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
 SYNC = 1.0  # s between two questions whether all reports until then are in

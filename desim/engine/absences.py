@@ -8,13 +8,13 @@ from heapq import heappop
 
 import numpy as np
 
-from desim.conditions.churn import Churn
 from desim.engine import presences
 from desim.engine.patience import at
 from desim.engine.presences import ROUNDING, hurried, never, often, restless
 from desim.engine.settings import Settings
 from desim.engine.world import World
-from desim.timeline.attendance import ENDLESS, NEVER
+from desim.network.conditions.churn import Churn
+from desim.network.timeline.attendance import ENDLESS, NEVER
 
 
 class Absences:

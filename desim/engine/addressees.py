@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.conditions.topology import Graph
 from desim.errors import show
+from desim.network.conditions.topology import Graph
 
 WHERE = "us.send(to=...)"
 RELEASED = (

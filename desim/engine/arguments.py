@@ -8,6 +8,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show
+from desim.network.timeline.collection import ALL, WAITING, Rule, until_all
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import (
     FEW,
@@ -22,7 +23,6 @@ from desim.shapes import (
     wait_given,
     whole_given,
 )
-from desim.timeline.collection import ALL, WAITING, Rule, until_all
 
 
 def job_given(what: str, job: Any) -> None:

@@ -8,9 +8,9 @@ from desim.arrays import Array, Int
 from desim.engine.at_work import PROGRAM, Rounds, refused
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.world import World
+from desim.network.timeline.record import release_id
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import rows_given
-from desim.timeline.record import release_id
 
 NOISED = "; an agent that is called returns us.noised(value), with the charge of hub.call"
 

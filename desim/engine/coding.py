@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.conditions.codec import Codec
+from desim.network.conditions.codec import Codec
 from desim.shapes import refuse, rows_given
 
 OWN = 1  # step of the draws' addresses; methods with a codec of their own have 0

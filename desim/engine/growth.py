@@ -10,7 +10,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import raised
-from desim.kernels.metrics import squared_distances
+from desim.problem.kernels.metrics import squared_distances
 from desim.problem.problem import Problem
 
 MANY = 1e6  # times what it was, or is of a model of zeros, from which on a value has grown

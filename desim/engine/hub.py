@@ -25,11 +25,11 @@ from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall
+from desim.network.timeline.calls import CALLED, PENDING, Calls, learned, no_calls
+from desim.network.timeline.intake import AT_WORK
+from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
-from desim.timeline.calls import CALLED, PENDING, Calls, learned, no_calls
-from desim.timeline.intake import AT_WORK
-from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard busy reference"

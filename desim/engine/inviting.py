@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Int
-from desim.conditions.choosing import Chooser, Seen
 from desim.engine.loss_reports import LossReports, reports_of
 from desim.engine.world import World
 from desim.memory import Tree, fill, recall
-from desim.timeline.phases import is_up
+from desim.network.conditions.choosing import Chooser, Seen
+from desim.network.timeline.phases import is_up
 
 SEEN = "heard picks loss"
 

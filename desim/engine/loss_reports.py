@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.conditions.choosing import Chooser, Losses
 from desim.engine.world import World
+from desim.network.conditions.choosing import Chooser, Losses
+from desim.network.timeline.record import BESIDE, UPLINK, Kind, release_id
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.row_losses import mean_losses
-from desim.timeline.record import BESIDE, UPLINK, Kind, release_id
 
 BITS = 64  # that a reply is longer
 ROUND, RELEASE, MECHANISM, SEEN_BY = range(1, 5)  # columns of ledger rows

@@ -7,8 +7,8 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.conditions.changing import Changing
-from desim.timeline.collection import WAITING
+from desim.network.conditions.changing import Changing
+from desim.network.timeline.collection import WAITING
 
 
 class Meetings:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.engine.marks import Marks, met
 from desim.errors import Diverged
-from desim.kernels.metrics import squared_distances
 from desim.memory import Tree
 from desim.problem.fairness import MEASURES, measure
+from desim.problem.kernels.metrics import squared_distances
 from desim.problem.problem import Problem
 
 NETWORK = -1

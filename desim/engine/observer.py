@@ -14,7 +14,7 @@ from desim.arrays import Array, Int
 from desim.engine.metrics import MetricRows, diverged
 from desim.engine.patience import Patience, at, earlier
 from desim.errors import RunError
-from desim.timeline.neighbourhood import overlay
+from desim.network.timeline.neighbourhood import overlay
 
 Alive = Callable[[], None]
 MOST = 1_000_000  # observations at instants: more would take for ever, and no log would hold them

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import lasting
 from desim.engine.hub import Hub
 from desim.engine.play import Observation, Simulation
 from desim.engine.requests import Compute, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import Discard, World
+from desim.network.conditions.compute import lasting
 
 BLIND = Observation((), 0.0, False, None)
 

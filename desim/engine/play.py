@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.compiling.plain import at_once
 from desim.engine.agents.programs import checked_requests
 from desim.engine.growth import grown
 from desim.engine.metrics import MetricRows, Metrics
@@ -21,9 +20,10 @@ from desim.engine.settings import Settings
 from desim.engine.world import Discard, Keeper, Progress, Sink, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.outcome import Outcome
+from desim.network.timeline.record import Kind
+from desim.numerics.plain import at_once
 from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
-from desim.timeline.record import Kind
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
 HEAVY = 1e8  # multiply-adds of all steps: half a minute of plain Python

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from desim.conditions.churn import Churn
 from desim.engine.patience import at
 from desim.log.rows import EventLog
 from desim.memory import Tree, fill
-from desim.timeline.attendance import Attendance, write_aborts, write_turns
-from desim.timeline.phases import TRACED, Calendar, is_up
+from desim.network.conditions.churn import Churn
+from desim.network.timeline.attendance import Attendance, write_aborts, write_turns
+from desim.network.timeline.phases import TRACED, Calendar, is_up
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail

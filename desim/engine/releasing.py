@@ -21,9 +21,9 @@ from desim.engine.requests import Compute, Gather
 from desim.engine.retirement import admitted
 from desim.engine.world import World
 from desim.masks import is_public, of_agents, public
+from desim.network.timeline.record import UPLINK, Kind, round_of
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, refuse, rows_given, whole_given
-from desim.timeline.record import UPLINK, Kind, round_of
 
 Request = TypeVar("Request", Compute, Gather)
 MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`

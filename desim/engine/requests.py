@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.timeline.collection import ALL, Rule
+from desim.network.timeline.collection import ALL, Rule
 
 Job = Callable[..., Array]
 

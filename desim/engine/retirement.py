@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.world import World
+from desim.network.timeline.record import LEAVING, Kind
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.record import LEAVING, Kind
 
 
 def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool_]:

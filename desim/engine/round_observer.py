@@ -10,8 +10,8 @@ from desim.engine.metrics import MetricRows, diverged
 from desim.engine.observer import Alive, bounded, unheeding
 from desim.engine.patience import Patience
 from desim.errors import RunError
-from desim.kernels.tally import Tally, move, tally_for
 from desim.memory import Tree, attributes, fill, recall
+from desim.problem.kernels.tally import Tally, move, tally_for
 
 COORDINATOR = np.zeros(1, np.int64)  # whose clock is looked at
 SEEN_NUMBERS = 1 << 20  # of the models that are kept before they are looked at

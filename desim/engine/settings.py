@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from desim.arrays import Array
-from desim.conditions.changing import Changing
-from desim.conditions.churn import Churn
-from desim.conditions.codec import AS_THEY_ARE, Codecs
-from desim.conditions.participation import Participation
-from desim.conditions.policy import Policy
-from desim.conditions.topology import Graph
+from desim.network.conditions.changing import Changing
+from desim.network.conditions.churn import Churn
+from desim.network.conditions.codec import AS_THEY_ARE, Codecs
+from desim.network.conditions.participation import Participation
+from desim.network.conditions.policy import Policy
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.intake import AT_ONCE, Intake
+from desim.network.timeline.messages import Links
+from desim.network.timeline.speed import Speeds
 from desim.privacy.ledger.budget import Budget
 from desim.problem.problem import Problem
-from desim.timeline.intake import AT_ONCE, Intake
-from desim.timeline.messages import Links
-from desim.timeline.speed import Speeds
 
 
 @dataclass(frozen=True)

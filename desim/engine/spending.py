@@ -13,10 +13,10 @@ from desim.arrays import Array, Int
 from desim.engine.loss_reports import LossReports
 from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
+from desim.network.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
+from desim.network.timeline.record import INSTEAD, Kind
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
-from desim.timeline.record import INSTEAD, Kind
 
 
 class Spending:

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import overheads_of, speeds_of
-from desim.conditions.topology import Graph
 from desim.engine import arguments
 from desim.engine.addressees import addressed, entries_heard
 from desim.engine.at_work import Outside
@@ -23,10 +21,12 @@ from desim.engine.releasing import Releasing
 from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
+from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.collection import ALL
+from desim.network.timeline.messages import neighbour_sum
+from desim.network.timeline.speed import fitting, seconds_into
 from desim.shapes import rows_given, wait_given, whole_given
-from desim.timeline.collection import ALL
-from desim.timeline.messages import neighbour_sum
-from desim.timeline.speed import fitting, seconds_into
 
 
 class Cohort(Releasing):

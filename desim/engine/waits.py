@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from desim.conditions.policy import Policy
 from desim.engine.requests import Compute
 from desim.errors import Deadlock
+from desim.network.conditions.policy import Policy
 
 RESENT = "use on_loss: resend with a higher limit"
 

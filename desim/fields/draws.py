@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from desim import units
-from desim.draws.distributions import (
+from desim.errors import refusal, spelling
+from desim.fields.numbers import nonnegative, positive, quantity
+from desim.numerics.distributions import (
     CONSTANT,
     EXPONENTIAL,
     GAMMA,
@@ -18,8 +20,6 @@ from desim.draws.distributions import (
     UNIFORM,
     Distribution,
 )
-from desim.errors import refusal, spelling
-from desim.fields.numbers import nonnegative, positive, quantity
 
 Reader = Callable[[object], float]
 LAWS = {

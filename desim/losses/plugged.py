@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numba.core.errors import NumbaError
 
-from desim.compiling.foreign import handle_of, raise_again, raised
 from desim.errors import InputError, RunError, shortened
-from desim.losses.scalar import OWN, Loss
+from desim.numerics.foreign import handle_of, raise_again, raised
+from desim.problem.losses.scalar import OWN, Loss
 
 FUNCTIONS = ("value", "slope", "bend")
 COMPILED = "numbers, math, numpy and functions of numba.njit, imported above the class"

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from desim.kernels.clipping import clipped_rows
 from desim.method import (
     Array,
     Clients,
@@ -34,6 +33,7 @@ from desim.method import (
 )
 from desim.methods import fedavg
 from desim.methods.shared.local_limits import unfit_for_noise
+from desim.problem.kernels.clipping import clipped_rows
 
 
 class Parameters(fedavg.Parameters):

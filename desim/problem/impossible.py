@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.losses.modelled import ModelLoss
 from desim.problem.data.gathered import chunks, stored
+from desim.problem.losses.modelled import ModelLoss
 
 
 def impossible(problem: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 f_i(x) = scale_i sum_h loss(a_h . x, b_h) + (1/agents) of the agents' regulariser; h is the
 coordinator's. Clipping each example's gradient to norm C replaces the loss by the one that has
-these gradients (desim.losses.scalar.clipped_value), here and in the optimum.
+these gradients (desim.problem.losses.scalar.clipped_value), here and in the optimum.
 """
 
 import hashlib
@@ -18,17 +18,17 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.kernels.gradients import Data, gradient, transpose
-from desim.kernels.layered import Layered
-from desim.kernels.modelled import Modelled
-from desim.kernels.values import agent_losses
-from desim.losses.layers import LayeredLoss
-from desim.losses.modelled import ModelLoss
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import Loss
-from desim.models.augment import Augmentation
 from desim.problem.data.gathered import chunks
 from desim.problem.impossible import impossible
+from desim.problem.kernels.gradients import Data, gradient, transpose
+from desim.problem.kernels.layered import Layered
+from desim.problem.kernels.modelled import Modelled
+from desim.problem.kernels.values import agent_losses
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import Loss
+from desim.problem.models.augment import Augmentation
 
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time

@@ -7,10 +7,10 @@ else is asked.
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.compiling.jit import one_blas_thread
-from desim.losses.layers import LayeredLoss
-from desim.losses.modelled import ModelLoss
-from desim.losses.scalar import values_into
+from desim.numerics.jit import one_blas_thread
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.scalar import values_into
 from desim.problem.problem import Problem
 
 

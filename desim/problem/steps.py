@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import InputError, show
-from desim.losses.layers import LayeredLoss
-from desim.losses.modelled import ModelLoss
+from desim.problem.losses.layers import LayeredLoss
+from desim.problem.losses.modelled import ModelLoss
 from desim.problem.problem import Problem
 
 PASS = 2  # operations of a parameter and a row in one pass: a multiplication and an addition

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.compiling.jit import one_blas_thread, one_thread
-from desim.compiling.plain import at_once, when
 from desim.errors import InputError, refusal
-from desim.kernels.gradients import batch_gradient
-from desim.losses.modelled import ModelLoss
-from desim.models.model import Model, Rows
+from desim.numerics.jit import one_blas_thread, one_thread
+from desim.numerics.plain import at_once, when
+from desim.problem.kernels.gradients import batch_gradient
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.models.model import Model, Rows
 from desim.problem.problem import Problem
 from desim.problem.steps import step_rows
 

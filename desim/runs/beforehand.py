@@ -80,8 +80,8 @@ def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
 
 def _listed(simulation: "Simulation") -> list[Any] | None:
     """The rows of `at_most`; None where nobody knows them, or they are too many to be listed."""
-    from desim.conditions.choosing import Chooser
     from desim.engine.loss_reports import terms_of  # compiled, which whoever reads needs not
+    from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
     if not rounds * agents <= MOST:

@@ -24,13 +24,6 @@ from desim.privacy.accounting.risk import Risk, of_tally
 from desim.privacy.accounting.statements import Signs, assumptions, each_once, flags
 from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
 from desim.privacy.accounting.views import adversary, require_seen, reservations
-from desim.reading.spending import (
-    RELEASED,
-    arrivals,
-    doubts,
-    require_known,
-    with_coordinator,
-)
 from desim.runs.beforehand import allowed, stand_in
 from desim.runs.declared import plugged, void
 from desim.runs.likeness import (
@@ -44,6 +37,13 @@ from desim.runs.likeness import (
 from desim.runs.opened import as_run
 from desim.runs.played import One
 from desim.runs.premises import Stated, stated, stored
+from desim.runs.reading.spending import (
+    RELEASED,
+    arrivals,
+    doubts,
+    require_known,
+    with_coordinator,
+)
 from desim.runs.real import real
 from desim.runs.run import Run
 

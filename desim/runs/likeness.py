@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.draws.keys import seed_word
 from desim.errors import DesimError, InputError, refusal
+from desim.numerics.keys import seed_word
 from desim.runs.declared import names, plugged
 from desim.runs.delays import delayed
 from desim.runs.real import unrepeatable

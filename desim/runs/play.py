@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from desim.compiling import plain
-from desim.compiling.watched import watched
 from desim.engine.growth import DIVERGED
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
-from desim.losses.modelled import ModelLoss
+from desim.numerics import plain
+from desim.numerics.watched import watched
+from desim.problem.losses.modelled import ModelLoss
 from desim.runs import directory as place
 from desim.runs.checkpoint import Checkpoints, identity
 from desim.runs.digests import files_of

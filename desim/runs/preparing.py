@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
-from desim.compiling.environment import environment
-from desim.compiling.watched import watched
+from desim.numerics.environment import environment
+from desim.numerics.watched import watched
 from desim.runs.interruption import Interruption
 
 COMPILER = ("llvmlite", "numba")

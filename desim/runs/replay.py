@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.later import pd
 from desim.engine.world import Progress
 from desim.errors import RunError
+from desim.numerics.later import pd
 from desim.runs.directory import ARRAYS
 from desim.runs.opened import as_run
 from desim.runs.play import run as play

@@ -22,6 +22,7 @@ from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.methods.shared.method import Ingredients
+from desim.network.timeline.record import Kind
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.delays import obstacles
@@ -39,7 +40,6 @@ from desim.scenario.load import load, read
 from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python
-from desim.timeline.record import Kind
 
 Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.compiling.later import pd
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
@@ -14,6 +13,7 @@ from desim.engine.patience import Patience
 from desim.engine.play import Observation, Simulation
 from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
+from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs.delays import unkept
 from desim.runs.run import Run

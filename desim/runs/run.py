@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from desim.columns import Pieces
-    from desim.plots.of_run import Figures
+    from desim.interface.plots.of_run import Figures
     from desim.privacy.accounting.accountants import Account
     from desim.scenario.schema import Scenario
 
@@ -54,7 +54,7 @@ class Run:
         return f"<Run {self.name}{where}: {self.status}{until}>"
 
     def _repr_html_(self) -> str:
-        from desim.reading.facts import facts
+        from desim.runs.reading.facts import facts
         from desim.tabulated import card
 
         return card(f"{self.name}: {self.status}", facts(self, quick=True))
@@ -194,8 +194,8 @@ class Run:
 
         InputError where the log leaves messages out.
         """
-        from desim.compiling.later import pd
-        from desim.reading.traffic import ARRIVED, delivered
+        from desim.numerics.later import pd
+        from desim.runs.reading.traffic import ARRIVED, delivered
 
         came = delivered(self._log("bytes", ARRIVED, "deliver"))
         return described(pd.DataFrame(came), "delivered")
@@ -237,7 +237,7 @@ class Run:
         Without such a section: delta 1e-5, view eavesdropper, relation replace-one. See
         `desim.privacy.accounting.accountants.account`; InputError for terms that have no meaning.
         """
-        from desim.reading.spending import spent
+        from desim.runs.reading.spending import spent
 
         return spent(self, delta, view, relation, amplification)
 
@@ -257,12 +257,12 @@ class Run:
         return curve
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
-        """What the run, or a round, could not have been faster than: see `desim.reading.critical`.
+        """What the run, or a round, could not have been faster than: see `reading.critical`.
 
         Columns round, begin s, end s, seconds, what, source, target, missing.
         """
-        from desim.reading.critical import NEEDED, critical_path
-        from desim.reading.unanswered import missing
+        from desim.runs.reading.critical import NEEDED, critical_path
+        from desim.runs.reading.unanswered import missing
 
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         table, absent = critical_path(log, round), dict(missing(self, log))
@@ -275,8 +275,8 @@ class Run:
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer, missing: whom everybody waited for."""
-        from desim.reading.unanswered import missing
-        from desim.reading.waits import COLUMNS, waits
+        from desim.runs.reading.unanswered import missing
+        from desim.runs.reading.waits import COLUMNS, waits
 
         log = self._log("waits", COLUMNS, "deliver", "aggregate")
         table, absent = waits(log), missing(self, log)
@@ -287,20 +287,20 @@ class Run:
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
-        from desim.reading.occupation import SPENT, utilisation
+        from desim.runs.reading.occupation import SPENT, utilisation
 
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
         return described(utilisation(log, None if end is None else float(end)), "utilisation")
 
     def links(self) -> "pd.DataFrame":
-        """Messages, bytes and seconds by source and target; see `desim.reading.traffic.links`."""
-        from desim.reading.traffic import CARRIED, links
+        """Messages, bytes and seconds by source and target; see `reading.traffic.links`."""
+        from desim.runs.reading.traffic import CARRIED, links
 
         return described(links(self._log("links", CARRIED, "send", "deliver")), "links")
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
-        from desim.reading.traffic import hearing, staleness
+        from desim.runs.reading.traffic import hearing, staleness
 
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")
@@ -308,6 +308,6 @@ class Run:
     @property
     def plot(self) -> "Figures":
         """Figures: `run.plot(x=, metric=, out=)` and `run.plot.timeline()`, see its methods."""
-        from desim.plots.of_run import Figures
+        from desim.interface.plots.of_run import Figures
 
         return Figures(self)

@@ -5,10 +5,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from desim.compiling.environment import environment
-from desim.compiling.plain import at_once, when
-from desim.compiling.watched import watched
 from desim.errors import DesimError, InputError, refusal
+from desim.numerics.environment import environment
+from desim.numerics.plain import at_once, when
+from desim.numerics.watched import watched
 from desim.runs.play import run
 from desim.scenario.shipped import scenarios
 

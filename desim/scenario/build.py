@@ -5,20 +5,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.compiling.cache import cache_home
-from desim.conditions.choosing import Chooser
-from desim.conditions.topology import from_edges
 from desim.engine.loss_reports import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
-from desim.losses.modelled import ModelLoss
 from desim.methods.shared.method import Ingredients
-from desim.models.checked import said
-from desim.models.model import Rows
+from desim.network.conditions.choosing import Chooser
+from desim.network.conditions.topology import from_edges
+from desim.numerics.cache import cache_home
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.fairness import MEASURES, lacking
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.models.checked import said
+from desim.problem.models.model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import choosing, endings

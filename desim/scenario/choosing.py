@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.choosing import (
+from desim.network.conditions.choosing import (
     Available,
     Chooser,
     Fastest,
@@ -15,12 +15,12 @@ from desim.conditions.choosing import (
     PowerOfChoice,
     RoundRobin,
 )
-from desim.conditions.compute import fastest
-from desim.conditions.oort import Oort
-from desim.conditions.tiers import Tiers
+from desim.network.conditions.compute import fastest
+from desim.network.conditions.oort import Oort
+from desim.network.conditions.tiers import Tiers
+from desim.network.timeline.speed import Speeds
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.participation import Participation
-from desim.timeline.speed import Speeds
 
 CHOOSERS: dict[str, type[Chooser]] = {
     "fastest": Fastest,

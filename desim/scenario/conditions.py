@@ -6,12 +6,19 @@ import numpy as np
 
 from desim import units
 from desim.arrays import Array, Int
-from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
-from desim.conditions.compute import NO_TIME, NOTHING, law_times, measured_speeds, speed_model
-from desim.conditions.latencies import Latencies, latencies, sites
-from desim.conditions.lines import lined
-from desim.conditions.links import concerned, make_links
-from desim.conditions.participation import (
+from desim.errors import InputError
+from desim.network.conditions.churn import Churn, daily, renewal, state_traces, traced
+from desim.network.conditions.compute import (
+    NO_TIME,
+    NOTHING,
+    law_times,
+    measured_speeds,
+    speed_model,
+)
+from desim.network.conditions.latencies import Latencies, latencies, sites
+from desim.network.conditions.lines import lined
+from desim.network.conditions.links import concerned, make_links
+from desim.network.conditions.participation import (
     Bernoulli,
     Everybody,
     Participation,
@@ -19,11 +26,14 @@ from desim.conditions.participation import (
     UniformSubset,
     recorded,
 )
-from desim.conditions.traces import Traces, rate_traces
-from desim.conditions.transports import OF_IDEAL, connected, law
-from desim.draws.distributions import Distribution
-from desim.draws.keys import seed_word
-from desim.errors import InputError
+from desim.network.conditions.traces import Traces, rate_traces
+from desim.network.conditions.transports import OF_IDEAL, connected, law
+from desim.network.timeline.intake import AT_ONCE, Intake
+from desim.network.timeline.messages import FAIR, FIFO, NONE, Links
+from desim.network.timeline.phases import Calendar
+from desim.network.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
+from desim.numerics.distributions import Distribution
+from desim.numerics.keys import seed_word
 from desim.scenario.choosing import chooser
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.behind import AccessLine, Behind
@@ -31,10 +41,6 @@ from desim.scenario.sections.devices import Churn as ChurnSection
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.scenario.sections.pace import MeasuredSpeed, Timing
-from desim.timeline.intake import AT_ONCE, Intake
-from desim.timeline.messages import FAIR, FIFO, NONE, Links
-from desim.timeline.phases import Calendar
-from desim.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}

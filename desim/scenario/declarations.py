@@ -12,7 +12,7 @@ from desim.errors import refusal
 from desim.fields import Strict
 from desim.losses.plugged import FUNCTIONS, ScalarLoss
 from desim.methods.shared.method import RULES, Method
-from desim.models.model import Model
+from desim.problem.models.model import Model
 
 STRICT = "a class that inherits from desim.fields.Strict"
 BESIDE = ("kind", "Parameters", "bounds", "name")  # that others look at

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from desim.conditions.changing import Changing, Listed, Redrawn
-from desim.conditions.contacts import Contacts, recorded, switched
-from desim.conditions.topology import Edges, Graph, from_edges, generate, read_graphml
+from desim.network.conditions.changing import Changing, Listed, Redrawn
+from desim.network.conditions.contacts import Contacts, recorded, switched
+from desim.network.conditions.topology import Edges, Graph, from_edges, generate, read_graphml
+from desim.network.timeline.messages import Links
 from desim.scenario.conditions import Conditions, outlives
 from desim.scenario.schema import Scenario
-from desim.timeline.messages import Links
 
 WHERE = "network.topology"
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from desim.arrays import Int
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.engine.play import Observation
 from desim.engine.settings import Settings
 from desim.errors import InputError
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.problem.data.table import Draw
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.problem import Problem

@@ -8,9 +8,9 @@ import numpy as np
 
 from desim.amounts import size
 from desim.arrays import Array
-from desim.draws.distributions import Distribution, draw
-from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.numerics.distributions import Distribution, draw
+from desim.numerics.keys import Stream
 from desim.problem import steps, stopwatch
 from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario

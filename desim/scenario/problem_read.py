@@ -8,17 +8,17 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.arrays import Array
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.losses.modelled import ModelLoss, made
-from desim.losses.scalar import Loss
-from desim.models.augment import Augmentation, refuse_unsuited
-from desim.models.model import Facts, Rows
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.problem.data import Change, Shards, read
 from desim.problem.data.gathered import largest
 from desim.problem.data.prepare import bounded
 from desim.problem.data.row_norm import guaranteed, shortened
+from desim.problem.losses.modelled import ModelLoss, made
+from desim.problem.losses.scalar import Loss
+from desim.problem.models.augment import Augmentation, refuse_unsuited
+from desim.problem.models.model import Facts, Rows
 from desim.problem.problem import Problem
 from desim.readers import NUMBERS, npz_arrays, reading
 from desim.scenario.schema import Scenario

@@ -21,11 +21,11 @@ from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses.plugged import ScalarLoss
 from desim.methods.shared.method import Method
-from desim.models.dataset import Dataset
-from desim.models.model import Model
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
+from desim.problem.models.dataset import Dataset
+from desim.problem.models.model import Model
 from desim.scenario import own
 from desim.scenario.declarations import PROGRAMS, STRICT, odd
 

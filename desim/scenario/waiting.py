@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from desim.conditions.policy import Policy
+from desim.network.conditions.policy import Policy
+from desim.network.timeline.collection import FIXED, MEDIAN, QUANTILE
+from desim.network.timeline.staleness import UNWEIGHED
 from desim.scenario.schema import Scenario
-from desim.timeline.collection import FIXED, MEDIAN, QUANTILE
-from desim.timeline.staleness import UNWEIGHED
 
 LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
 

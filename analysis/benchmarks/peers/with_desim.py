@@ -9,8 +9,8 @@ import numpy as np
 from worker import Problem, Run, serve
 
 from desim.engine.world import Discard
-from desim.kernels.local import train
 from desim.log.parquet import Tables
+from desim.problem.kernels.local import train
 from desim.scenario.build import build
 from desim.scenario.load import load
 

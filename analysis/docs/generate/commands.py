@@ -5,8 +5,8 @@ from typing import Any
 import typer
 
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
-from desim.cli import app
-from desim.cli.examples import EXAMPLES
+from desim.interface.cli import app
+from desim.interface.cli.examples import EXAMPLES
 
 
 def commands() -> str:

@@ -35,19 +35,19 @@ VERBS: dict[str, Iterable[str] | None] = {  # with the members that are shown; N
 }
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.marked.Checkpoint",
-    "desim.studies.compare.Comparison",
-    "desim.studies.stored.StoredStudy",
-    "desim.fidelity.errors.ClockErrors",
-    "desim.measuring.calibration.Calibrated",
-    "desim.ranking.robust.Robust",
+    "desim.experiments.studies.compare.Comparison",
+    "desim.experiments.studies.stored.StoredStudy",
+    "desim.deployments.fidelity.errors.ClockErrors",
+    "desim.deployments.measuring.calibration.Calibrated",
+    "desim.experiments.ranking.robust.Robust",
 )
 FUNCTIONS = (
     "desim.privacy.ledger.mechanisms.terms",
     "desim.methods.shared.gradients.gradient",
     "desim.methods.shared.gradients.batch_gradient",
-    "desim.conditions.matching.random_matching",
-    "desim.conditions.matching.random_neighbours",
-    "desim.conditions.mixing.mixing_matrix",
+    "desim.network.conditions.matching.random_matching",
+    "desim.network.conditions.matching.random_neighbours",
+    "desim.network.conditions.mixing.mixing_matrix",
 )
 WIDTH = 100
 
@@ -64,7 +64,7 @@ def interface() -> str:
     return paragraphs(
         "## Functions",
         *(_function(f"desim.{name}") for name in functions),
-        _function("desim.measuring.calibration.calibrate_here"),
+        _function("desim.deployments.measuring.calibration.calibrate_here"),
         "## Classes",
         *(_class(f"desim.{name}", () if name in FOLDED else None) for name in nouns),
         "## What comparisons, stored studies, calibrations and rankings are",

@@ -11,8 +11,8 @@ import simpy
 from desim.engine.absences import Absences
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.timeline.phases import Calendar, is_up
-from desim.timeline.record import UPLINK, Kind
+from desim.network.timeline.phases import Calendar, is_up
+from desim.network.timeline.record import UPLINK, Kind
 
 TICK = 0.2  # s of real time after which the world has its turn, if not before
 NORMAL, LEAVING, LAST = 1, 2, 9  # SimPy priorities: LAST follows all of the same instant

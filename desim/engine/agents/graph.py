@@ -11,7 +11,6 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.clock import Clock, Device, Steps
 from desim.engine.agents.crossings import Crossings
@@ -24,9 +23,10 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.timeline.collection import ALL, FIXED
-from desim.timeline.messages import Links, broadcast
-from desim.timeline.record import DISTANT, UPLINK, Kind
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.collection import ALL, FIXED
+from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.record import DISTANT, UPLINK, Kind
 
 
 class Post:

@@ -7,9 +7,9 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Mask
-from desim.conditions.policy import until
 from desim.engine.requests import Heard
-from desim.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
+from desim.network.conditions.policy import until
+from desim.network.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
 
 
 class Mailbox:

@@ -17,11 +17,11 @@ from desim.arrays import Array
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.streams import End, Handed, Site, Streams
 from desim.engine.world import World
-from desim.timeline.attempt import ATTEMPTS
-from desim.timeline.contention import rate_shares, share_out, shared_ends
-from desim.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
-from desim.timeline.record import Kind
-from desim.timeline.transport import CUBIC, KIND, RENO
+from desim.network.timeline.attempt import ATTEMPTS
+from desim.network.timeline.contention import rate_shares, share_out, shared_ends
+from desim.network.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
+from desim.network.timeline.record import Kind
+from desim.network.timeline.transport import CUBIC, KIND, RENO
 
 ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
 Left = Callable[[float, float], None]

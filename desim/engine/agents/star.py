@@ -11,7 +11,6 @@ import numpy as np
 import simpy
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import lasting
 from desim.engine.agents.clock import LAST, Clock, Steps
 from desim.engine.agents.ports import Ports, join_ways, port_of
 from desim.engine.agents.star_client import Client, Coming, Letter
@@ -19,9 +18,10 @@ from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.timeline.intake import all_taken_in, takes
-from desim.timeline.messages import transmit_one
-from desim.timeline.record import UPLINK, Kind, release_id
+from desim.network.conditions.compute import lasting
+from desim.network.timeline.intake import all_taken_in, takes
+from desim.network.timeline.messages import transmit_one
+from desim.network.timeline.record import UPLINK, Kind, release_id
 
 
 class AgentStation:

@@ -11,8 +11,8 @@ import simpy
 
 from desim.arrays import Array
 from desim.engine.agents.clock import Device, Steps
-from desim.timeline.record import UPLINK, Kind
-from desim.timeline.speed import seconds_into
+from desim.network.timeline.record import UPLINK, Kind
+from desim.network.timeline.speed import seconds_into
 
 
 @dataclass(frozen=True)

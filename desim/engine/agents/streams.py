@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.engine.agents.clock import Clock
-from desim.timeline.contention import entered, flowing
-from desim.timeline.duplex import Desk, crossing_flows, desk_for, entered_at_end, let_go
-from desim.timeline.mending import (
+from desim.network.timeline.contention import entered, flowing
+from desim.network.timeline.duplex import Desk, crossing_flows, desk_for, entered_at_end, let_go
+from desim.network.timeline.mending import (
     ANSWERED,
     GIVEN_UP,
     ONLINE,
@@ -20,8 +20,8 @@ from desim.timeline.mending import (
     TAIL,
     UNSENT,
 )
-from desim.timeline.messages import FAIR, Links
-from desim.timeline.transport import HEADER, SEGMENT
+from desim.network.timeline.messages import FAIR, Links
+from desim.network.timeline.transport import HEADER, SEGMENT
 
 
 class Handed(NamedTuple):

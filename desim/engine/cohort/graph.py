@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
@@ -21,20 +20,21 @@ from desim.engine.us import Cohort
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.errors import Diverged
-from desim.timeline.appended import Batch
-from desim.timeline.collection import nothing_seen
-from desim.timeline.duplex import desk_for, exchange_all
-from desim.timeline.messages import Links, broadcast
-from desim.timeline.neighbourhood import (
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.appended import Batch
+from desim.network.timeline.collection import nothing_seen
+from desim.network.timeline.duplex import desk_for, exchange_all
+from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.neighbourhood import (
     send_all,
     span,
     tell_messages,
     wait_all,
     work_all,
 )
-from desim.timeline.record import DISTANT, UPLINK, Kind
-from desim.timeline.together import TOGETHER
-from desim.timeline.waits import close, close_by
+from desim.network.timeline.record import DISTANT, UPLINK, Kind
+from desim.network.timeline.together import TOGETHER
+from desim.network.timeline.waits import close, close_by
 
 
 class Wires:

@@ -14,8 +14,8 @@ from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
 from desim.memory import Tree, recall
-from desim.timeline.attendance import nobody_leaves
-from desim.timeline.calls import (
+from desim.network.timeline.attendance import nobody_leaves
+from desim.network.timeline.calls import (
     BEGIN,
     BITS,
     CALLED,
@@ -30,9 +30,9 @@ from desim.timeline.calls import (
     post,
     settle_due,
 )
-from desim.timeline.collection import lost
-from desim.timeline.intake import all_taken_in, takes
-from desim.timeline.together import memory_for_draws
+from desim.network.timeline.collection import lost
+from desim.network.timeline.intake import all_taken_in, takes
+from desim.network.timeline.together import memory_for_draws
 
 
 class CohortStation:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.compiling.jit import lean_inline, lean_kernel
 from desim.engine.compiled.desk import (
     NOW_ROUND,
     accepted,
@@ -18,10 +17,11 @@ from desim.engine.compiled.desk import (
     worked,
 )
 from desim.engine.compiled.watch import due, full
-from desim.timeline.attendance import Attendance, leaves
-from desim.timeline.calls import CALLED, Calls, call, settle_due
-from desim.timeline.collection import ALL
-from desim.timeline.record import Rows
+from desim.network.timeline.attendance import Attendance, leaves
+from desim.network.timeline.calls import CALLED, Calls, call, settle_due
+from desim.network.timeline.collection import ALL
+from desim.network.timeline.record import Rows
+from desim.numerics.jit import lean_inline, lean_kernel
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet
 ROUNDS, WHY, FIRST = range(3)  # columns of Ahead.counts

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numba.core.errors import TypingError
 
-from desim.compiling.jit import lean_inline
-from desim.compiling.tickets import swapped
+from desim.numerics.jit import lean_inline
+from desim.numerics.tickets import swapped
 
 TICKET, DONE = 0, 8  # of Shared.counts: in two lines of the processor's memory
 LEFT = (1 << 32) - 1  # of a ticket: parts that nobody has taken; above that the number of the wave

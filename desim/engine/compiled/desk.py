@@ -1,14 +1,13 @@
 """The coordinator's desk: who is called, when which replies are due, and when a collection closes.
 
-What desim.conditions.policy says, compiled; the due replies of a buffer are a heap.
+What desim.network.conditions.policy says, compiled; the due replies of a buffer are a heap.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from desim.compiling.jit import lean_inline
-from desim.timeline.calls import (
+from desim.network.timeline.calls import (
     BITS,
     CALLED,
     DUE,
@@ -20,7 +19,7 @@ from desim.timeline.calls import (
     Calls,
     learned,
 )
-from desim.timeline.collection import (
+from desim.network.timeline.collection import (
     ALL,
     BUFFER,
     FIXED,
@@ -33,9 +32,10 @@ from desim.timeline.collection import (
     needed,
     over_at,
 )
-from desim.timeline.due import ascending, pop, push
-from desim.timeline.intake import AT_WORK, Intake, taken_in, takes
-from desim.timeline.record import DISTANT, Kind, Rows, write
+from desim.network.timeline.due import ascending, pop, push
+from desim.network.timeline.intake import AT_WORK, Intake, taken_in, takes
+from desim.network.timeline.record import DISTANT, Kind, Rows, write
+from desim.numerics.jit import lean_inline
 
 NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts
 WAVE = 512  # agents of several rounds that train together: their models stay near the processor

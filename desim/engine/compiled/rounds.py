@@ -8,8 +8,6 @@ later rounds meanwhile.
 
 import numpy as np
 
-from desim.compiling.jit import lean_inline, lean_kernel
-from desim.compiling.plain import always_compiled
 from desim.engine.compiled.ahead import (
     BLOCK,
     CALLS,
@@ -26,11 +24,13 @@ from desim.engine.compiled.ahead import (
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
 from desim.engine.compiled.watch import copied, met, sound
-from desim.kernels.formulas import aggregate, begin, entries, finish, model, put
-from desim.kernels.local import train_in
-from desim.kernels.sums import replace_row, summed_again
-from desim.timeline.collection import ALL
-from desim.timeline.staleness import weight
+from desim.network.timeline.collection import ALL
+from desim.network.timeline.staleness import weight
+from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.plain import always_compiled
+from desim.problem.kernels.formulas import aggregate, begin, entries, finish, model, put
+from desim.problem.kernels.local import train_in
+from desim.problem.kernels.sums import replace_row, summed_again
 
 PART = 16  # agents that a member of the crew takes at a time, at most
 IDLE = 1 << 14  # looks for work before a member rests

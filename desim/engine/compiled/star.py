@@ -12,10 +12,6 @@ import numpy as np
 from numba.core.errors import TypingError
 
 from desim.arrays import Array
-from desim.compiling import plain
-from desim.compiling.jit import threads, use_parallel
-from desim.conditions.choosing import Chooser
-from desim.conditions.participation import Everybody
 from desim.engine.cohort.star import CohortStation, explained, under_way
 from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for
 from desim.engine.compiled.crew import Crew, shared_by
@@ -27,12 +23,16 @@ from desim.engine.observer import MOST
 from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.world import World
 from desim.errors import ProgramError
-from desim.kernels.compilable import Compilable
-from desim.kernels.local import memory_for
-from desim.kernels.sums import column_sums
-from desim.kernels.tally import no_tally
 from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
+from desim.network.conditions.choosing import Chooser
+from desim.network.conditions.participation import Everybody
+from desim.numerics import plain
+from desim.numerics.jit import threads, use_parallel
+from desim.problem.kernels.compilable import Compilable
+from desim.problem.kernels.local import memory_for
+from desim.problem.kernels.sums import column_sums
+from desim.problem.kernels.tally import no_tally
 
 BLOCK_ROUNDS = 4096  # of one compiled call at most
 LAWFUL = "+ - * / // %, np.abs, np.sqrt, np.sign, np.minimum, np.maximum and np.clip"

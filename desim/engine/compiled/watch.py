@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.compiling.jit import lean_inline
-from desim.kernels.tally import Tally, moved
+from desim.numerics.jit import lean_inline
+from desim.problem.kernels.tally import Tally, moved
 
 KEPT, INSTANT = range(2)  # columns of Watch.counts
 

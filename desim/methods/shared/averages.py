@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.mixing import against_themselves, mixing_matrix
+from desim.network.conditions.mixing import against_themselves, mixing_matrix
 
 if TYPE_CHECKING:
     from desim.engine.settings import Settings

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.compute import lasting
 from desim.methods.shared.edge_pairs import EdgePairs
+from desim.network.conditions.compute import lasting
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard

@@ -2,12 +2,12 @@
 
 from typing import Any, ClassVar, Literal
 
-from desim.conditions.codec import KEEPS, ROUNDED
 from desim.errors import InputError
 from desim.methods.shared.local_limits import misfits
 from desim.methods.shared.local_training import LocalTraining
 from desim.methods.shared.method import Ingredients, Method
 from desim.methods.shared.server_steps import Server, ServerSteps, two_steps
+from desim.network.conditions.codec import KEEPS, ROUNDED
 from desim.privacy.ledger.ledger import Terms
 from desim.privacy.ledger.mechanisms import Gaussian, Noise
 from desim.problem.problem import Problem

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.kernels import gradients
-from desim.kernels.batches import WHOLE
-from desim.kernels.layered import Layered
-from desim.kernels.modelled import Modelled
+from desim.problem.kernels import gradients
+from desim.problem.kernels.batches import WHOLE
+from desim.problem.kernels.layered import Layered
+from desim.problem.kernels.modelled import Modelled
 from desim.shapes import all_between, refuse, rows_given, whole_given
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.kernels.sums import column_sums, replace_rows
 from desim.memory import Tree, attributes, recall
+from desim.problem.kernels.sums import column_sums, replace_rows
 
 
 class Latest:

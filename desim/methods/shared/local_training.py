@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.draws.keys import seed_word
 from desim.errors import InputError
 from desim.fields import Local
-from desim.kernels.exact import solve_rows
-from desim.kernels.local import Trainer
-from desim.kernels.plan import plan_for, without_noise
 from desim.methods.shared.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.numerics.keys import seed_word
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.privacy.papers.noisy_steps import end_of_steps
+from desim.problem.kernels.exact import solve_rows
+from desim.problem.kernels.local import Trainer
+from desim.problem.kernels.plan import plan_for, without_noise
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
     from desim.engine.settings import Settings
     from desim.engine.us import Cohort
-    from desim.kernels.compilable import Compilable
+    from desim.problem.kernels.compilable import Compilable
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
 
@@ -123,7 +123,7 @@ class LocalTraining:
         self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
     ) -> "Compilable | None":
         """A method that trains so, for the compiled engine; None where training is not in steps."""
-        from desim.kernels.compilable import Compilable
+        from desim.problem.kernels.compilable import Compilable
 
         steps = not self.exact and self.problem.loss.linear
         return Compilable(formulas, self, state, memory, latest) if steps else None

@@ -13,7 +13,7 @@ from desim.problem.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
     from desim.engine.settings import Settings
-    from desim.kernels.compilable import Compilable
+    from desim.problem.kernels.compilable import Compilable
 
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.kernels import argmin, codecs, values, zeroth
 from desim.methods.shared.gradients import models_given
+from desim.problem.kernels import argmin, codecs, values, zeroth
 from desim.shapes import has_rows, refuse, rows_given
 
 

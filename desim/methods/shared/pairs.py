@@ -3,7 +3,7 @@
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from desim.conditions.matching import random_matching, random_neighbours
+from desim.network.conditions.matching import random_matching, random_neighbours
 
 if TYPE_CHECKING:
     from desim.engine.settings import Settings

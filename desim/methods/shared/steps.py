@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from desim.arrays import Array
 
 if TYPE_CHECKING:
-    from desim.conditions.topology import Graph
+    from desim.network.conditions.topology import Graph
 
 
 def auto_step(lo: Array, hi: Array, accelerated: Any) -> Array:

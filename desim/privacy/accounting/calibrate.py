@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.columns import columns_of
-from desim.compiling.later import optimize, pd, sparse
 from desim.errors import InputError
+from desim.numerics.later import optimize, pd, sparse
 from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import sharpen
 from desim.privacy.accounting.prices import Prices, prices

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
-from desim.compiling.later import optimize, special
 from desim.errors import InputError, refusal
+from desim.numerics.later import optimize, special
 
 SERIES = 1e-3  # below, R(t) - R(t + mu) by Taylor's series about the middle
 LARGE = 1e4  # above, all start from one t

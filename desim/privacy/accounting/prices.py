@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.columns import Columns, Words
-from desim.compiling.later import special
 from desim.errors import InputError, chosen, refusal
+from desim.numerics.later import special
 from desim.privacy.accounting import renyi
 from desim.privacy.ledger.terms import MECHANISMS, Mechanism
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
-from desim.compiling.later import special
 from desim.errors import InputError
+from desim.numerics.later import special
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.loss_distribution import curve_pld
 from desim.privacy.accounting.renyi import ORDERS

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.compiling.later import pd
+from desim.numerics.later import pd
 
 MANY = 200_000  # rows from which on pandas is faster, its import included
 

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from desim.arrays import Array
-from desim.compiling.later import optimize
 from desim.errors import chosen
+from desim.numerics.later import optimize
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.renyi import ORDERS
 

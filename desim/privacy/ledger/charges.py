@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.compiling.jit import lean_kernel
-from desim.timeline.record import DROPPED, LEAVES, STAYS, Rows, charge, release_id
+from desim.network.timeline.record import DROPPED, LEAVES, STAYS, Rows, charge, release_id
+from desim.numerics.jit import lean_kernel
 
 
 @lean_kernel

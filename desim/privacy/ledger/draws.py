@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.compiling.jit import kernel, lean_inline
-from desim.draws import discrete_gaussian
-from desim.draws.keys import Stream, address, counter, exponential, laplace, normal, words
-from desim.timeline.together import TOGETHER, normal_pairs
+from desim.network.timeline.together import TOGETHER, normal_pairs
+from desim.numerics import discrete_gaussian
+from desim.numerics.jit import kernel, lean_inline
+from desim.numerics.keys import Stream, address, counter, exponential, laplace, normal, words
 
 NOISE = int(Stream.NOISE)
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
-from desim.draws.keys import seed_word
 from desim.memory import Tree, attributes, recall
+from desim.network.timeline.appended import Appended
+from desim.network.timeline.order import time_order
+from desim.network.timeline.record import RELEASED, charge
+from desim.numerics.keys import seed_word
 from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
 from desim.privacy.ledger.draws import add_discrete, add_laplace, add_normal, add_spherical
 from desim.privacy.ledger.terms import AMOUNTS, MECHANISMS, VIEWS, Mechanism, Terms, View, plain
-from desim.timeline.appended import Appended
-from desim.timeline.order import time_order
-from desim.timeline.record import RELEASED, charge
 
 __all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.compiling.later import optimize
+from desim.numerics.later import optimize
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.ledger.mechanisms import Classical, Noise
 from desim.privacy.papers.claims import Inputs, inputs, once, ratios, unclipped

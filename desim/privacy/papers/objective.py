@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
-from desim.compiling.later import special
+from desim.numerics.later import special
 
 STEPS = np.geomspace(1e-4, 1e8, 2000)  # orders above 1 between which a bound is looked for
 

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.compiling.later import pd
 from desim.errors import InputError, spelling
-from desim.losses.modelled import ModelLoss
-from desim.losses.scalar import Loss
+from desim.numerics.later import pd
 from desim.problem.data.arrays import dealt_arrays
 from desim.problem.data.gathered import Gathered
 from desim.problem.data.groups import protected_rows
@@ -23,6 +21,8 @@ from desim.problem.data.partition import Deal, deal
 from desim.problem.data.prepare import bounded, prepared
 from desim.problem.data.table import Table
 from desim.problem.data.tables import read_table
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.scalar import Loss
 
 Rows = NDArray[np.int64]
 MOST_LISTED = 12  # columns

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, chosen
-from desim.models.dataset import Examples
 from desim.problem.data.gathered import Joined
 from desim.problem.data.prepare import bounded
+from desim.problem.models.dataset import Examples
 from desim.readers import npz_arrays, reading
 
 SHAPES = "A (agents, rows, dim) and b (agents, rows)"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.cache import cache_home, keep, stored_arrays
+from desim.numerics.cache import cache_home, keep, stored_arrays
 
 
 class Bundled(NamedTuple):

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, show
-from desim.models.dataset import Examples
 from desim.problem.data.gathered import Gathered, chunks, stored
 from desim.problem.data.split import split
 from desim.problem.data.table import Table
+from desim.problem.models.dataset import Examples
 
 REAL = "fiub"  # kinds of numpy's types: real numbers, True and False
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, raised, shortened
-from desim.models.dataset import Examples
+from desim.problem.models.dataset import Examples
 
 WHERE = "problem.data.folder"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.compiling.later import pd
 from desim.errors import InputError, show, spelling
+from desim.numerics.later import pd
 from desim.problem.data.table import Table
 
 HERE = "problem.data.protected"

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
-from desim.losses.layers import MOST_CLASSES, LayeredLoss
-from desim.losses.modelled import ModelLoss
-from desim.losses.scalar import Loss
 from desim.problem.data.gathered import chunks, stored
 from desim.problem.data.table import Table
+from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.scalar import Loss
 
 
 def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.float64]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, chosen, refusal
-from desim.models.checked import answered
-from desim.models.dataset import Examples
+from desim.problem.models.checked import answered
+from desim.problem.models.dataset import Examples
 
 ROWS = "pairs (inputs, label), inputs of one shape"
 

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.draws import keys
-from desim.draws.distributions import GAMMA, Distribution, draw
-from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.losses.layers import MOST_CLASSES
+from desim.numerics import keys
+from desim.numerics.distributions import GAMMA, Distribution, draw
+from desim.numerics.keys import Stream
 from desim.problem.data.table import Draw
+from desim.problem.losses.layers import MOST_CLASSES
 
 Rows = NDArray[np.int64]
 ATTEMPTS = 1000

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Mask
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError, spelling
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.problem.data.table import Draw
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from desim.draws import keys
-from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.numerics import keys
+from desim.numerics.keys import Stream
 from desim.problem.data.table import Draw, Table
 
 

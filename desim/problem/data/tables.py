@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from desim.errors import InputError
-from desim.models.dataset import Examples
 from desim.problem.data.arrays import undealt_arrays
 from desim.problem.data.bundled import bundled
 from desim.problem.data.examples import table_of
@@ -21,6 +20,7 @@ from desim.problem.data.split import split
 from desim.problem.data.synthetic import generate
 from desim.problem.data.table import Table
 from desim.problem.data.texts import text_windows
+from desim.problem.models.dataset import Examples
 from desim.readers import csv_frame, parquet_frame, uneven
 
 if TYPE_CHECKING:

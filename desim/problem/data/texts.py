@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
-from desim.models.dataset import Examples
 from desim.problem.data.gathered import Gathered
+from desim.problem.models.dataset import Examples
 from desim.readers import reading, text_of
 
 ALLOWED = "text in UTF-8"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.cache import keep, stored_arrays
 from desim.errors import InputError
+from desim.numerics.cache import keep, stored_arrays
 from desim.problem.problem import Problem
 
 FORMAT = 1  # part of a cached file's name: another solver may find other last digits

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from desim.arrays import Array
-from desim.losses.regularizers import Regularizer
-from desim.losses.scalar import HUBER, LOGISTIC, Loss, bends_into, slopes_into, values_into
+from desim.problem.losses.regularizers import Regularizer
+from desim.problem.losses.scalar import HUBER, LOGISTIC, Loss, bends_into, slopes_into, values_into
 from desim.problem.problem import Problem
 
 

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError
-from desim.losses.layers import LayeredLoss
+from desim.problem.losses.layers import LayeredLoss
 from desim.problem.optimum.newton import ENOUGH, EXACT, Found
 from desim.problem.problem import Problem
 

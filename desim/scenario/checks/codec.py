@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from desim.conditions.codec import LOSSY, Codecs
 from desim.methods.shared.method import Kind
+from desim.network.conditions.codec import LOSSY, Codecs
 from desim.scenario.sections.codec import Codec, spelled
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm, Policy

@@ -7,8 +7,6 @@ over that have been drawn so slow that nothing of theirs ever ends. So it is sai
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.conditions.compute import fastest, speeds_of
-from desim.draws.distributions import bounds
 from desim.engine.absences import needed
 from desim.engine.observer import MOST
 from desim.engine.opening import opening
@@ -17,13 +15,15 @@ from desim.engine.presences import ROUNDING, never
 from desim.engine.settings import Settings
 from desim.engine.waits import cure
 from desim.errors import InputError
+from desim.network.conditions.compute import fastest, speeds_of
+from desim.network.timeline.intake import takes
+from desim.network.timeline.messages import Links
+from desim.network.timeline.speed import Speeds
+from desim.numerics.distributions import bounds
 from desim.scenario import registry
 from desim.scenario.blame import explained
 from desim.scenario.check import located
 from desim.scenario.schema import Scenario
-from desim.timeline.intake import takes
-from desim.timeline.messages import Links
-from desim.timeline.speed import Speeds
 
 Flags = NDArray[np.bool_]
 MOST_WORK = 2.0**63  # bits of a message, or gradients of a computation

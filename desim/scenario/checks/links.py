@@ -1,8 +1,8 @@
 """What links, and devices that slow down, leave and forget, owe the rest of a scenario."""
 
-from desim.draws.distributions import Distribution
 from desim.fields.numbers import LARGEST
 from desim.methods.shared.method import Kind
+from desim.numerics.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.sections.devices import Churn, Compute
 from desim.scenario.sections.measured import SpeedTrace

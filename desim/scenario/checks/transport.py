@@ -1,7 +1,7 @@
 """What transport by TCP and shared access lines owe the rest of a scenario."""
 
-from desim.draws.distributions import Distribution
 from desim.methods.shared.method import Kind
+from desim.numerics.distributions import Distribution
 from desim.scenario.sections.method import Algorithm
 from desim.scenario.sections.network import Network
 from desim.scenario.tree import Found

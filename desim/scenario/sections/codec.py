@@ -14,11 +14,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from desim import units
-from desim.conditions import codec
 from desim.errors import refusal
 from desim.fields import Form, Strict
 from desim.fields.numbers import quantity, wholes
 from desim.fields.strict import UNKNOWN_KEY
+from desim.network.conditions import codec
 
 HYPHENS = {"top_k": "top-k", "random_k": "random-k"}  # keys of files, by names in Python
 ALLOWED = "a share of the coordinates, such as 10 %, or a whole number of them"

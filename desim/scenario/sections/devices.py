@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from desim.draws.distributions import CONSTANT, Distribution, mean
 from desim.errors import refusal
 from desim.fields import Duration, DurationDist, File, Form, Fraction, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import number
+from desim.numerics.distributions import CONSTANT, Distribution, mean
 from desim.scenario.sections.measured import SpeedTrace, lasting, names, shifted_in_loops
 from desim.scenario.sections.pace import MeasuredSpeed, Memory, SpeedLaw, Work, units_fit
 

@@ -16,7 +16,7 @@ from pydantic import (
 from desim.errors import refusal
 from desim.fields import Count, File, Folder, Several, Strict, Text
 from desim.fields.numbers import wholes
-from desim.models.dataset import Dataset
+from desim.problem.models.dataset import Dataset
 from desim.scenario import registry
 from desim.scenario.sections.tables import TEST_KINDS, Scale, Table, Test, quantity_or, tested_by
 

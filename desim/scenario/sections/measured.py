@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from desim import units
-from desim.draws.distributions import Distribution
 from desim.errors import refusal
 from desim.fields import BandwidthDist, File, Several, Speed, Strict, Text, Whole
 from desim.fields.choices import OrElse, OrRead
 from desim.fields.draws import written
 from desim.fields.numbers import text, whole
+from desim.numerics.distributions import Distribution
 
 PACES = units.speed, units.seconds
 

@@ -15,7 +15,7 @@ from pydantic import (
 from desim.errors import refusal, show, spelling
 from desim.fields import Count, Form, Positive, Strict
 from desim.fields.choices import OrElse
-from desim.models.model import Model
+from desim.problem.models.model import Model
 from desim.scenario import registry
 
 MODEL = "model"  # the kind of a loss that a model brings

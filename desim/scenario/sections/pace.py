@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema
 
 from desim import units
-from desim.draws.distributions import CONSTANT, Distribution
 from desim.errors import refusal
 from desim.fields import (
     Count,
@@ -23,6 +22,7 @@ from desim.fields import (
 from desim.fields.choices import OneOf, OrRead
 from desim.fields.draws import Reader, written
 from desim.fields.numbers import quantity
+from desim.numerics.distributions import CONSTANT, Distribution
 from desim.scenario.sections.measured import SpeedTrace, Trace
 
 UNIT = "FLOP/s"  # what units of speeds end with that count operations

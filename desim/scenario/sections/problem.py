@@ -18,10 +18,10 @@ from desim.errors import refusal
 from desim.fields import Count, Form, Positive, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import positive
-from desim.losses import scalar as losses
-from desim.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.losses.plugged import ScalarLoss, plugged
-from desim.losses.regularizers import Regularizer
+from desim.problem.losses import scalar as losses
+from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.problem.losses.regularizers import Regularizer
 from desim.scenario import registry
 from desim.scenario.own import LAYERED
 from desim.scenario.sections.data import DataSection, Npz

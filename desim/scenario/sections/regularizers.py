@@ -9,7 +9,7 @@ from desim.errors import refusal
 from desim.fields import Form, NonNegative, Strict
 from desim.fields.choices import OrElse
 from desim.fields.numbers import finite
-from desim.losses.regularizers import Regularizer
+from desim.problem.losses.regularizers import Regularizer
 
 
 class ElasticNet(Strict):

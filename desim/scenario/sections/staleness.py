@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from desim.fields import Form, NonNegative, Positive, Strict
-from desim.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
+from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 
 P = TypeVar("P", bound=Any)
 

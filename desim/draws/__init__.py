@@ -1,1 +1,0 @@
-"""Random numbers by address, and the laws that they follow."""

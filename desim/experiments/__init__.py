@@ -1,0 +1,1 @@
+"""Many runs that answer a question: studies, tuning, robustness, audits, the contract."""

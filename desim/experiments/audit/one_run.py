@@ -1,0 +1,221 @@
+"""Lower bounds on a privacy loss from guesses of secret coins in one run; nothing is played here.
+
+m slots hold one record or another, each by a fair coin of its own; every slot has a score that is
+computed from what a run shows: the larger, the more like the first record. The surest slots are
+guessed, how many being chosen from the claim and m alone. A coin that is turned is one record
+replaced by another: all parameters are of replace-one. The bounds hold for whatever dependence
+there is between slots, and whatever the scores are.
+
+Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846) for epsilon; Mahloujifar, Melis, Chaudhuri 2024
+(arXiv 2410.22235) for mu-GDP and rho-zCDP, in the sharper form of desim.experiments.audit.guessing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+from desim.experiments.audit.guessing import Tiers, chance
+from desim.experiments.audit.verdict import Claim, Comparison, Finding
+from desim.numerics.later import special
+from desim.privacy.accounting.gaussian import delta_of, mu_of
+
+Curve = Callable[[Array], Array]
+SHARES = (  # of the slots, guessed
+    0.05, 0.08, 0.11, 0.13, 0.15, 0.18, 0.2, 0.22, 0.25, 0.28, 0.3, 0.4, 0.6, 0.8, 1.0,
+)  # fmt: skip
+MOST = 300  # guesses in tiers, so that their programme stays small
+WEIGHTS = (3, 1)  # of right guesses in the surer third and in the rest
+POINTS = 12  # of a curve
+NEAR, FAR = 0.6, 4.2  # epsilons are mu^2 / 2 + mu t with t between these
+DESIGNS = ((1.0, 0.6), (2.0, 1.0), (4.0, 1.0), (8.0, 1.0))  # true, tested mu over the claimed
+LIKELY = 0.2  # a design whose chance is larger can refute nothing
+EPSILON_SHARE = 0.05  # of the level, where mu or rho is tested too, which says far more
+LARGEST_MU = 20.0
+LEAST = 1e-3  # a parameter is found to this share of what was claimed
+METHODS = {"epsilon": "right guesses", "mu": "tiers of guesses", "rho": "tiers of guesses"}
+
+
+def right_guesses(scores: Array, coins: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each guess is right (m,), the surest first: the first record where its score is > 0.
+
+    scores (m,): from the run alone; coins (m,): whether the slot holds its first record.
+    """
+    surest = np.argsort(-np.abs(scores), kind="stable")
+    return np.asarray((scores > 0.0) == coins)[surest]
+
+
+def chance_of_guesses(slots: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """Largest probability of `right` or more right guesses under (epsilon, delta)-DP.
+
+    Steinke, Nasr, Jagielski 2023, Theorem 5.2: f(v) + 2 m delta max_i (f(v - i) - f(v)) / i over
+    1 <= i <= v, f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v], m slots.
+    """
+    tails = _tails(guesses, np.arange(right + 1), float(special.expit(epsilon)))
+    own = float(tails[right])
+    back = np.arange(1, right + 1)
+    slope = float(np.max((tails[right - back] - own) / back, initial=0.0))
+    return min(1.0, own + 2.0 * slots * delta * slope)
+
+
+def _tails(n: int, counts: NDArray[np.int64], p: float) -> Array:
+    """P[Binomial(n, p) >= count] (counts,), a beta function."""
+    inside = special.betainc(np.maximum(counts, 1), n - np.maximum(counts, 1) + 1.0, p)
+    return np.asarray(np.where(counts > 0, inside, 1.0))
+
+
+def epsilon_low(slots: int, guesses: int, right: int, delta: float, level: float) -> float:
+    """Lower bound of epsilon at delta that is above the true one with probability `level` at most.
+
+    guesses: how many of the slots are guessed, chosen before looking; right: how many rightly.
+    """
+
+    def rejected(epsilon: float) -> bool:
+        return chance_of_guesses(slots, guesses, right, epsilon, delta) <= level
+
+    return _largest(rejected, 1.0)
+
+
+def parameter_low(
+    tiers: Tiers, score: int, parameter: str, level: float, claimed: float = 1.0
+) -> float:
+    """Lower bound of mu ("mu") or rho ("rho") that is above the true one with probability `level`.
+
+    No mechanism that is mu-GDP, or rho-zCDP, with less than that reaches the score more often. It
+    is found to LEAST of `claimed`, > 0, and is 0 where it is below a twentieth of that.
+    """
+    return _largest(lambda value: chance_of_score(tiers, score, parameter, value) <= level, claimed)
+
+
+def chance_of_score(
+    tiers: Tiers, score: int, parameter: str, value: float, points: int = POINTS
+) -> float:
+    """Largest probability of the score under mu-GDP or rho-zCDP, at `points` of their curve."""
+    mu = value if parameter == "mu" else float(np.sqrt(2.0 * value))
+    epsilons = mu * (0.5 * mu + np.linspace(NEAR, FAR, points))
+    curve = partial(delta_of, mu=value) if parameter == "mu" else partial(zcdp_delta, rho=value)
+    return chance(tiers, score, epsilons, curve(epsilons))
+
+
+def zcdp_delta(epsilons: Array, rho: float) -> Array:
+    """Delta (n,) at which rho-zCDP is (epsilon, delta)-DP, for epsilons (n,) > 0.
+
+    Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Corollary 13, at the best of many orders a.
+    """
+    a = 1.0 + np.geomspace(1e-3, 1e3, 2000)[:, None]
+    power = (a - 1.0) * (a * rho - epsilons) + a * np.log1p(-1.0 / a) - np.log(a - 1.0)
+    return np.asarray(np.exp(np.minimum(power.min(axis=0), 0.0)))
+
+
+def _largest(rejected: Callable[[float], bool], start: float) -> float:
+    """A value that is rejected with few above it, 0 if none is; rejected is true below some value.
+
+    The search goes up from `start` by doubling, at most to 1024 times it, and then halves.
+    """
+    low, high = 0.0, start
+    while rejected(high) and high < 1024.0 * start:
+        low, high = high, 2.0 * high
+    while high - low > LEAST * start and high > 0.05 * start:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if rejected(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the surest `guesses` of m slots give with independent slots of a mu-GDP mechanism."""
+
+    slots: int
+    mu: float
+
+    def right(self, guesses: int) -> float:
+        """Expected right guesses: scores are N(mu / 2, 1) and N(-mu / 2, 1)."""
+        far = self._threshold(guesses / self.slots)
+        return self.slots * float(special.ndtr(0.5 * self.mu - far))
+
+    def _threshold(self, share: float) -> float:
+        """What this share of the absolute scores exceeds."""
+        low, high = 0.0, 0.5 * self.mu + 40.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            more = special.ndtr(0.5 * self.mu - middle) + special.ndtr(-0.5 * self.mu - middle)
+            low, high = (middle, high) if more > share else (low, middle)
+        return low
+
+
+@lru_cache(maxsize=64)
+def chosen_guesses(slots: int, mu: float, delta: float, level: float) -> int:
+    """How many slots to guess for a bound on epsilon, were the mechanism mu-GDP with free slots.
+
+    Where no bound is above 0 then: were mu larger.
+    """
+    sizes, best = _sizes(slots, slots), 0
+    for times, _ in DESIGNS:
+        expected = Expected(slots, min(times * mu, LARGEST_MU))
+        lows = [epsilon_low(slots, k, int(expected.right(k)), delta, level) for k in sizes]
+        best = int(np.argmax(lows))
+        if lows[best] > 0.0:
+            break
+    return sizes[best]
+
+
+@lru_cache(maxsize=64)
+def chosen_tiers(slots: int, parameter: str, value: float) -> Tiers:
+    """Tiers that would tell mechanisms that are what a claim of mu or rho says from better ones.
+
+    Or, where so few slots cannot do that, much worse ones from those that the claim allows.
+    """
+    claimed = value if parameter == "mu" else float(np.sqrt(2.0 * value))
+    found = [_in_tiers(slots, k) for k in _sizes(slots, MOST)]
+    best = 0
+    for true, tested in DESIGNS:
+        expected = Expected(slots, min(true * claimed, LARGEST_MU))
+        test = tested * value if parameter == "mu" else tested**2 * value
+        chances = [
+            chance_of_score(one, _expected_score(one, expected), parameter, test, 5)
+            for one in found
+        ]
+        best = int(np.argmin(chances))
+        if chances[best] <= LIKELY:
+            break
+    return found[best]
+
+
+def _expected_score(tiers: Tiers, expected: Expected) -> int:
+    """A score that is reached more often than not."""
+    surer, together = expected.right(tiers.sizes[0]), expected.right(tiers.guesses)
+    return int(WEIGHTS[0] * surer + WEIGHTS[1] * (together - surer) - 0.5)
+
+
+def _sizes(slots: int, most: int) -> list[int]:
+    return sorted({min(most, max(3, round(share * slots))) for share in SHARES})
+
+
+def _in_tiers(slots: int, guesses: int) -> Tiers:
+    surer = max(1, guesses // 3)
+    return Tiers(slots, (surer, guesses - surer), WEIGHTS)
+
+
+def judge_one_run(
+    claim: Claim, scores: Array, coins: NDArray[np.bool_], level: float = 0.01
+) -> Finding:
+    """Test `claim` on the scores (m,) of m slots in one run, and their coins (m,).
+
+    Its tests share the level; how many slots are guessed follows from the claim, m and level.
+    """
+    right, slots = right_guesses(scores, coins), len(scores)
+    finer = [name for name in ("mu", "rho") if getattr(claim, name) is not None]
+    share = EPSILON_SHARE * level if finer else level
+    like = mu_of(min(claim.epsilon, 1e3), claim.delta)
+    guesses = chosen_guesses(slots, like, claim.delta, share)
+    low = epsilon_low(slots, guesses, int(right[:guesses].sum()), claim.delta, share)
+    tests = [Comparison("epsilon", METHODS["epsilon"], claim.epsilon, low)]
+    for name in finer:
+        value = float(getattr(claim, name))
+        tiers = chosen_tiers(slots, name, value)
+        found = parameter_low(tiers, tiers.score(right), name, (level - share) / len(finer), value)
+        tests.append(Comparison(name, METHODS[name], value, found))
+    return Finding(claim, level, tuple(tests))

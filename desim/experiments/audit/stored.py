@@ -1,0 +1,123 @@
+"""What audits by many runs and by one have in common: options, and how findings are stored."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+from desim.errors import InputError, refusal
+from desim.experiments.audit.verdict import Finding
+from desim.privacy.accounting.gaussian import check_delta
+from desim.runs import directory as place
+from desim.runs.premises import terms_of
+from desim.scenario.schema import Scenario
+
+
+def terms(
+    scenario: Scenario, view: str | None, delta: float | None, level: float,
+    claims: Sequence[str | float], seed: int, others: Sequence[tuple[bool, str]] = (),
+) -> tuple[str, float]:  # fmt: skip
+    """View and delta of an audit, by default the scenario's.
+
+    InputError for options of any audit that mean nothing, a scenario that none can test, and the
+    lines of those `others` that are wrong.
+    """
+    stated = terms_of(scenario)
+    problems = [line for wrong, line in others if wrong]
+    if seed < 0:
+        problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
+    given = scenario.privacy
+    if given is not None and given.relation != "replace-one":
+        allowed = "replace-one, the relation that is tested; set privacy.relation"
+        problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
+    if not 0.0 < level < 0.5:
+        problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
+    if not claims:
+        problems.append("claims: found none; allowed: paper, rigorous, or an epsilon")
+    for claim in claims:
+        if isinstance(claim, str) and claim not in ("paper", "rigorous"):
+            allowed = "paper, rigorous, or an epsilon"
+            problems.append(f"claim: {refusal(claim, allowed, ('paper', 'rigorous'))}")
+        if not isinstance(claim, str) and not claim >= 0.0:
+            problems.append(f"claim: {refusal(claim, 'an epsilon >= 0')}")
+    if scenario.stop.targets:
+        problems.append(
+            "stop.metric: found a run that ends on what the data say, which no release accounts "
+            "for; allowed in an audit: rounds, time"
+        )
+    if problems:
+        raise InputError(problems)
+    delta = stated.delta if delta is None else delta
+    check_delta(delta)
+    return stated.view if view is None else view, delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit said: a finding for each claim about the records of `agent`.
+
+    view: as the adversary was let see; notes: what a reader of the verdicts has to know; title:
+    what was played, in words; played: the same as JSON holds it; scores: `Scores` or `Guessable`;
+    arrays: those of scores.npz; samples: scores on D and on D', or of second and of first records.
+    """
+
+    name: str
+    view: str
+    agent: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    title: str
+    played: Mapping[str, Any]
+    scores: Any
+    arrays: Mapping[str, NDArray[Any]]
+    samples: tuple[Array, Array]
+    of: str
+
+    def write(self, folder: str | Path) -> None:
+        """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
+        from desim.interface.plots.audit import plot_audit
+
+        path = Path(folder)
+        place.check_free(path, force=False)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            place.write_text(path / "audit.json", json.dumps(self.plain(), indent=2) + "\n")
+            place.write_arrays(path / "scores.npz", self.arrays)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        plot_audit(self.findings, *self.samples, out=path / "trade-off.png", of=self.of)
+
+    def plain(self) -> dict[str, Any]:
+        """The audit as JSON holds it; infinities as the text "infinite"."""
+        return {
+            "name": self.name,
+            "view": self.view,
+            "relation": "replace-one",
+            "agent": self.agent,
+            **self.played,
+            "findings": [_plain(one) for one in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    tests = [
+        {
+            "parameter": test.parameter, "method": test.method,
+            "claimed": _number(test.claimed), "low": _number(test.low),
+        }
+        for test in finding.tests
+    ]  # fmt: skip
+    claim = {key: _number(item) for key, item in asdict(finding.claim).items()}
+    return {"claim": claim, "level": finding.level, "verdict": finding.verdict, "tests": tests}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and np.isinf(value):
+        return "infinite"
+    return float(value) if isinstance(value, np.floating) else value

@@ -1,0 +1,229 @@
+"""A method on one seed, trained once, and how its time to the target is had in other worlds."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.engine.play import Simulation
+from desim.engine.world import Discard
+from desim.errors import Diverged, InputError, RunError
+from desim.experiments.ranking.scaled import transported
+from desim.experiments.ranking.score import NotedMethod, Player, Score
+from desim.problem.fairness import MEASURES
+from desim.problem.problem import Problem
+from desim.problem.targets import first_met
+from desim.runs.delays import delayed
+from desim.runs.retime import UNSEEN, Retimable, examined
+from desim.runs.sharing import trained
+from desim.scenario.build import build
+from desim.scenario.conditions import Conditions
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
+
+Way = Literal["notes", "retime", "play", "never"]
+WORDS = {
+    "notes": "trained once, its clock played in each world",
+    "retime": "trained once, retimed in each world",
+    "play": "played anew in each world",
+    "never": "never gets there, in any world",
+}
+
+
+@dataclass
+class Entrant:
+    """A method that runs for the target: `seconds` in any world.
+
+    way: how its time is had there, for the reason `why`; score: of way notes.
+    """
+
+    scenario: Scenario
+    target: tuple[str, float]
+    way: Way
+    why: str = ""
+    agents: int = 0
+    score: Score | None = None
+    problem: Problem | None = field(default=None, repr=False)
+    retimable: Retimable | None = field(default=None, repr=False)
+    others: dict[str, Scenario] = field(default_factory=dict, repr=False)
+
+    @property
+    def horizon(self) -> float:
+        """Virtual s that the scenario allows."""
+        stop = self.scenario.stop.time
+        return np.inf if stop is None else float(stop)
+
+    def by(self, transport: str | None) -> Scenario:
+        """The scenario with another law of transport; None: its own."""
+        if transport is None:
+            return self.scenario
+        if transport not in self.others:
+            self.others[transport] = transported(self.scenario, transport)
+        return self.others[transport]
+
+    @cached_property
+    def player(self) -> Player:
+        """What plays the score."""
+        return Player(self.agents)
+
+    def conditions(self, world: Scenario) -> Any:
+        """Speeds, downlinks and uplinks of a world, as `desim.scenario.build` makes them."""
+        agents = self.agents
+        drawn, everybody, hub = Conditions(world, agents), np.arange(agents), np.full(agents, -1)
+        up, down = (drawn.links(everybody, hub, "uplink"), drawn.links(hub, everybody, "downlink"))
+        return drawn.speeds(), down, up
+
+    def clocked(self, conditions: Any) -> float:
+        """When s the target is met under `conditions`, of way notes; inf: not in time."""
+        assert self.score is not None
+        end = self.player.time(self.score, *conditions)
+        return end if end <= self.horizon else np.inf
+
+    def seconds(self, world: Scenario) -> float:
+        """When s the target is met in `world`, the scenario with another network or devices.
+
+        inf: never, as far as the scenario's rounds and seconds go.
+        """
+        if self.way == "never":
+            return np.inf
+        if self.way == "notes":
+            return self.clocked(self.conditions(world))
+        if self.way == "retime" and self.retimable is not None:
+            try:
+                return self._met(self.retimable.under(world))
+            except InputError:  # it would end by time
+                return self._met(build(world, self.problem))
+        return self._met(build(world, self.problem))
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What another process makes the same entrant of; see `again`."""
+        return {
+            "scenario": self.scenario.written(), "target": self.target, "way": self.way,
+            "agents": self.agents, "score": self.score,
+        }  # fmt: skip
+
+    def _met(self, simulation: Any) -> float:
+        """When a simulation meets the target, s."""
+        sink = Curve(self.target[0])
+        outcome = simulation.play(sink)
+        if outcome.status == "stopped":
+            raise KeyboardInterrupt
+        if self.scenario.stop.targets:
+            met = outcome.status == "done" and outcome.reason.startswith("stop.metric")
+            return float(outcome.time) if met else np.inf
+        times, values = sink.curve
+        place = first_met(self.target[0], values, self.target[1]) if len(values) else -1
+        return float(times[place]) if place >= 0 else np.inf
+
+
+class Curve(Discard):
+    """A sink that keeps a metric of the whole network and nothing else."""
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+        self.parts: list[tuple[Array, Array]] = []
+
+    def append(self, name: str, columns: Any) -> None:
+        """Take rows of a table."""
+        if name == "metrics":
+            own = np.asarray(columns["agent"]) < 0
+            own &= np.asarray(columns["metric"], object).astype(str) == self.metric
+            self.parts.append(
+                (np.asarray(columns["time"], float)[own], np.asarray(columns["value"], float)[own])
+            )
+
+    @property
+    def curve(self) -> tuple[Array, Array]:
+        """Times s and values (n,)."""
+        empty = np.empty(0)
+        times, values = zip(*self.parts, strict=True) if self.parts else ((empty,), (empty,))
+        return np.concatenate(times), np.concatenate(values)
+
+
+def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
+    """The scenario whose end is the target, or its own rounds or seconds; checked.
+
+    Where agents of a graph wait for each other it ends by rounds alone, and models of all are kept:
+    their training is then the same in every network.
+    """
+    metric, value = target
+    data = scenario.written()
+    limits = {key: one for key, one in data["stop"].items() if key in ("rounds", "time")}
+    limits = {key: one for key, one in limits.items() if one is not None}
+    graph = scenario.kind != "coordinator" and "rounds" in limits
+    stop = limits if graph else {**limits, "metric": {metric: value}}
+    observe = {**data["observe"], "metrics": [metric], "iterates": graph}
+    observe.pop("checkpoints", None)
+    if metric != "accuracy" and metric not in MEASURES:
+        observe.pop("sample", None)
+    observe["every"] = data["observe"].get("every", "round") if graph else "round"
+    found = load({**data, "stop": stop, "observe": observe})
+    return found.model_copy(update={"source": scenario.source})
+
+
+def entered(scenario: Scenario, target: tuple[str, float]) -> Entrant:
+    """An entrant of a scenario that `aimed` made: trained once, and asked how it may be timed.
+
+    InputError as `desim.run` raises it; KeyboardInterrupt where Ctrl-C ended the training.
+    """
+    delays = delayed(scenario)
+    if delays:
+        return _played(scenario, target, delays[0])
+    try:
+        root = trained(scenario, None, "", scenario.name)
+    except Diverged as error:
+        return Entrant(scenario, target, "never", str(error))
+    except RunError as error:
+        return _played(scenario, target, str(error))
+    if root.run.status == "stopped":
+        raise KeyboardInterrupt
+    assert root.problem is not None
+    made = Entrant(scenario, target, "play", "", root.problem.agents, problem=root.problem)
+    star, reason = scenario.kind == "coordinator", str(root.run.manifest["reason"])
+    try:
+        retimable = examined(root.run, root.problem)
+    except InputError as error:
+        return replace(made, why=str(error).splitlines()[0])
+    if star and not reason.startswith("stop.metric"):
+        text = f"its {root.run.manifest['rounds']} rounds end before"
+        return replace(made, way="never", why=text)
+    score = noted(retimable, made) if star else None
+    if score is not None:
+        return replace(made, way="notes", score=score)
+    return replace(made, way="retime", retimable=retimable)
+
+
+def _played(scenario: Scenario, target: tuple[str, float], why: str) -> Entrant:
+    problem = build(scenario).problem
+    return Entrant(scenario, target, "play", why, problem.agents, problem=problem)
+
+
+def noted(retimable: Retimable, entrant: Entrant) -> Score | None:
+    """The score of a coordinator up to the target; None where its clock needs more than that."""
+    simulation, rounds = retimable.under(entrant.scenario), retimable.training.rounds
+    settings = simulation.settings
+    if simulation.engine == "agents" or settings.budget is not None:
+        return None
+    method = NotedMethod(simulation.method)
+    method.seen.blanks = retimable.blanks
+    method.seen.clocked = False
+    bounded = replace(settings, rounds=rounds, horizon=np.inf)
+    played = Simulation(method, bounded, UNSEEN, "cohort", "").play(Discard())
+    score = method.notes.until(rounds, settings.problem.agents)
+    entrant = replace(entrant, way="notes", score=score)
+    return score if entrant.seconds(entrant.scenario) == played.time else None
+
+
+def again(plain: dict[str, Any]) -> Entrant:
+    """The entrant that was `plain` in another process: trained once more where it is retimed."""
+    scenario, way = load(plain["scenario"]), plain["way"]
+    if way == "retime":
+        return entered(scenario, plain["target"])
+    problem = build(scenario).problem if way == "play" else None
+    return Entrant(
+        scenario, plain["target"], way, agents=plain["agents"], score=plain["score"],
+        problem=problem,
+    )  # fmt: skip

@@ -1,0 +1,251 @@
+"""`desim.study`: many runs of one scenario, kept under the hashes of their resolved scenarios."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from desim.errors import InputError, RunError, refusal
+from desim.experiments.studies.cases import Case, cases, check_methods, key_of, opponents
+from desim.experiments.studies.file import StudyFile, check_overrides, read_study
+from desim.experiments.studies.folder import RUNS, claimed, finished, store_run, write_tables
+from desim.experiments.studies.hands import check, hands
+from desim.experiments.studies.job import Job, families
+from desim.experiments.studies.measures import Asked
+from desim.experiments.studies.stored import StoredStudy
+from desim.experiments.studies.tables import comparisons_table, runs_table, summary_table
+from desim.experiments.studies.work import Result, carry_out
+from desim.log.described import described
+from desim.runs.opened import open_run
+from desim.runs.run import Run
+from desim.runs.sharing import training_of
+
+Tell = Callable[[int, int, int], None]
+Keys = dict[tuple[int, int], str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study before it is played: its cases and, for each run (case, seed), what is to be done.
+
+    pairs: cases with those that they are held against.
+    """
+
+    study: StudyFile
+    folder: Path
+    cases: tuple[Case, ...]
+    asked: Asked
+    pairs: tuple[tuple[Case, Case], ...]
+    keys: Keys
+    jobs: tuple[Job, ...]
+
+
+class Study(StoredStudy):
+    """What came of a study: tables `runs`, `summary` and `comparisons`, and the runs themselves.
+
+    complete: whether every run was played, be it that it failed.
+    """
+
+    def __init__(self, plan: Plan, results: Mapping[str, Result], directory: Path | None) -> None:
+        asked, level = plan.asked, plan.study.compare.level
+        runs = described(runs_table(plan.cases, plan.keys, results, asked), "runs")
+        summary = described(summary_table(plan.cases, runs, asked, level), "summary")
+        pairs = described(comparisons_table(plan.pairs, runs, asked, level), "comparisons")
+        written = plan.study.written()
+        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs, written)
+        self.plan, self.results = plan, dict(results)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{n} {status}" for status, n in self.runs["status"].value_counts().items()
+        )
+        return f"<Study {self.name}: {len(self.plan.cases)} cases, {counts}>"
+
+    def _repr_html_(self) -> str:
+        from desim.experiments.studies.shown import shown
+        from desim.tabulated import card
+
+        where = [("stored in", str(self.directory))] if self.directory else []
+        return card(self.counted, where, more=[table.html() for table in shown(self)])
+
+    @property
+    def counted(self) -> str:
+        """One line: how many cases and runs, and how these ended."""
+        status = self.runs["status"].value_counts()
+        stored = sum(one.stored for one in self.results.values())
+        counts = [f"{status.get('done', 0)} done" + (f" ({stored} stored before)" * (stored > 0))]
+        counts += [f"{status[name]} {name}" for name in ("failed", "stopped") if name in status]
+        cases = len(self.plan.cases)
+        return f"{self.name}: {cases} cases, {len(self.runs)} runs: {', '.join(counts)}"
+
+    @property
+    def shared(self) -> dict[str, int]:
+        """How many runs share the training of each run that others share, by its hash."""
+        return dict(Counter(one.told for one in self.results.values() if one.told))
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a result for every run."""
+        return bool((self.runs["status"] != "stopped").all())
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables by name; expected running times where there are any."""
+        found = {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        with contextlib.suppress(InputError):  # no target, or nothing was played
+            found["ert"] = self.ert()
+        return found
+
+    def run(self, key: str) -> Run:
+        """The run whose hash begins so; InputError where none is stored."""
+        found = [one for one in dict.fromkeys(self.runs["run"]) if one.startswith(key)]
+        if self.directory is None or len(found) != 1:
+            why = "the study keeps no runs" if self.directory is None else f"{len(found)} runs"
+            raise InputError(f"run {key!r}: {why}; allowed: a hash of the table runs")
+        return open_run(self.directory / RUNS / found[0])
+
+
+def plan(
+    source: str | Path | Mapping[str, Any],
+    out: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    share: bool = True,
+) -> Plan:
+    """Read a study and check each of its cases; InputError with all that is wrong, if anything.
+
+    overrides: dotted keys of the base scenario, for all cases; share: see `study`.
+    """
+    study, folder = read_study(source)
+    if study.tune is not None:
+        raise InputError("tune: found a tuner's file; allowed: a study (desim tune plays this one)")
+    varied = {*study.grid, *(key for entry in study.list for key in entry)}
+    varied |= set(study.random.draw) if study.random else set()
+    check_overrides(overrides or {}, varied, "the study")
+    study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
+    made = tuple(cases(study, folder))
+    check_methods(study, made)
+    asked = _asked(study, made)
+    against = study.compare.against
+    pairs = opponents(made, against) if against or study.random is None else []
+    keys: Keys = {}
+    jobs: dict[str, Job] = {}
+    for case in made:
+        written, training = case.scenario.written(), training_of(case.scenario) if share else ""
+        for seed, text in case.texts():
+            key = keys[case.number, seed] = key_of(text)
+            place = None if out is None else out.resolve() / RUNS / key
+            kin = training and f"{training} {seed}"
+            jobs.setdefault(key, Job(key, written, seed, text, asked, place, family=kin))
+    return Plan(study, folder, made, asked, tuple(pairs), keys, families(jobs.values()))
+
+
+def name_of(source: str | Path | Mapping[str, Any]) -> str:
+    """The name of a study."""
+    return read_study(source)[0].name
+
+
+def _asked(study: StudyFile, made: Sequence[Case]) -> Asked:
+    """What is measured; InputError for a target whose metric some case does not observe."""
+    compare = study.compare
+    targets = [(name, value) for name, values in compare.targets.items() for value in values]
+    for case in made:
+        observed = case.scenario.observe.metrics
+        for name in dict.fromkeys(name for name, _ in targets):
+            if name not in observed:
+                where = f"case {case.label}: " if case.label else ""
+                allowed = ", ".join(observed) or "none, as observe.metrics says"
+                raise InputError(f"{where}compare.targets: {refusal(name, allowed, observed)}")
+        if not compare.targets:
+            stops = case.scenario.stop.targets.items()
+            targets += [one for one in stops if one[0] in observed and one not in targets]
+    return Asked(
+        tuple(targets), None if compare.epsilon.off else compare.epsilon.given, compare.stays
+    )
+
+
+def study(
+    source: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    dask: str | None = None,
+    memory: float | None = None,
+    progress: Tell | None = None,
+    share: bool = True,
+) -> Study:
+    """Simulate the runs of a study that are not stored yet, and compare what came of all of them.
+
+    source: a study file, or the same as a dict; out: directory, where runs are stored under the
+    hash of their resolved scenario (default: nothing is stored, only measured); overrides: keys of
+    the base scenario; workers: local processes of one thread each, default one per core, 0 for
+    this process alone; dask: address of a scheduler instead; memory: bytes that a worker may hold,
+    default an equal share of 80 % of what is free; progress is told how many runs of how many are
+    done and how many of them failed; share: runs that differ in network or devices alone, where
+    everybody waits for everybody, share one training, with the same bits as without.
+
+    A run that fails is counted and its error kept, the others go on; Ctrl-C ends a study early
+    with what is there. InputError with nothing played for what is wrong with a case or directory,
+    RunError where the tables cannot be stored or the scheduler is gone.
+    """
+    path = None if out is None else Path(out)
+    planned = plan(source, path, overrides, share)
+    check(workers, dask, memory)
+    results: dict[str, Result] = {}
+    error: RunError | None = None
+    with contextlib.ExitStack() as stack:
+        token = stack.enter_context(claimed(path, about(planned))) if path else ""
+        jobs = [replace(job, token=token) for job in planned.jobs]
+        try:
+            for result in _carried_out(jobs, workers, dask, memory):
+                results[result.key] = _kept(result, path)
+                if progress is not None:
+                    failed = sum(one.status == "failed" for one in results.values())
+                    progress(len(results), len(jobs), failed)
+        except KeyboardInterrupt:
+            results |= _unheard(jobs, results)
+        except RunError as gone:
+            error, results = gone, results | _unheard(jobs, results)
+        made = Study(planned, results, path)
+        if path is not None:
+            write_tables(path, made.tables)
+    if error is not None:
+        raise error
+    return made
+
+
+def _carried_out(
+    jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
+) -> Iterator[Result]:
+    with hands(workers, dask, memory) as carry:
+        yield from carry(jobs)
+
+
+def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:
+    """Results of runs that are stored, although whoever played them could not say so any more."""
+    stored = [job for job in jobs if job.key not in results and finished(job.place)]
+    return {job.key: carry_out(job) for job in stored}
+
+
+def _kept(result: Result, path: Path | None) -> Result:
+    """The result without its files, which are stored first."""
+    if path is not None and result.files:
+        try:
+            store_run(path / RUNS / result.key, result.files)
+        except OSError as error:
+            reason = f"{path / RUNS / result.key}: cannot be written ({error.strerror})"
+            return Result(result.key, "failed", reason)
+    return replace(result, files={})
+
+
+def about(planned: Plan) -> dict[str, Any]:
+    """What the study's directory says of it: the study file, and the runs with their scenarios."""
+    from desim.runs.directory import versions
+
+    written = planned.study.written()
+    runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in planned.keys.items()]
+    return {"study": written, "folder": str(planned.folder), "versions": versions(), "runs": runs}

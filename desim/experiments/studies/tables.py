@@ -1,0 +1,173 @@
+"""The tables of a study: its runs, what each case came to, and cases held against each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from desim.arrays import Array
+from desim.experiments.studies.cases import Case
+from desim.experiments.studies.measures import SPENT, Asked, rises, unit
+from desim.experiments.studies.statistics import mean_estimate, median_estimate, paired, settled
+from desim.experiments.studies.words import awaited, is_final
+from desim.experiments.studies.work import Result
+from desim.runs.reading.labels import setting_text
+
+RUN = ("case", "label", "seed", "run", "status", "reason")
+
+
+def runs_table(
+    cases: Sequence[Case],
+    keys: Mapping[tuple[int, int], str],
+    results: Mapping[str, Result],
+    asked: Asked,
+) -> pd.DataFrame:
+    """One row per case and seed: the case's values, how the run ended and its measures.
+
+    keys: (case, seed) -> the run's hash. Measures are infinite until a target that a run never met,
+    be it that it failed before; nan where a run is missing, and at the end of one that failed, but
+    for what it had spent by then.
+    """
+    missing = Result("", "stopped", "not simulated yet")
+    varied = list(dict.fromkeys(key for case in cases for key in case.values))
+    rows = []
+    for case in cases:
+        for seed in case.seeds:
+            key = keys[case.number, seed]
+            found = results.get(key, missing)
+            head = (case.number, case.label, seed, key, found.status, found.reason)
+            values = {one: case.values[one] for one in varied if one in case.values}
+            nested = {
+                k: setting_text(v)
+                for k, v in values.items()
+                if isinstance(v, Mapping | list | tuple)
+            }
+            rows.append({**dict(zip(RUN, head, strict=True)), **values, **nested, **found.numbers})
+    names = dict.fromkeys([*RUN, *varied, *(name for row in rows for name in row)])
+    table = pd.DataFrame(rows, columns=list(names))
+    for one in varied:
+        table[one] = _column(table[one])
+    return _never(table, asked)
+
+
+def _never(table: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+    """The table; a run that failed with nothing measured at all has met no target."""
+    for target in asked.targets:
+        when = asked.until("time", *target)
+        if when not in table and (table["status"] == "failed").any():
+            table[when] = np.nan
+        if when not in table:
+            continue
+        lost = (table["status"] == "failed") & table[when].isna()
+        names = [asked.until(kind, *target) for kind in SPENT]
+        recorded = [name for name in names if name in table and table[name].notna().any()]
+        for name in dict.fromkeys([when, *recorded]):
+            table.loc[lost, name] = np.inf
+    return table
+
+
+def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
+    """One kind of value, as Parquet wants it: numbers, or text."""
+    kinds = {type(one) for one in values.dropna()}
+    if kinds <= {int, float} or kinds == {bool}:
+        return values
+    return values.map(lambda one: None if pd.isna(one) else str(setting_text(one)))
+
+
+def measures(runs: pd.DataFrame, asked: Asked) -> list[str]:
+    """The measures that are worth comparing, in order: until each target, then at the end."""
+    wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
+    known = [str(name) for name in runs]
+    finals = sorted(name for name in known if is_final(name))
+    return [name for name in (*wanted, *finals, *SPENT) if name in known]
+
+
+def summary_table(
+    cases: Sequence[Case], runs: pd.DataFrame, asked: Asked, level: float
+) -> pd.DataFrame:
+    """One row per case and measure: the estimate over seeds, its interval, and what is behind it.
+
+    Medians of what it takes, means of final values. `never` counts runs that did not meet the
+    target, be it that they failed before, which medians take as infinite; `done` counts no failed
+    run, and at the end none stands in an estimate. `diverged` counts those whose final value is not
+    finite, or that say so themselves, which means leave out; `settled` tells whether those that
+    never met it lasted long enough not to matter.
+    """
+    rows = []
+    for case in cases:
+        own = runs[runs["case"] == case.number]
+        counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
+        for name in measures(runs, asked):
+            final, known = is_final(name), own[_counts(own, name)]
+            values = known[name].to_numpy(float)
+            when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
+            whole = values[np.isfinite(values)] if final else values
+            found = (mean_estimate if final else median_estimate)(whole, level)
+            rows.append({
+                "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
+                "statistic": "mean" if final else "median", "value": found.value,
+                "low": found.low, "high": found.high, "level": level, **counts,
+                "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
+                "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
+
+
+def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[bool]":
+    """Which rows a measure counts: those that failed only until targets; of: what columns end in.
+
+    To leave them out there would leave the survivors, which are faster or slower than all.
+    """
+    known = runs[name + of].notna()
+    return known if awaited(name) else known & (runs["status" + of] != "failed")
+
+
+def _settled(own: pd.DataFrame, name: str) -> bool:
+    """See `settled`; runs that never met a target may have, any time after their own end."""
+    kind = name.partition(" to ")[0]
+    known = own[_counts(own, name)]
+    values = known[name].to_numpy(float)
+    ends = known[kind].fillna(0.0).to_numpy(float) if kind in known else np.zeros(len(known))
+    return len(known) == 0 or settled(values, ends)
+
+
+def comparisons_table(
+    opponents: Sequence[tuple[Case, Case]], runs: pd.DataFrame, asked: Asked, level: float
+) -> pd.DataFrame:
+    """Every case against its counterpart, seed by seed: one row per measure.
+
+    Runs with one seed share their draws, so pairs differ by the case alone. A run that failed
+    before a target has lost its pair there, as one that never met it; a pair in which either is
+    missing, or failed where ends are compared, is counted in `dropped`. The estimate stands on the
+    `counted` pairs: a ratio needs one finite number and one that is not 0. p is of the sign test,
+    and of each comparison alone: of many, some are small by chance.
+    """
+    rows: list[dict[str, Any]] = []
+    for case, other in opponents:
+        one, two = (runs[runs["case"] == who.number] for who in (case, other))
+        both = one.merge(two, on="seed", suffixes=(" of case", " of other"))
+        for name in measures(runs, asked):
+            known = both[_counts(both, name, " of case") & _counts(both, name, " of other")]
+            pairs = _columns(known, name)
+            if not len(pairs):
+                continue
+            ratio, until_when = not is_final(name), awaited(name)
+            never = np.isinf(_columns(known, until_when)).all(axis=1) if until_when else pairs[:0]
+            found = paired(pairs[:, 0], pairs[:, 1], ratio=ratio, rising=rises(name), level=level)
+            rows.append({
+                "case": case.number, "label": case.label, "against": other.label or "base",
+                "measure": name, "unit": "" if ratio else unit(name),
+                "statistic": "median ratio" if ratio else "mean difference",
+                "value": found.estimate.value, "low": found.estimate.low,
+                "high": found.estimate.high, "level": level, "pairs": len(pairs),
+                "counted": found.estimate.n, "neither": int(np.sum(never)),
+                "dropped": len(both) - len(pairs), "wins": found.wins, "losses": found.losses,
+                "ties": found.ties, "p": found.p,
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "against", "measure"])
+
+
+def _columns(both: pd.DataFrame, name: str) -> Array:
+    """Values (pairs, 2) of a measure: of the case and of the other."""
+    return np.asarray(both[[f"{name} of case", f"{name} of other"]].to_numpy(float))

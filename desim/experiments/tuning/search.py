@@ -1,0 +1,187 @@
+"""The search: batches of candidates race those that are left of the batches before.
+
+A candidate of a new batch is played on one seed after the other. After each seed from the third on,
+those that are worse than another one by the race's test are dropped; and whoever can no longer have
+met the target on more than half of the seeds. Who is left after the last seed is an elite, which
+the next batch has to beat. Every decision falls when all runs of a seed are there, so it is the
+same with any number of workers, in any order, and after any interruption.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.errors import InputError
+from desim.experiments.studies.file import StudyFile
+from desim.experiments.tuning.book import Book, Wanted
+from desim.experiments.tuning.candidates import (
+    BEST,
+    DROPPED,
+    FRONT,
+    INVALID,
+    LEVEL,
+    MISSED,
+    RACING,
+    Candidate,
+    scenario_of,
+)  # fmt: skip
+from desim.experiments.tuning.race import FIRST, beaten, lost, part
+from desim.experiments.tuning.sampling import Sampler, Values
+
+BARREN = 1000  # so many candidates in a row that are none end a search
+
+
+class Search:
+    """Candidates by the batch until the budget is spent or there are no more."""
+
+    def __init__(self, study: StudyFile, folder: Path, sampler: Sampler, book: Book) -> None:
+        assert study.tune is not None
+        self.study, self.folder, self.sampler, self.book = study, folder, sampler, book
+        self.tune = study.tune
+        self.seeds = self.tune.seeds
+        self.error = 1.0 - study.compare.level
+        self.candidates: list[Candidate] = []
+        self.elites: list[Candidate] = []
+
+    def run(self) -> None:
+        """Propose, race, tell."""
+        barren = 0  # candidates in a row that are none: they cost no runs, which end the search
+        while (number := self._affordable()) and (proposed := self.sampler.ask(number)):
+            batch = [self.made(values) for values in proposed]
+            able = [one for one in batch if one.scenario is not None]
+            barren = 0 if able else barren + len(batch)
+            if barren >= BARREN:
+                break
+            self._race(able)
+            self.sampler.tell([self._score(one) for one in batch])
+        self._decide()
+
+    def _affordable(self) -> int:
+        """How many candidates of a batch may meet all seeds without more runs than allowed."""
+        left = self.tune.budget - self.book.asked
+        return min(self.tune.batch, max(left, 0) // len(self.seeds))
+
+    def made(self, values: Values) -> Candidate:
+        """The candidate with these values, whose scenario may turn out to be none."""
+        made = Candidate(len(self.candidates), values, None)
+        self.candidates.append(made)
+        try:
+            made.scenario = scenario_of(self.study, self.folder, values)
+        except InputError as error:
+            made.status, made.reason = INVALID, error.problems[0]
+        return made
+
+    def _score(self, one: Candidate) -> Array | None:
+        """Medians (goals,) over the seeds that every candidate met; None of what is none."""
+        if one.scenario is None:
+            return None
+        some = self.seeds[: FIRST if self.tune.race else len(self.seeds)]
+        seen = tuple(self.book.played(one, some))
+        return np.asarray(medians(self.book.table([one], seen))[:, 0])
+
+    def _race(self, batch: Sequence[Candidate]) -> None:
+        running = list(batch)
+        for number, seed in enumerate(self.seeds, 1):
+            caps = self._cap(seed)
+            what = f"candidates {batch[0].number + 1} to {batch[-1].number + 1}" if batch else ""
+            self.book.play([Wanted(one, seed, caps) for one in running], what)
+            running = self._after(running, number)
+            if not running:
+                break
+        self._in_full(running)
+        self.elites += running
+        if self.tune.race:
+            self._after(list(self.elites), len(self.seeds))
+        self.elites = [one for one in self.elites if one.status == RACING]
+
+    def _after(self, running: list[Candidate], number: int) -> list[Candidate]:
+        """Who is left of those that have met so many seeds, held against each other and elites."""
+        seen = self.seeds[:number]
+        for one, over in zip(running, self._lost(running, seen), strict=True):
+            if over:
+                cut = any("cap" in self.book.broken(one, seed) for seed in seen)
+                one.status, one.at = DROPPED if cut else MISSED, number
+                one.reason = self._why(one, seen)
+        left = [one for one in running if one.status == RACING]
+        if self.tune.race and number >= FIRST:
+            rivals = [*left, *(one for one in self.elites if one not in left)]
+            if len(rivals) > 1:
+                table = self.book.table(rivals, seen)
+                over = beaten(table, part(self.error, number, len(self.seeds)))
+                for one, out in zip(rivals, over, strict=True):
+                    if out and one in left:
+                        one.status, one.at = DROPPED, number
+        return [one for one in left if one.status == RACING]
+
+    def _lost(self, running: list[Candidate], seen: tuple[int, ...]) -> Any:
+        """Who has missed the target, or gone beyond limits, too often; epsilon's even once."""
+        worst = self.book.table(running, seen).max(axis=0)
+        over = lost(worst, len(self.seeds))
+        for place, one in enumerate(running):
+            over[place] |= any("epsilon" in self.book.broken(one, seed) for seed in seen)
+        return over
+
+    def _why(self, one: Candidate, seen: tuple[int, ...]) -> str:
+        """Why its runs failed, or what it went beyond, most often first."""
+        played = [self.book.result(one, seed) for seed in seen]
+        failed = [run.reason.partition("\n")[0] for run in played if run and run.status == "failed"]
+        every = [name for seed in seen for name in self.book.broken(one, seed)]
+        names = sorted(dict.fromkeys(every), key=lambda name: -every.count(name))
+        metric, value = self.tune.target
+        words = {
+            "target": f"{metric} {value:g} not met",
+            "cap": f"beyond {self.tune.cap:g} times the best",
+        }
+        why = [f"failed on {len(failed)} of {len(seen)} seeds: {failed[0]}"] if failed else []
+        for name in names:
+            word = words.get(name, f"limit on {name}")
+            why.append(f"{word} on {every.count(name)} of {len(seen)} seeds")
+        return ", ".join(why)
+
+    def _cap(self, seed: int) -> float:
+        """When a run can win no more on a seed: so many times what the best elite took there."""
+        if not self.tune.cap or self.tune.least != ("time",) or not self.elites:
+            return np.inf
+        best = min(self.elites, key=lambda one: medians(self.book.table([one], self.seeds))[0, 0])
+        taken = float(self.book.needed(best, seed)[0])
+        return float(f"{self.tune.cap * taken:.4g}") if np.isfinite(taken) else np.inf
+
+    def _in_full(self, running: list[Candidate]) -> None:
+        """Play what was capped again, of those that are left, until its own end."""
+        again = [
+            Wanted(one, seed)
+            for one in running
+            for seed in self.seeds
+            if (one.number, seed) in self.book.capped
+        ]
+        self.book.play(again, "runs that were cut off, in full")
+
+    def _decide(self) -> None:
+        """The best of the elites, or the front, and who is within their noise."""
+        if not self.elites:
+            return
+        middle = medians(self.book.table(self.elites, self.seeds))
+        first = front(middle)
+        several = len(self.tune.least) > 1
+        if not several:
+            first = np.arange(len(self.elites)) == int(np.argmin(middle[0]))
+        for one, best in zip(self.elites, first, strict=True):
+            one.status = (FRONT if several else BEST) if best else LEVEL
+            one.at = len(self.seeds)
+
+
+def medians(table: Array) -> Array:
+    """Medians (goals, candidates) over seeds of (goals, candidates, seeds), perhaps infinite."""
+    from desim.experiments.studies.statistics import median
+
+    return np.array([[median(values) for values in goal] for goal in table])
+
+
+def front(values: Array) -> Any:
+    """Which columns of values (goals, n) no other one beats: as small in all, smaller in one."""
+    no_worse = (values[:, :, None] <= values[:, None, :]).all(axis=0)
+    better = (values[:, :, None] < values[:, None, :]).any(axis=0)
+    return np.isfinite(values).all(axis=0) & ~(no_worse & better).any(axis=0)

@@ -1,0 +1,168 @@
+"""`desim audit`: tries to refute an epsilon, and says what the verdict does not say."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from desim.errors import InputError, refusal
+from desim.interface.cli.options import (
+    Overrides,
+    ScenarioFile,
+    load_scenario,
+    option,
+    output_option,
+    switch,
+)
+from desim.interface.cli.outcome import Interrupted, say
+from desim.interface.cli.progress import counting_bar
+from desim.numerics.cores import cores
+
+if TYPE_CHECKING:
+    from desim.experiments.audit.verdict import Comparison, Finding
+    from desim.scenario.schema import Scenario
+
+LETTERS = {"epsilon": "epsilon", "mu": "Gaussian mu", "rho": "zCDP rho"}
+METHODS = {
+    "hockey-stick": "hockey-stick divergence",
+    "mean ratio": "mean likelihood ratio",
+    "infinite ratio": "by what one of the two data sets alone can show",
+}
+NAMES = ("paper", "rigorous")
+
+
+ONE_RUN = "Play one run, in which coins choose the records of canaries."
+CANARIES = "With --one-run: how many; default: all rows, 500 at most."
+CLAIM = "paper, rigorous or an epsilon; repeatable."
+ROW = "Which record; default: a worst pair is searched."
+OUT = output_option("DIR", "New directory; default: audits/NAME.")
+
+
+def audit(
+    scenario: ScenarioFile,
+    runs: Annotated[int | None, option("runs", "N", "Runs on each side; default: 1000.")] = None,
+    one_run: Annotated[bool, switch("one-run", ONE_RUN)] = False,
+    canaries: Annotated[int | None, option("canaries", "M", CANARIES)] = None,
+    claim: Annotated[list[str] | None, option("claim", "CLAIM", CLAIM)] = None,
+    view: Annotated[
+        str | None, option("view", "VIEW", "E.g. neighbour:3; default: its own.")
+    ] = None,
+    delta: Annotated[float | None, option("delta", "D", "Default: the scenario's.")] = None,
+    level: Annotated[float, option("level", "P", "Probability of a false alarm.")] = 0.01,
+    agent: Annotated[
+        int | None, option("agent", "I", "Whose record; default: who pays most.")
+    ] = None,
+    row: Annotated[int | None, option("row", "H", ROW)] = None,
+    seed: Annotated[int, option("seed", "S", "Of the runs' noise.")] = 0,
+    workers: Annotated[int | None, option("workers", "W", "Processes; default: all cores.")] = None,
+    out: Annotated[Path | None, OUT] = None,
+    override: Overrides = None,
+) -> None:
+    """Try to refute a scenario's epsilon by simulating it on neighbouring data.
+
+    With --one-run a single run is enough: rows of one agent are canaries, each of which holds one
+    of two records by a coin, and the coins are guessed from what the run shows. It says less than
+    many runs do; it is for large models and for methods whose likelihood is not exact.
+    """
+    loaded = load_scenario(scenario, override)
+    options: dict[str, Any] = {
+        "claims": [_claim(text) for text in claim or NAMES], "view": view, "delta": delta,
+        "level": level, "agent": agent, "seed": seed,
+    }  # fmt: skip
+    options |= _played(one_run, canaries, runs=runs, row=row, workers=workers)
+    try:
+        lines = _audited(loaded, out, one_run, options)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped before the verdict; nothing was written") from None
+    say("\n".join(lines))
+
+
+def _played(one_run: bool, canaries: int | None, **many: int | None) -> dict[str, Any]:
+    """Which runs are played; InputError for options of many runs beside one, and the reverse."""
+    if not one_run and canaries is not None:
+        raise InputError(f"--canaries: {refusal(canaries, 'nothing without --one-run')}")
+    if not one_run:
+        return {"runs": 1000, "workers": cores()} | {k: n for k, n in many.items() if n is not None}
+    allowed = "nothing beside --one-run, which plays one run on canaries"
+    unused = [f"--{name}: {refusal(n, allowed)}" for name, n in many.items() if n is not None]
+    if unused:
+        raise InputError(unused)
+    return {"canaries": canaries}
+
+
+def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any) -> list[str]:
+    """Audit a loaded scenario, store the audit, return what to print."""
+    from desim.experiments.audit.of_method import audit
+    from desim.experiments.audit.of_one_run import audit_one_run
+
+    path, name = _free(scenario, out), scenario.name
+    searching, playing = "searching a pair of data sets", "run"
+    if one_run:
+        searching, playing = "playing the run", "reference for canary"
+    with counting_bar(f"{name}: {searching}", f"{name}: {playing}") as tell:
+        found = (audit_one_run if one_run else audit)(scenario, tell=tell, **options)
+    found.write(path)
+    return report(f"{found.name}: {found.title}", found.findings, found.notes, path)
+
+
+def _free(scenario: "Scenario", out: Path | None) -> Path:
+    """Where the audit is stored."""
+    from desim.runs.directory import check_free, next_free
+
+    path = out or next_free(Path("audits"), scenario.name)
+    check_free(path)
+    return path
+
+
+def _claim(text: str) -> str | float:
+    """A claim as it is written on the command line."""
+    try:
+        return text if text in NAMES else float(text)
+    except ValueError:
+        allowed = "paper, rigorous, or an epsilon"
+        raise InputError(f"--claim: {refusal(text, allowed, NAMES)}") from None
+
+
+def report(
+    title: str, findings: Sequence["Finding"], notes: Sequence[str], path: Path
+) -> list[str]:
+    """Lines of text: what was played, one block for each claim, and the reservations."""
+    width = max((len(one.claim.name) for one in findings), default=0) + 2
+    blocks = [text for one in findings for text in _block(one, width)]
+    stored = f"  stored in {path}: audit.json, scores.npz, trade-off.png"
+    return [title, *blocks, *(f"  note: {text}" for text in notes), stored]
+
+
+def _block(finding: "Finding", width: int) -> list[str]:
+    """The verdict on one claim, and below it the claim's source and every test."""
+    claim = finding.claim
+    head = f"epsilon {number(claim.epsilon)} at delta {claim.delta:g}, replace-one"
+    texts = [
+        f"{head}: {finding.verdict} (level {finding.level:g})",
+        *(claim.about.split("; ") if claim.about else []),
+        *(_bound(test) + _ground(test, claim.delta) for test in finding.tests),
+    ]
+    names = [claim.name, *[""] * len(texts)]
+    return [f"  {name:{width}}{text}" for name, text in zip(names, texts, strict=False)]
+
+
+def _bound(test: "Comparison") -> str:
+    sign = ">" if test.refutes else "against"
+    low, claimed = number(test.low), number(test.claimed)
+    return f"{LETTERS[test.parameter]} >= {low} {sign} {claimed} claimed, "
+
+
+def _ground(test: "Comparison", delta: float) -> str:
+    """How the bound of a test came about."""
+    from desim.privacy.accounting.gaussian import epsilon_of
+
+    if test.certified is not None:
+        new, old = float(test.certified.new), float(test.certified.old)
+        return f"event with probability >= {new:.3g} on D' and <= {old:.3g} on D"
+    if test.method in METHODS or test.parameter != "mu":
+        return METHODS.get(test.method, test.method)
+    return f"{test.method} (epsilon {number(float(epsilon_of(test.low, delta)))} if it is Gaussian)"
+
+
+def number(value: float) -> str:
+    """A number in four digits, or the word for no bound."""
+    return "infinite" if value == float("inf") else f"{value:.4g}"

@@ -1,0 +1,32 @@
+"""`desim report`: one page about runs."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from desim.interface.cli.options import RunFolders, option, output_option
+from desim.interface.cli.options import target as parsed
+
+
+def report(
+    runs: RunFolders,
+    out: Annotated[
+        Path | None, output_option("FILE", "Default: report.html in the first RUN.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, option("target", "METRIC=VALUE", "Time to it, e.g. accuracy=0.93.")
+    ] = None,
+) -> None:
+    """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""
+    import desim
+    from desim.experiments.studies.stored import open_study
+    from desim.interface.cli.commands.plot import opened_runs
+    from desim.runs.directory import STUDY
+
+    targets = dict(map(parsed, target)) if target else None
+    folders = {os.path.realpath(one): one for one in runs if (one / STUDY).is_file()}
+    studies = [open_study(one) for one in folders.values()]
+    path = out or runs[0] / "report.html"
+    typer.echo(desim.report(opened_runs(runs), path, targets, studies))

@@ -1,0 +1,31 @@
+"""`desim resume`: a stored run goes on."""
+
+from typing import Annotated
+
+from desim.errors import AtOnce
+from desim.interface.cli.options import Overrides, RunFolder, option, settings
+from desim.interface.cli.outcome import Interrupted, tell
+
+Rounds = Annotated[int | None, option("rounds", "N", "End after this many rounds instead.")]
+Time = Annotated[str | None, option("time", "T", "End at this virtual time instead: 90 s.")]
+
+
+def resume(
+    run: RunFolder, override: Overrides = None, rounds: Rounds = None, time: Time = None
+) -> None:
+    """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
+    import desim
+    from desim.interface.cli.compiling import announced
+    from desim.interface.cli.progress import progress_bar
+
+    ends = {"stop.rounds": rounds, "stop.time": time}
+    changes = settings(override) | {key: end for key, end in ends.items() if end is not None}
+    try:
+        with progress_bar(desim.open(run).name) as progress, announced(progress.compiling):
+            resumed = desim.resume(run, changes, progress)
+    except AtOnce:
+        resumed = desim.open(run)
+    except KeyboardInterrupt:
+        text = f"{run}: stopped before it was where it ended; it is as it was"
+        raise Interrupted(text) from None
+    tell(resumed)

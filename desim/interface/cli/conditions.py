@@ -1,0 +1,225 @@
+"""A simulation in words: a wrong unit, or a size too large, is to be seen before the run."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from desim.amounts import between, size
+from desim.arrays import Array, Int
+from desim.engine.opening import Opening, opening
+from desim.engine.play import Simulation
+from desim.engine.settings import Settings
+from desim.interface.cli.transport import carriers
+from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.transports import CONGESTION, rates, seconds_after
+from desim.network.timeline.intake import takes
+from desim.network.timeline.messages import Links
+from desim.network.timeline.transport import IDEAL, KIND, NEW
+from desim.runs.reading.measured import measured_text
+from desim.runs.reading.sites import listed
+from desim.runs.reading.unanswered import agents
+from desim.scenario.schema import Scenario
+
+ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
+NUMBER = 8  # bytes of a number in an npz file
+TOLD, LARGE = 1e8, 1e9  # bytes from which on a size is told, and is a warning
+LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
+
+
+def sentence(scenario: Scenario, simulation: Simulation) -> str:
+    """One line: method, sizes, loss, topology, engine and when the run will end."""
+    problem = simulation.problem
+    where = f" ({listed(problem.sites)})" if problem.sites else ""
+    features = " x ".join(map(str, problem.A.shape[1:]))
+    return (
+        f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents{where}, "
+        f"{int(problem.start[-1])} rows, {features} features, "
+        f"{scenario.problem.loss.kind} loss, {scenario.network.topology.kind} topology, "
+        f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.limits()}"
+    )
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # what was drawn as 0 takes for ever
+def circumstances(simulation: Simulation) -> list[str]:
+    """Lines: what the links and the devices are, and what the first exchange takes."""
+    settings = simulation.settings
+    pace = speeds_of(settings.speeds)
+    besides = overheads_of(settings.speeds)
+    fixed = f"; a computation {_span(besides)} besides" if besides.max() > 0.0 else ""
+    lines = [*_links(settings), f"devices: {_pace(pace)}{fixed}", *_counted(simulation)]
+    if takes(settings.intake):
+        lines.append("coordinator: takes replies in one after the other, before it goes on")
+    first = opening(simulation)
+    lines += _first(first, settings) if first is not None else []
+    lines += [f"warning: {text}" for text in carriers(settings, first)]
+    return [*lines, *sizes(simulation)]
+
+
+def _counted(simulation: Simulation) -> Iterator[str]:
+    """What a speed was measured on, and what it counts where these are no rows."""
+    if simulation.origin is None:
+        return
+    scenario: Scenario = simulation.origin.scenario
+    if text := measured_text(scenario.compute.written()):
+        yield f"measured: {text}"
+    if scenario.compute.work.flops is not None:
+        yield f"work: {scenario.compute.work.flops:.6g} floating point operations for each row"
+
+
+def _links(settings: Settings) -> Iterator[str]:
+    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
+    words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
+    if len(words) > 1 and len({*words.values()}) == 1:
+        words = {"links": next(iter(words.values()))}
+    yield from (f"{name}: {text}" for name, text in words.items())
+
+
+def _link(links: Links) -> str:
+    """Latency, bandwidth and losses of links, as drawn for this run."""
+    latency, rate = links.latency, rates(links)
+    parts = [between(latency, "s") if latency.max() > 0.0 else "no latency"]
+    parts[0] += " (a bare number is in s)" if latency.max() >= LONG else ""
+    finite = rate[np.isfinite(rate)]
+    text = between(finite, "bit/s") if len(finite) else "sending takes no time"
+    text += " on average" if links.plays.shape[1] else ""
+    narrow = ((finite > 0.0) & (finite < NARROW)).any()
+    parts.append(text + (" (a bare number is in bit/s)" if narrow else ""))
+    arriving = 1.0 - _lost(links.loss, links.bursts[1])
+    arriving *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
+    lost = 1.0 - arriving
+    what = "messages" if links.transport.ideal else "packets"
+    parts += [f"{100.0 * lost:.3g} % of {what} lost"] if lost else []
+    return ", ".join([*parts, *_carried(links)])
+
+
+def _carried(links: Links) -> list[str]:
+    """By what messages are carried, and on what lines."""
+    law, names = links.transport.law, {code: name for name, code in CONGESTION.items()}
+    found = sorted({(names.get(int(kind)), anew > 0) for kind, anew in law[[KIND, NEW]].T if kind})
+    words = [f"tcp ({name}, {'a new connection' if anew else 'kept'})" for name, anew in found]
+    if links.lines.shape[1]:
+        which, rate = links.lines
+        shared = rate[np.isfinite(rate)]
+        told = f" of {between(shared, 'bit/s')}" if len(shared) else ""
+        many = len(np.unique(which))
+        words.append(f"behind {many} line{'s' if many > 1 else ''}{told}")
+    return words
+
+
+def _lost(loss: Sequence[float] | Array, share: float) -> float:
+    """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
+    return float(loss[0] + share * (loss[1] - loss[0]))
+
+
+def _pace(pace: Array) -> str:
+    """How long agents of pace (agents,) 1/s take for a gradient of one row."""
+    takes = 1.0 / pace
+    if not takes.max() > 0.0:
+        return "computing takes no time"
+    hint = " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
+    return f"a gradient of one row takes {_span(takes)}{hint}"
+
+
+def _first(first: Opening, settings: Settings) -> Iterator[str]:
+    """What the first exchange takes: of a coordinator all of it, else computing and sending."""
+    if not len(first.who):
+        return
+    work = f"{_count(first.work)} gradients in {_span(first.seconds)}"
+    if settings.uplinks is not None and settings.downlinks is not None:
+        down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
+        whole = down[first.who] + first.seconds + up[first.who]
+        parts = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
+        yield f"first exchange: {parts}; in all {_span(whole)}"
+        yield from _too_late(first.who, whole, settings)
+        return
+    bits = 64 * settings.problem.dim
+    sent = "" if settings.links is None or not settings.links.ends.size else (
+        f"; {size(bits / 8)} to a neighbour in {_span(_messages(settings.links, bits))}"
+    )  # fmt: skip
+    yield f"first computation: {work}{sent}"
+
+
+def _too_late(who: Int, whole: Array, settings: Settings) -> Iterator[str]:
+    """A warning of the agents whose first exchange takes longer than anybody waits for."""
+    policy = settings.policy
+    limit = policy.rule.limit
+    late = whole > limit
+    if not late.any():
+        return
+    named = agents(who[late], settings.problem.sites)
+    become = "come late" if policy.late == "carry" else "are not heard"
+    least = f", or until {policy.at_least} replies are there" if policy.at_least else ""
+    yield (
+        f"warning: the first exchange of {named} takes {_span(whole[late])}, and the "
+        f"coordinator waits for {limit:g} s at most{least}: at this pace their replies {become}"
+    )
+
+
+def _span(seconds: Array) -> str:
+    """The least and the largest of durations, some of which may have no end."""
+    known = seconds[np.isfinite(seconds)]
+    parts = [between(known, "s")] if len(known) else []
+    return " or ".join([*parts, *(["without end"] if len(known) < len(seconds) else [])])
+
+
+def _count(work: Array) -> str:
+    low, high = f"{work.min():.6g}", f"{work.max():.6g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _messages(links: Links, bits: int) -> Array:
+    """How long the first message of that size takes on each link, in s."""
+    found = np.asarray(links.latency + bits / rates(links))
+    if not links.transport.ideal:
+        some = np.flatnonzero(links.transport.law[KIND] != IDEAL)
+        found[some] = seconds_after(links, some, bits, np.zeros(len(some)), before=0)
+    return found
+
+
+def sizes(simulation: Simulation) -> Iterator[str]:
+    """Lines about files of 100 MB and more; none where only the end of the run knows its rounds."""
+    settings = simulation.settings
+    if not np.isfinite(settings.rounds):
+        return
+    rounds, problem = settings.rounds, settings.problem
+    log = ROW * rounds * events(simulation)
+    if log >= TOLD:
+        smaller = {"all": "log: messages or log: rounds is", "messages": "log: rounds is"}
+        less = f"; {smaller[settings.log]} smaller" if settings.log in smaller else ""
+        yield f"{_weight(log)}about {size(log)} of events at log: {settings.log}{less}"
+    model = NUMBER * (rounds + 1) * problem.dim * (simulation.method.kind == "coordinator")
+    if model >= TOLD:
+        yield f"{_weight(model)}{size(model)} of model.npz, the model of every round"
+    iterates = (
+        NUMBER * (rounds + 1) * problem.agents * problem.dim * simulation.observation.iterates
+    )
+    if iterates >= TOLD:
+        text = "all models of every round (observe.iterates: true)"
+        yield f"{_weight(iterates)}{size(iterates)} of iterates.npz, {text}"
+
+
+def _weight(amount: float) -> str:
+    return "warning: " if amount >= LARGE else "size: "
+
+
+def events(simulation: Simulation) -> float:
+    """Rows of the event log in a round, about, as far as the method says what a round is."""
+    settings, noise = simulation.settings, simulation.method.noise is not None
+    if simulation.method.kind == "coordinator":
+        called = _called(settings)
+        # Called, and a message there; work, perhaps noise, and a message back; a collection.
+        rows = {"all": called * (6 + noise) + 1, "messages": 4 * called + 1, "rounds": 1.0}
+        return rows[settings.log]
+    if settings.graph is None or settings.links is None or simulation.method.kind == "central":
+        return 2.0 + noise
+    agents, messages = settings.problem.agents, len(settings.links.ends[0])
+    own = {"all": 2 + noise, "messages": 1, "rounds": 1}
+    return agents * own[settings.log] + (2.0 * messages if settings.log != "rounds" else 0.0)
+
+
+def _called(settings: Settings) -> float:
+    """Agents that are called in a collection, about."""
+    policy, active = settings.policy, float(settings.participation.least)
+    if policy.kind == "each":
+        return 1.0
+    return policy.number(active) if policy.kind == "buffer" else active

@@ -1,0 +1,204 @@
+"""`desim privacy`: what a run has spent, or several together, and in which terms.
+
+It prints one line that says it all, a table of views, then the fine print.
+"""
+
+import json
+import math
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from desim.amounts import epsilon
+from desim.errors import InputError
+from desim.interface.cli.options import RELATIONS, option, switch
+from desim.tabulated import aligned
+
+if TYPE_CHECKING:
+    from desim.privacy.accounting.risk import Risk
+    from desim.runs.joint import Joint
+    from desim.runs.privacy import Statement
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Directory of a run; of several: all together.", metavar="RUN..."),
+]
+HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
+TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
+
+
+VIEW = "E.g. neighbour:3; default: all that apply."
+RELATION = f"{RELATIONS}."
+ACCOUNTANT = "A plug-in's, beside desim's own."
+PLUGIN = "Python file with an accountant or theorem."
+
+
+def privacy(
+    runs: Runs,
+    delta: Annotated[float | None, option("delta", "D", "Default: the scenario's.")] = None,
+    view: Annotated[str | None, option("view", "VIEW", VIEW)] = None,
+    relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
+    accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
+    plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
+    as_json: Annotated[bool, switch("json", "For other programs.")] = False,
+) -> None:
+    """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
+
+    Of several runs: what they cost together. Runs that share a seed share their noise.
+    """
+    import desim
+    from desim.runs import stated
+    from desim.runs.joint import joint as together
+    from desim.runs.privacy import statement
+    from desim.scenario import registry
+
+    opened = [desim.open(run) for run in runs]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if plugin is not None:
+        registry.load_plugin(plugin)
+    if len(opened) == 1:
+        single = statement(opened[0], delta, view, relation, accountant)
+        plain, text = stated.plain(single), lines(opened[0].name, single, width)
+        plain = {"run": opened[0].name, **plain}
+    else:
+        if accountant is not None:
+            raise InputError("--accountant: found with several runs; allowed: with one")
+        found = together(opened, delta, view, relation)
+        plain = {"runs": [str(run) for run in runs], "views": [*map(stated.together, found)]}
+        text = lines_of_all(len(runs), found, width)
+    typer.echo(json.dumps(plain, indent=2, ensure_ascii=False) if as_json else "\n".join(text))
+
+
+def lines(name: str, statement: "Statement", width: int | None = None) -> list[str]:
+    """Lines of text: a title, the table, and one aligned line per fact, none of them twice.
+
+    width: columns of a terminal, into which all is folded; None: as long as lines come.
+    """
+    table = statement.table
+    heads = list(HEADS)
+    if statement.accountant:
+        heads.insert(5, f"epsilon of {statement.accountant}")
+    rows = [[*_cells(row, statement)] for _, row in table.iterrows()]
+    tuned = [f"tuned on data, not charged: {text}" for text in statement.tuned]
+    facts = [*_risks(zip(table["view"], table["risk"], strict=True))]
+    facts += [
+        ("", f"desim says instead: {text}") if name == "instead" else (name, text)
+        for name, text in statement.paper()
+    ]
+    facts += [("assumes", text) for text in statement.each_once("assumptions")]
+    facts += [("flag", text) for text in (*statement.each_once("flags"), *tuned)]
+    facts += [("caveat", text) for text in statement.caveats]
+    return _laid_out(f"{name}: {shortly(statement)}", heads, rows, facts, width)
+
+
+def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) -> list[str]:
+    """The same about so many runs together."""
+    from desim.privacy.accounting.statements import each_once
+    from desim.runs.privacy import CAVEATS
+
+    worst = max(found, key=lambda one: one.epsilon)
+    terms = f"view {worst.view}, {worst.relation}, delta {worst.delta:g}, {worst.method}"
+    spent = f"epsilon {epsilon(worst.epsilon, worst.flags)}, advantage {advantage(worst.risk)}"
+    title = f"{runs} runs together: {spent} of agent {worst.agent}, which spends most ({terms})"
+    rows = [
+        (
+            one.view, one.relation, f"{one.delta:g}", epsilon(one.epsilon, one.flags),
+            advantage(one.risk), one.method,
+        )
+        for one in found
+    ]  # fmt: skip
+    facts = [*_risks((one.view, one.risk) for one in found)]
+    facts += [("flag", text) for text in each_once([(one.view, one.flags) for one in found])]
+    assumed = each_once([(one.view, one.assumptions) for one in found])
+    facts += [*(("assumes", text) for text in assumed), *(("caveat", text) for text in CAVEATS)]
+    return _laid_out(title, TOGETHER, rows, facts, width)
+
+
+def _laid_out(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]],
+    facts: Sequence[tuple[str, str]], width: int | None,
+) -> list[str]:  # fmt: skip
+    return [*folded(title, "  ", width), *tabled(heads, rows, width), "", *listed(facts, width)]
+
+
+def shortly(statement: "Statement") -> str:
+    """The whole in one line: the largest epsilon, what it means, whose it is, and its terms."""
+    table = statement.table
+    if not len(table):
+        return "nothing private was released"
+    row = table.iloc[int(table["rigorous epsilon"].argmax())]
+    said = epsilon(row["rigorous epsilon"], row["flags"])
+    terms = f"view {row['view']}, {row['relation']}, delta {row['delta']:g}, {row['method']}"
+    terms += f"; {statement.unsure}" * bool(statement.unsure)
+    own = float(row["own epsilon"])
+    also = "" if math.isnan(own) else f" (by plug-in {statement.accountant}: {epsilon(own)})"
+    who = f"of agent {row['agent']}, which spends most"
+    return f"epsilon {said}{also}, advantage {advantage(row['risk'])} {who} ({terms})"
+
+
+def advantage(risk: "Risk") -> str:
+    """The best attacker's advantage, `<=` where it is an upper bound."""
+    value = (
+        f"{risk.advantage:.3g}" if risk.advantage < 0.9995 or risk.advantage == 1.0 else "0.999+"
+    )
+    return value if risk.exact else f"<= {value}"
+
+
+def tabled(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """A table, or, where it is too wide, its rows one below the other, a line for each cell."""
+    whole = [f"  {row}" for row in aligned([heads, *rows])]
+    if width is None or max(map(len, whole)) <= width:
+        return whole
+    stacked: list[str] = []
+    for first, *rest in rows:
+        stacked += [
+            f"  {heads[0]} {first}",
+            *listed(list(zip(heads[1:], rest, strict=True)), width, "    "),
+        ]
+    return stacked
+
+
+def listed(facts: Sequence[tuple[str, str]], width: int | None, margin: str = "  ") -> list[str]:
+    """One line per fact, what it is in front; folded into the width."""
+    wide = max((len(key) for key, _ in facts), default=0) + 2
+    return [
+        line
+        for key, text in facts
+        for line in folded(f"{margin}{key:{wide}}{text}", margin + " " * wide, width)
+    ]
+
+
+def folded(text: str, indent: str, width: int | None) -> list[str]:
+    """A line of text in as many lines as a terminal needs; no word is broken."""
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(
+        text, max(width, len(indent) + 20), subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False, drop_whitespace=True,
+    )  # fmt: skip
+
+
+def _cells(row: Any, statement: "Statement") -> Iterator[str]:
+    claim = statement.claim
+    paper, rigorous = row["paper epsilon"], epsilon(row["rigorous epsilon"], row["flags"])
+    said = "none" if math.isnan(paper) else epsilon(paper)
+    if claim is not None and said != "none" and not claim.bound.covers(str(row["view"])):
+        said += " (another view)"
+    if row["median epsilon"] != row["rigorous epsilon"]:
+        rigorous += f" (median {epsilon(row['median epsilon'])})"
+    yield from (str(row["view"]), str(row["relation"]), f"{row['delta']:g}", said, rigorous)
+    if statement.accountant:
+        yield "none" if math.isnan(row["own epsilon"]) else epsilon(row["own epsilon"])
+    yield from (advantage(row["risk"]), str(row["method"]))
+
+
+def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
+    """What the best attack on a record finds, once for the views in which it is the same."""
+    from desim.privacy.accounting.statements import each_once
+
+    yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))

@@ -1,0 +1,200 @@
+"""The timeline: who computes, whose messages are on their way, who waits, who is away.
+
+Up to LANES agents have a lane each; of more it is told how many do what.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.ticker import MaxNLocator
+
+from desim.arrays import Array
+from desim.errors import InputError, refusal
+from desim.interface.plots.look import Framed, framed
+from desim.interface.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
+from desim.interface.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
+from desim.runs.played import Played
+from desim.runs.reading.sites import numbered
+
+LANES = 24
+BUSY = 24  # computations in a lane of the window that is shown if none is named
+MOST = 8000  # spans in all lanes together
+BINS = 240
+HALF = 0.36  # of a lane's height
+CUT = 0.035  # of the time shown: how wide the mark of a cut is
+STRIP = 0.14  # where messages are, at the lane's foot
+
+
+def timeline(
+    run: Played,
+    rounds: tuple[int, int] | None = None,
+    agents: Sequence[int] | None = None,
+    out: str | Path | None = None,
+    **asked: Unpack[Framed],
+) -> Axes:
+    """Draw what agents did, in virtual time, and return the axes.
+
+    rounds: first and last, default as many as can be read; agents: which, default all; out: a file;
+    asked: title, size (inches). Where it shows a part of the run, its ends are marked as cut.
+    Of more than LANES agents, or MOST spans in a window that was asked for, their number in each
+    state is drawn, averaged over 1/240 of the time shown, which is all if no rounds are named.
+    InputError where the log left computations or messages out, or for rounds or agents that the
+    run has not.
+    """
+    run.require("timeline", "compute", "deliver")
+    events = run.store.table("events", list(COLUMNS))
+    if events.empty:
+        raise InputError(f"timeline: run {run.name} has no events: it ended before anything began")
+    end = max(float(run.manifest.get("time") or 0.0), float(events["time"].max()))
+    who = _agents(events, agents)
+    lanes = len(who) <= LANES
+    window = window_of(events, rounds, len(who) if lanes else None, end)
+    found = {state: _only(some, [-1, *who]) for state, some in spans(events, end).items()}
+    states = {state: some.within(*window) for state, some in found.items()}
+    states["message on its way"] = united([states["message on its way"]])
+    lanes = lanes and sum(len(some.begin) for some in states.values()) <= MOST
+    unit, factor = unit_of("time", window[1])
+    height = 1.15 + 0.17 * (len(who) + 1) if lanes else 3.1
+    with framed(out, (6.4 if lanes else 5.0, height), **asked) as axes:
+        if lanes:
+            hub = -1 in events["agent"].unique() and agents is None
+            shown = ([-1] if hub else []) + who
+            _draw_lanes(axes, events, states, shown, window, factor)
+            names = ["coordinator" if one < 0 else numbered(run.manifest, one) for one in shown]
+            axes.set_yticks(range(len(shown)), names)
+        else:
+            _draw_crowd(axes, events, states, who, window, factor)
+        axes.set_xlabel(f"virtual time ({unit})")
+        mark_cuts(axes, window, end, factor)
+    return axes
+
+
+def mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float) -> None:
+    """The limits of the abscissa; beyond an end of the window that is none of the run, a strip."""
+    low, high = window[0] * factor, window[1] * factor
+    wide = CUT * (high - low)
+    cuts = [(low - wide, low, "cut: begins before")] if window[0] > 0.0 else []
+    rest = f"cut: goes on to {spelled_time(end)}"
+    cuts += [(high, high + wide, rest)] if window[1] < end else []
+    for left, right, text in cuts:
+        axes.axvspan(left, right, facecolor="white", edgecolor=COLOURS[1], hatch="//////",
+                     linewidth=0.0, zorder=5)  # fmt: skip
+        axes.axvline(low if right == low else high, color=COLOURS[1], linewidth=1.4, zorder=6)
+        axes.text(
+            0.5 * (left + right), 0.5, text, transform=axes.get_xaxis_transform(), rotation=90,
+            ha="center", va="center", fontsize=8, color=COLOURS[1], zorder=7,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        )  # fmt: skip
+    axes.set_xlim(cuts[0][0] if window[0] > 0.0 else low, cuts[-1][1] if window[1] < end else high)
+    if cuts:
+        axes.set_xlabel(f"{axes.get_xlabel()}, from {spelled_time(window[0])} to "
+                        f"{spelled_time(window[1])} of {spelled_time(end)}")  # fmt: skip
+
+
+def _agents(events: pd.DataFrame, wanted: Sequence[int] | None) -> list[int]:
+    known = range(int(events[["agent", "peer"]].to_numpy().max()) + 1)
+    if wanted is None:
+        return list(known)
+    for agent in wanted:
+        if agent not in known:
+            raise InputError(f"agents: {refusal(agent, f'0 to {len(known) - 1}')}")
+    return [int(agent) for agent in wanted]
+
+
+def window_of(
+    events: pd.DataFrame, rounds: tuple[int, int] | None, lanes: int | None, end: float
+) -> tuple[float, float]:
+    """The times s that are shown."""
+    if rounds is not None:
+        first, last = rounds
+        rows = events[events["round"].between(first, last)]
+        if first > last or rows.empty:
+            allowed = f"first-last, of rounds up to {int(events['round'].max())}"
+            raise InputError(f"rounds: {refusal(f'{first}-{last}', allowed)}")
+        lasted = rows["kind"].isin(KINDS.values())
+        begins = rows["time"] - rows["seconds"].where(lasted, 0.0)
+        return float(max(begins.min(), 0.0)), float(rows["time"].max())
+    done = events.loc[events["kind"] == "compute", "time"].to_numpy()
+    if lanes is None or len(done) <= BUSY * lanes:
+        return 0.0, end or 1.0
+    return 0.0, float(done[BUSY * lanes])
+
+
+def _draw_lanes(
+    axes: Axes, events: pd.DataFrame, states: dict[str, Spans], who: list[int],
+    window: tuple[float, float], factor: float,
+) -> None:  # fmt: skip
+    """A lane for each: what it does, a strip for its messages, a tick where its wait closes."""
+    retired = events[events["kind"] == "retire"].groupby("agent")["time"].min()
+    closed = events[(events["kind"] == "aggregate") & events["time"].between(*window)]
+    ends = np.array([min(retired.get(agent, np.inf), window[1]) for agent in who])
+    bars = [bars_of(np.array([[window[0], max(window[0], one)]]), n) for n, one in enumerate(ends)]
+    fill_bars(axes, bars, "waits", factor)
+    for state, some in states.items():
+        strip = state == "message on its way"
+        foot = HALF - STRIP if strip else -HALF
+        bars = [bars_of(some.of(agent), lane, foot) for lane, agent in enumerate(who)]
+        fill_bars(axes, bars, state, factor)
+    for lane, agent in enumerate(who):
+        times = closed.loc[closed["agent"] == agent, "time"].to_numpy()
+        axes.vlines(times * factor, lane - HALF, lane + HALF, color="black", linewidth=0.8)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(who) - 0.5, -0.5)
+    axes.set_ylabel("agent")
+    axes.grid(visible=False)
+    present = [state for state, some in states.items() if len(some.begin)]
+    patches(axes, [*present, "waits"], "a wait closes" if len(closed) else None)
+
+
+def bars_of(times: Array, lane: int, top: float = -HALF, foot: float = HALF) -> Array:
+    """Corners (n, 4, 2) of bars from begin to end s, times (n, 2), in a lane from top to foot."""
+    begin, end = times[:, 0], times[:, 1]
+    high, low = np.full(len(times), lane + top), np.full(len(times), lane + foot)
+    corners = [(begin, high), (end, high), (end, low), (begin, low)]
+    return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+
+
+def fill_bars(axes: Axes, bars: list[Array], state: str, factor: float) -> None:
+    """Fill bars, those of each lane, in the colour of a state."""
+    corners = np.concatenate(bars) * [factor, 1.0]
+    axes.add_collection(
+        PolyCollection(list(corners), facecolors=STATES[state], linewidths=0.0), autolim=False
+    )
+
+
+def _draw_crowd(
+    axes: Axes, events: pd.DataFrame, states: dict[str, Spans], who: list[int],
+    window: tuple[float, float], factor: float,
+) -> None:  # fmt: skip
+    """How many are in each state: one that computes counts as computing, whatever it sends."""
+    edges = np.linspace(*window, BINS + 1)
+    some = {state: _only(one, who) for state, one in states.items()}  # not the coordinator
+    gone = events.loc[(events["kind"] == "retire") & events["agent"].isin(who), "time"]
+    left = gone.to_numpy(float)
+    out = Spans(np.arange(len(left)), left, np.full(len(left), window[1])).within(*window)
+    levels = [np.zeros(BINS)]
+    levels += [occupied(united(list(some.values())[: n + 1]), edges) for n in range(len(some))]
+    away = levels[-1] - levels[-2]
+    bounds = [*levels[:-1], len(who) - occupied(out, edges) - away, len(who) - occupied(out, edges)]
+    names = [*list(some)[:-1], "waits", "away"]
+    present = [name for name in names if name == "waits" or len(some[name].begin)]
+    for name, low, high in zip(names, bounds, bounds[1:], strict=False):
+        if name in present:
+            low, high = np.append(low, low[-1]), np.append(high, high[-1])
+            axes.fill_between(
+                edges * factor, low, high, step="post", color=STATES[name], linewidth=0
+            )
+    axes.set_ylim(0, len(who))
+    axes.set_ylabel("agents")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    patches(axes, present, None)
+
+
+def _only(some: Spans, who: list[int]) -> Spans:
+    own = np.isin(some.agent, who)
+    return Spans(some.agent[own], some.begin[own], some.end[own])

@@ -1,0 +1,208 @@
+"""The network map: who sends to whom, and how long messages are on their way.
+
+A star is drawn as a target: the further from the coordinator, the longer a call and its reply are
+on their way. Graphs are drawn with their links coloured; of very many links, how they are spread.
+"""
+
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from desim.arrays import Array
+from desim.errors import InputError
+from desim.interface.plots.lettering import plain, wrapped
+from desim.interface.plots.look import Framed, framed
+from desim.interface.plots.style import COLOURS, INK, grade, unit_of
+from desim.runs.played import Played
+from desim.runs.reading.sites import listed, sites
+
+STEPS = 300
+AGENTS = 200
+LINKS = 2000
+LIKE = 0.8  # links whose times differ by less look alike
+NAMED = 60  # agents up to which each is named
+
+
+def network(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+    """Draw the links that were used, with the mean time on the way of what arrived; return axes.
+
+    Of more than AGENTS agents or LINKS links it is drawn how many are how long. out: a file;
+    asked: title, size (inches). InputError where the log left messages out, or none arrived.
+    """
+    links = run.links()
+    links = links[links["delivered"] > 0]
+    if links.empty:
+        raise InputError(f"network: no message arrived in run {run.name}")
+    hub = (links[["source", "target"]] < 0).any(axis=1)
+    n = int(links[["source", "target"]].to_numpy().max()) + 1
+    if n > AGENTS or len(links) > LINKS:
+        return _distribution(links, hub, out, asked)
+    places = (
+        plain(wrapped(listed(names), 60)) if (names := sites(run.manifest)) and n <= NAMED else ""
+    )
+    if hub.all():
+        return _target(links, n, out, asked, places)
+    return _graph(links[~hub], n, out, asked, places)
+
+
+def _distribution(
+    links: pd.DataFrame, hub: "pd.Series[bool]", out: str | Path | None, asked: Framed
+) -> Axes:
+    """The share of links that are no slower than so much."""
+    unit, factor = unit_of("time", float(links["on_the_way"].max()))
+    down, up = links["source"] < 0, links["target"] < 0
+    parts = {"from the coordinator": down, "to the coordinator": up, "between agents": ~hub}
+    with framed(out, **asked) as axes:
+        for number, (label, rows) in enumerate(parts.items()):
+            if rows.any():
+                text = f"{label}: {int(rows.sum())} links"
+                known = np.sort(links.loc[rows, "on_the_way"].to_numpy(float)) * factor
+                share = np.arange(1, len(known) + 1) / len(known)
+                axes.plot(*_fewer(known, 100.0 * share), color=COLOURS[number], label=text)
+        times = links["on_the_way"].to_numpy(float) * factor
+        if times.min() > 0.0 and times.max() > 30.0 * times.min():
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda time, _: f"{time:g}"))
+        axes.set_ylim(0.0, 100.0)
+        axes.set_ylabel("links at most so slow (%)")
+        axes.set_xlabel(f"mean time of a message on its way ({unit})")
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
+    return axes
+
+
+def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
+    """At most so many points of a distribution function, its ends among them."""
+    places = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
+    return times[places], share[places]
+
+
+def _target(
+    links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str
+) -> Axes:
+    """A star: each agent as far from the coordinator as a call and its reply are on their way."""
+    down = links[links["source"] < 0].set_index("target")["on_the_way"]
+    up = links[links["target"] < 0].set_index("source")["on_the_way"]
+    both = down.reindex(range(n)).fillna(0.0) + up.reindex(range(n)).fillna(0.0)
+    unit, factor = unit_of("time", float(both.max()))
+    radius = both.to_numpy(float) * factor
+    angle = 0.5 * np.pi - 2.0 * np.pi * np.arange(n) / n
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    with framed(out, (4.2, 4.2), **asked) as axes:
+        _rings(axes, np.stack([x, y], axis=1), unit)
+        spokes = np.stack([np.zeros((n, 2)), np.stack([x, y], axis=1)], axis=1)
+        axes.add_collection(LineCollection(list(spokes), colors="#BBBBBB", linewidths=0.7))
+        axes.plot(0.0, 0.0, marker="s", color="black", markersize=8, linestyle="", zorder=4)
+        _vertices(axes, x, y)
+        _bare(axes, places)
+        axes.set_title("coordinator in the middle; mean time of a call and its reply on their way",
+                       fontsize=8, color=INK)  # fmt: skip
+    return axes
+
+
+def _rings(axes: Axes, places: Array, unit: str) -> None:
+    """Circles of equal time around the coordinator, their times where agents (n, 2) leave room."""
+    largest = float(np.hypot(*places.T).max())
+    marks = [one for one in MaxNLocator(4).tick_values(0.0, largest) if 0.0 < one < 1.2 * largest]
+    around = np.linspace(0.0, 2.0 * np.pi, 181)
+    turns = np.pi / len(places) * np.arange(1, 2 * len(places), 2)
+    spots = np.multiply.outer(turns, np.ones(len(marks)))
+    at = np.stack([np.sin(spots) * marks, np.cos(spots) * marks], axis=2)
+    far = np.linalg.norm(at[:, :, None] - places, axis=3).min(axis=(1, 2)) if marks else turns
+    turn = float(turns[int(np.argmax(far))])
+    for mark in marks:
+        axes.plot(
+            mark * np.cos(around), mark * np.sin(around), color="#DDDDDD", linewidth=0.8, zorder=0
+        )
+        axes.text(
+            mark * np.sin(turn), mark * np.cos(turn), f"{mark:g} {unit}", zorder=1, ha="center",
+            va="center", fontsize=7.5, color=INK, backgroundcolor="white",
+        )  # fmt: skip
+
+
+def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str) -> Axes:
+    """A graph: links coloured by the time on the way, both directions together."""
+    ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
+    pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
+    pairs = pairs.groupby(["a", "b"])[["time"]].mean().reset_index()
+    unit, factor = unit_of("time", float(pairs["time"].max()))
+    times = pairs["time"].to_numpy(float) * factor
+    ends = pairs[["a", "b"]].to_numpy(np.int64)
+    full = len(ends) == n * (n - 1) // 2 and times.min() > 0.0
+    place = spread(
+        ends, np.maximum(times, 0.25 * np.median(times)) if full else 0.0 * times + 1.0, n
+    )
+    with framed(out, (4.8, 4.2), **asked) as axes:
+        order = np.argsort(times)[:: -1 if full else 1]
+        lines = LineCollection(
+            list(place[ends[order]]), array=times[order], cmap=grade(), alpha=0.9,
+            linewidths=float(np.clip(60.0 / len(ends), 0.4, 1.8)), zorder=1,
+        )  # fmt: skip
+        if times.min() > LIKE * times.max():  # colours must not make much of nothing
+            lines.set_clim(0.0, float(times.max()))
+        axes.add_collection(lines)
+        _vertices(axes, place[:, 0], place[:, 1])
+        _bare(axes, places)
+        bar = axes.figure.colorbar(lines, ax=axes, shrink=0.75, pad=0.02)
+        bar.set_label(f"mean time of a message on its way ({unit})")
+        bar.outline.set_visible(False)
+    return axes
+
+
+def _vertices(axes: Axes, x: Array, y: Array) -> None:
+    """A dot for each agent, with its number where there is room."""
+    few = len(x) <= NAMED
+    axes.scatter(
+        x, y, s=150 if few and len(x) <= 30 else 90 if few else 16, color="white" if few else INK,
+        edgecolors=COLOURS[0] if few else "white", linewidths=1.1 if few else 0.4, zorder=3,
+    )  # fmt: skip
+    for agent in range(len(x) if few else 0):
+        axes.annotate(
+            str(agent), (x[agent], y[agent]), ha="center", va="center_baseline", zorder=4,
+            fontsize=7.5 if len(x) <= 30 else 6,
+        )  # fmt: skip
+
+
+def _bare(axes: Axes, places: str) -> None:
+    """Nothing but what is drawn, in true proportion; below it which agent is which site."""
+    axes.set_aspect("equal")
+    axes.margins(0.08)
+    axes.autoscale_view()
+    axes.grid(visible=False)
+    axes.axis("off")
+    if places:
+        axes.text(0.5, -0.02, places, transform=axes.transAxes, ha="center", va="top", fontsize=8,
+                  color=INK)  # fmt: skip
+
+
+def spread(ends: NDArray[np.int64], lengths: Array, n: int) -> Array:
+    """Places (n, 2) of vertices whose edges ends (m, 2) are to be `lengths` (m,) > 0 long.
+
+    Vertices far from each other are as far as the shortest path between them is long, as well as a
+    plane can do it: stress majorisation (Gansner, Koren, North 2004) from a circle on. The same
+    graph is always drawn the same way.
+    """
+    angle = 2.0 * np.pi * np.arange(n) / n
+    graph = csr_array((lengths, (ends[:, 0], ends[:, 1])), shape=(n, n))
+    wanted = shortest_path(graph, directed=False)
+    apart = ~np.isfinite(wanted)
+    wanted[apart] = 1.5 * wanted[~apart].max()
+    weight = np.where(wanted > 0.0, wanted, np.inf) ** -2.0
+    total = weight.sum(axis=1, keepdims=True)
+    place = 0.5 * wanted.max() * np.stack([np.sin(angle), np.cos(angle)], axis=1)
+    for _ in range(STEPS):
+        apart_by = place[:, None] - place[None]
+        distance = np.sqrt((apart_by**2).sum(axis=2))
+        np.fill_diagonal(distance, 1.0)
+        pull = weight * wanted / np.maximum(distance, 1e-9 * wanted.max())
+        moved = (pull.sum(axis=1, keepdims=True) * place - pull @ place) + weight @ place
+        place = moved / total
+        place = place - place.mean(axis=0)
+    return np.asarray(place)

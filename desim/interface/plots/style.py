@@ -1,0 +1,214 @@
+"""How figures look: colours, type, labels, units; and how they are made and written."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes as Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from desim.amounts import best_unit
+from desim.arrays import Array
+from desim.errors import InputError, refusal
+from desim.interface.plots.lettering import families, width, wrapped
+from desim.runs.output import output
+from desim.runs.reading.metrics import LOGARITHMIC, WORDS, is_share
+
+# Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES = ("-", "--", "-.", ":")
+INK = "#444444"
+SPARE = 4  # lines of a legend that a figure has room for
+LEFT = 0.6  # inches of a figure to the left of its axes, nearly always
+LINE = 0.19  # inches that each further one takes
+STATES = {  # what somebody does, and its colour
+    "computes": COLOURS[0],
+    "interrupted": COLOURS[4],
+    "message on its way": COLOURS[5],
+    "waits": "#E4E4E4",
+    "away": "#6E6E6E",
+}
+STYLE: Any = {
+    "figure.figsize": (5.0, 3.1),
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "figure.constrained_layout.use": True,
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.4,
+    "legend.borderaxespad": 0.2,
+    "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "desim",
+    "pdf.fonttype": 42,
+}
+LABELS = {
+    **WORDS,
+    "error": r"error  $\sum_i \; \|x_i - x^\star\|^2 \,/\, \|x^\star\|^2$",
+    "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
+    "gradient": r"gradient norm  $\|\nabla F\|$",
+}
+NAMES = {
+    "time": "virtual time",
+    "round": "round",
+    "bytes": "data delivered",
+    "epsilon": r"$\varepsilon$ of the agent that spends most",
+}
+
+
+@contextmanager
+def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> Iterator[Axes]:
+    """Axes in the house's style, `size` inches wide and high; written to `out` when all went well.
+
+    Without `out` the figure belongs to pyplot, and shows itself in a notebook.
+    """
+    chosen: Any = {
+        "figure.figsize": size or STYLE["figure.figsize"],
+        "font.family": families(),
+    }
+    with matplotlib.rc_context({**STYLE, **chosen}):
+        axes = new_axes(interactive=out is None)
+        try:
+            yield axes
+        except BaseException:
+            _forget(axes, interactive=out is None)
+            raise
+        if out is not None:
+            save(axes, Path(out))
+
+
+def save(axes: Axes, path: Path) -> None:
+    """Write the figure of `axes` to `path`; InputError for an unknown suffix or a bad place."""
+    figure = cast(Figure, axes.figure)
+    formats = figure.canvas.get_supported_filetypes()
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in formats:
+        raise InputError(f"{path}: {refusal(suffix, ', '.join(sorted(formats)), formats)}")
+    undated = {"Date": None} if suffix in ("svg", "pdf") else None
+    with output(path, [f".{one}" for one in sorted(formats)]) as partial, warnings.catch_warnings():
+        for noise in ("constrained_layout not applied", "Glyph .* missing"):
+            warnings.filterwarnings("ignore", noise)
+        figure.savefig(partial, format=suffix, metadata=undated)
+
+
+def new_axes(interactive: bool) -> Axes:
+    """Axes of a figure that no global state holds, unless a notebook or window shall show it."""
+    if not interactive:
+        return Figure().subplots()
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]
+
+
+def _forget(axes: Axes, interactive: bool) -> None:
+    """Let go of a figure that came to nothing, which a notebook would show half drawn."""
+    if interactive:
+        from matplotlib import pyplot
+
+        pyplot.close(cast(Figure, axes.figure))
+
+
+def unit_of(x: str, last: float) -> tuple[str, float]:
+    """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
+    if x in ("round", "epsilon"):
+        return "", 1.0
+    return best_unit(last, "s" if x == "time" else "B")
+
+
+def look(number: int) -> tuple[str, str]:
+    """Colour and dashes of the curve of this number; 28 of them can be told apart."""
+    colours = len(COLOURS)
+    return COLOURS[number % colours], DASHES[number // colours % len(DASHES)]
+
+
+def legend(axes: Axes, title: str | None = None) -> None:
+    """A legend above the axes, in as many columns as its words leave room for; long ones wrap."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure = cast(Figure, axes.figure)
+    wide = figure.get_figwidth()
+    labels = [wrapped(label, int(10.5 * wide)) for label in labels]
+    longest = max(width(line) for label in labels for line in label.split("\n")) + 5
+    columns = int(np.clip(14.5 * wide // longest, 1, min(len(labels), 4)))
+    while columns > 1:
+        tried = axes.legend(handles, labels, ncols=columns)
+        if tried.get_window_extent().width <= (wide - LEFT) * figure.dpi:
+            break
+        columns -= 1
+    lines = sum(label.count("\n") + 1 for label in labels) / columns
+    figure.set_figheight(figure.get_figheight() + LINE * max(lines - SPARE, 0.0))
+    made = axes.legend(
+        handles, labels, title=title, alignment="left", ncols=columns, loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0), title_fontsize=8.5,
+    )  # fmt: skip
+    made.get_title().set_color(INK)
+
+
+def grade() -> ListedColormap:
+    """Colours of continuous values, dark for large ones: for all colour vision, and in grey."""
+    return ListedColormap(matplotlib.colormaps["cividis_r"](np.linspace(0.1, 1.0, 256)))
+
+
+def patches(axes: Axes, states: Sequence[str], tick: str | None = None) -> None:
+    """A legend of STATES above the axes, and of the black ticks, where there are any."""
+    handles: list[Artist] = [Patch(color=STATES[state]) for state in states]
+    labels = list(states)
+    if tick is not None:
+        ticks = Line2D([], [], color="black", linestyle="", marker="|", markersize=8)
+        handles, labels = [*handles, ticks], [*labels, tick]
+    axes.legend(
+        handles, labels, ncols=5, loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.0,
+        handletextpad=0.5, columnspacing=1.1,
+    )  # fmt: skip
+
+
+def scale(axes: Axes, metric: str, values: Array) -> None:
+    """The ordinate: logarithmic for metrics that fall towards zero, percent for accuracy."""
+    positive = values[np.isfinite(values) & (values > 0.0)]
+    if metric in LOGARITHMIC and positive.size and positive.max() > 5.0 * positive.min():
+        axes.set_yscale("log", nonpositive="mask")
+    if is_share(metric):
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g} %"))
+    axes.set_ylabel(LABELS.get(metric, metric))
+
+
+def worded(metric: str, value: float, digits: int = 4) -> str:
+    """A value of a metric, shares in percent."""
+    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
+
+
+def shown(metric: str, value: float) -> str:
+    """A value of a metric with its name, as in accuracy 93 %."""
+    return f"{metric} {worded(metric, value)}"
+
+
+def spelled_time(seconds: float) -> str:
+    """A time with the unit in which it reads best."""
+    unit, factor = unit_of("time", seconds)
+    return f"{seconds * factor:.3g} {unit}"

@@ -1,0 +1,111 @@
+"""Reports: one page about one or more runs, with nothing to fetch from anywhere."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from desim.errors import InputError, finite
+from desim.experiments.studies.folder import given
+from desim.experiments.studies.stored import StoredStudy
+from desim.interface.reports.cautions import cautions
+from desim.interface.reports.charts import chart_data, metrics, thinning
+from desim.interface.reports.clock import clocks
+from desim.interface.reports.page import write
+from desim.interface.reports.privacy import epsilon_terms, privacy
+from desim.interface.reports.readable import Reading, readings
+from desim.interface.reports.results import RULE, default_targets, headline, time_to_targets
+from desim.interface.reports.settings import differences, manifests, scenario_text
+from desim.interface.reports.studies import of_the_best, study_part
+from desim.interface.reports.timing import occupation, traffic, waiting
+from desim.runs.played import Given
+
+DETAILS = (
+    "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
+    "seeds only. The tables and charts above have them all."
+)
+
+__all__ = ["MOST_RUNS", "report"]
+
+MOST_RUNS = 300
+FEW = 4  # runs that are told about one by one; of more, the first of each series
+DETAILED = 24  # of these series
+
+
+def report(
+    runs: Given | StoredStudy,
+    out: str | Path,
+    targets: Mapping[str, float] | None = None,
+    studies: Sequence[StoredStudy] = (),
+) -> Path:
+    """Write one HTML file about the runs to `out` and return its path.
+
+    The file needs no network and no other file. runs: those that differ in their seeds only can be
+    shown as one curve with a band, as can lists of runs by label. studies: those whose runs these
+    are; their names, targets, intervals, ratios and p-values stand first, as they do where a study
+    is given for the runs. Where one run is deployed, the seconds of those that simulate it are held
+    against its own. targets: values of metrics to which times, bytes and epsilons are listed;
+    default: those of the studies, at which the scenarios stop, or what the runs met.
+    What cannot be read of a run is left out, and the reason stands first in the report. InputError
+    for no run or too many, a metric that no run has, or a place that cannot be written.
+    """
+    tuner = len(studies) == 1 and studies[0].written.get("tune")
+    if isinstance(runs, StoredStudy):
+        studies, tuner = [*studies, runs], runs.written.get("tune")
+        chosen: Any = runs.by_case()
+    else:
+        chosen = given(runs)
+    if tuner and isinstance(chosen, Mapping):
+        chosen = of_the_best(studies[-1], chosen)
+    found = readings(chosen)
+    if not 0 < len(found) <= MOST_RUNS:
+        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
+    first = {one.series: one for one in reversed(found)}
+    some = found if len(found) <= FEW else list(first.values())[::-1][:DETAILED]
+    compared = list(dict.fromkeys(pair for one in studies for pair in one.targets))
+    usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
+    wanted = usual if targets is None else _known(found, targets)
+    parts = {
+        "headline": headline(found),
+        "charts": chart_data(found),
+        "targets": time_to_targets(found, wanted),
+        "runs": [_about(one) for one in some],
+        "privacy": privacy(some),
+        "terms": epsilon_terms(found),
+        "title": ", ".join(one.name for one in studies) or _title(found),
+        "studies": [study_part(one) for one in studies],
+        "finite": any(one.spent is not None for one in found),
+        "count": len(found),
+        "thinning": thinning(found),
+        "details": DETAILS.format(len(some), len(found)) if len(some) < len(found) else "",
+        "differences": differences(some),
+        "manifests": manifests(some),
+        "clock": clocks(found, wanted),
+        "target_rule": RULE if targets is None else "",
+    }
+    return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles
+
+
+def _about(one: Reading) -> dict[str, object]:
+    """What is told of each run by itself."""
+    return {
+        "label": one.label,
+        "waiting": waiting(one),
+        "occupation": occupation(one),
+        "traffic": traffic(one),
+        "scenario": scenario_text(one),
+    }
+
+
+def _title(found: Sequence[Reading]) -> str:
+    names = list(dict.fromkeys(one.series for one in found))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _known(found: Sequence[Reading], targets: Mapping[str, float]) -> list[tuple[str, float]]:
+    names = metrics(found)
+    odd = [name for name in targets if name not in names]
+    if odd:
+        allowed = ", ".join(names) or "none, as no run has recorded a metric"
+        raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
+    return [(name, finite(f"target: {name}", value)) for name, value in targets.items()]

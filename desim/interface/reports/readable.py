@@ -1,0 +1,175 @@
+"""A run as a report reads it: whatever cannot be read is left out, and the reason kept."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from desim.arrays import Array
+from desim.errors import DesimError
+from desim.privacy.accounting.accountants import Account
+from desim.runs.reading.meter import Meter
+from desim.runs.reading.metrics import LARGEST, on_axis
+from desim.runs.reading.series import series_of
+from desim.runs.reading.sites import sites
+from desim.runs.reading.traffic import ARRIVED, delivered_by
+from desim.runs.reading.unanswered import CALLED, listening
+from desim.runs.run import NETWORK, Run
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One metric of the whole network: time s, round and value (n,); bytes and epsilon by then."""
+
+    time: Array
+    round: Array
+    value: Array
+    bytes: Array | None
+    epsilon: Array | None
+
+
+@dataclass(eq=False)
+class Reading:
+    """A run, its name in the report, and `troubles`: why parts could not be read, and which.
+
+    series: the name that it shares with the runs that differ from it in the seed only; lost: it
+    failed, and others of the series are done.
+    """
+
+    run: Run
+    label: str
+    series: str
+    lost: bool = False
+    troubles: dict[str, list[str]] = field(default_factory=dict)
+
+    def tried(self, what: str, make: Callable[[], Part]) -> Part | None:
+        """What `make` returns; None where desim refuses it, with its reason among the troubles."""
+        try:
+            return make()
+        except DesimError as error:
+            self.troubles.setdefault(str(error), []).append(what)
+            return None
+
+    @cached_property
+    def unheard(self) -> str:
+        """The agents whose replies never, or rarely, came in time; "" where all were heard."""
+        counting = listening(self.run)
+        if counting is None or self.run.level == "rounds":
+            return ""
+        for log in self.run.store.pieces("events", CALLED):
+            deque(counting.at_collections(log), maxlen=0)
+        return counting.sentence(sites(self.run.manifest))
+
+    def stored(self, name: str, kind: type[Part]) -> Part | None:
+        """A value of the manifest; None where it is not there, or not of this kind."""
+        value = self.run.manifest.get(name)
+        return value if isinstance(value, kind) else None
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """The resolved scenario as plain values; empty where it cannot be read."""
+        made = self.tried("scenario", lambda: self.run.scenario.written())
+        return dict(made) if made is not None else {}
+
+    @cached_property
+    def ended(self) -> float:
+        """Virtual time s at which the run ended, or the last that was stored."""
+        if (time := self.stored("time", float)) is not None:
+            return time
+        log = self.tried("events", lambda: self.run.store.pieces("events", ["time"]))
+        return max((float(rows["time"].max(initial=0.0)) for rows in log or ()), default=0.0)
+
+    @cached_property
+    def measured(self) -> pd.DataFrame | None:
+        """The metrics of the whole network."""
+        rows = self.tried("metrics", lambda: self.run.metrics)
+        return None if rows is None else rows[rows["agent"] == NETWORK]
+
+    @cached_property
+    def delivered(self) -> Meter | None:
+        """Bytes that have arrived by the times at which something was measured, and in all."""
+        rows = self.measured
+        times = np.unique([] if rows is None else rows["time"].to_numpy(float))
+        ends = np.append(times[np.isfinite(times)], np.inf)
+        totals = self.tried("bytes delivered", lambda: self._arrived(ends))
+        return None if totals is None else Meter(ends, totals)
+
+    @property
+    def arrived(self) -> float:
+        """Bytes of the messages that arrived; nan where unknown."""
+        counts = self.stored("counts", dict) or {}
+        if "deliver_bytes" in counts:
+            return float(counts["deliver_bytes"])
+        return np.nan if self.delivered is None else float(self.delivered.totals[-1])
+
+    def _arrived(self, times: Array) -> Array:
+        """Bytes (n,) that have arrived by each of times (n,) s."""
+        self.run.require("bytes", "deliver")
+        return delivered_by(self.run.store.pieces("events", ARRIVED), times)
+
+    @cached_property
+    def released(self) -> int | None:
+        """How many releases there are; None where they cannot be read."""
+        rows = self.tried("releases", lambda: self.run.store.pieces("releases", ["time"]))
+        return None if rows is None else int(rows.first[-1])
+
+    @cached_property
+    def account(self) -> Account | None:
+        """What the releases cost in the scenario's terms; None where there are none."""
+        if not self.released:
+            return None
+        return self.tried("epsilon", self.run.account)
+
+    @cached_property
+    def spent(self) -> Meter | None:
+        """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
+        account = self.account
+        if account is None or not account.worst < LARGEST:
+            return None
+        return Meter(*account.growth)
+
+    def spent_by(self, when: float) -> float:
+        """Epsilon of the agent that has spent most by `when` s, be it infinite; nan if unknown."""
+        account = self.account
+        if account is None:
+            return float("nan")
+        return float(Meter(*account.growth).by(when))
+
+    @cached_property
+    def curves(self) -> dict[str, Curve]:
+        """Every metric of the whole network by name."""
+        return {} if self.measured is None else dict(self._curves(self.measured))
+
+    def _curves(self, rows: pd.DataFrame) -> Iterator[tuple[str, Curve]]:
+        for name, part in rows.groupby("metric", observed=True, sort=True):
+            time, value = part["time"].to_numpy(float), part["value"].to_numpy(float)
+            meters = (self.delivered, self.spent)
+            amounts = [None if meter is None else meter.by(time) for meter in meters]
+            yield str(name), Curve(time, part["round"].to_numpy(float), on_axis(value), *amounts)
+
+
+def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
+    """The runs under names that tell them apart, series by series; see `series_of`.
+
+    A run that its series leaves out is told about as a series of its own, unless it failed.
+    """
+    named = []
+    for series in series_of(runs):
+        alone = len(series.runs) == 1 and not series.left_out
+        for run in (*series.runs, *series.left_out):
+            seed = "" if alone else f", seed {run.manifest.get('seed', '?')}"
+            shared = series.label if run in (*series.runs, *series.lost) else ""
+            named.append((run, f"{series.label}{seed}", shared, run in series.lost))
+    twice, turn = Counter(label for _, label, *_ in named), Counter[str]()
+    found = []
+    for run, label, shared, lost in named:
+        turn[label] += 1
+        own = label if twice[label] == 1 else f"{label} ({run.directory or turn[label]})"
+        found.append(Reading(run, own, shared or own, lost))
+    return found

@@ -1,0 +1,231 @@
+"""The tables of what came out: where every run ended, and how long each took to a target."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from desim.amounts import epsilon
+from desim.experiments.studies.statistics import Estimate, median_estimate
+from desim.interface.reports.charts import metrics, terms
+from desim.interface.reports.readable import Curve, Reading
+from desim.interface.reports.seeds import together
+from desim.interface.reports.wording import (
+    NOTHING,
+    by_text,
+    count,
+    metric_value,
+    number,
+    seconds,
+    size,
+)
+from desim.problem.fairness import RISING
+from desim.problem.targets import first_met
+from desim.runs.reading.metrics import best, improved
+from desim.tabulated import Table
+
+Target = tuple[str, float]
+Bar: TypeAlias = Sequence[tuple[str, float]]
+SPENT = ("time", "round", "bytes", "epsilon")
+RULE = (
+    "Targets are those of the study, or at which the scenarios stop; where there are none, of each "
+    "metric that ended better than it began, the strictest that every run meets and, with several "
+    "runs, that half of them meet. Spent: until the target first held."
+)
+MEDIANS = "Medians of runs that differ in nothing but the seed, without those that failed."
+SEEDS = (
+    "Median over runs that differ in nothing but the seed, with its 95 % interval, which needs 6 "
+    "seeds (pale: to its end); a run that never met the target, or failed before it did, counts as "
+    "later than all others."
+)
+TARGETS = 3  # metrics with targets of their own where no scenario states one
+TRIVIAL = frozenset({"consensus", "risk_difference"})  # met by a model that nobody has trained
+HEADS = ("virtual time", "rounds", "delivered", "epsilon")
+
+
+def headline(found: Sequence[Reading]) -> Table:
+    """How each run ended, and what it had spent and reached by then; of seeds their medians."""
+    names = metrics(found)
+    heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
+    rows = [
+        [*_ended(one), *_last(one, names),
+         NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)]
+        for one in found
+    ]  # fmt: skip
+    note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
+    note += "Loss is a sum over agents. " if "loss" in names else ""
+    stated = [(one.label, terms(one)) for one in found if one.account is not None]
+    about = [
+        what if len(runs) == len(found) else f"{', '.join(runs)}: {what}"
+        for what, runs in by_text(stated).items()
+    ]
+    if about:
+        note += f"Epsilon is that of the agent that spends most: {'; '.join(about)}."
+    series: dict[str, list[int]] = {}
+    for place, one in enumerate(found):
+        series.setdefault(one.series, []).append(place)
+    whole = Table("Where each run ended", heads, rows, [note])
+    if len(series) == len(found):
+        return whole
+    medians = [
+        rows[places[0]] if len(places) == 1
+        else together([found[place] for place in places], [rows[place] for place in places], names)
+        for places in series.values()
+    ]  # fmt: skip
+    each = Table(f"Each of the {len(found)} runs", heads, rows)
+    return Table("Where the runs ended", heads, medians, [f"{MEDIANS} {note}"], more=[each])
+
+
+def _ended(one: Reading) -> list[str]:
+    run, written, rows = one.run, one.written, one.stored("rows", list)
+    return [
+        one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
+        NOTHING if rows is None else count(len(rows)), seconds(one.ended),
+        count(one.stored("rounds", int)), size(one.arrived),
+    ]  # fmt: skip
+
+
+def _last(one: Reading, names: Sequence[str]) -> list[str]:
+    curves = [(name, one.curves.get(name)) for name in names]
+    return [
+        NOTHING if curve is None else metric_value(name, float(curve.value[-1]))
+        for name, curve in curves
+    ]
+
+
+def default_targets(found: Sequence[Reading]) -> list[Target]:
+    """What the scenarios stop at; else, of each metric, the strictest target that all runs meet.
+
+    With several runs also the strictest that half of them meet. None holds when a run begins.
+    """
+    stated = {
+        (name, float(value))
+        for one in found
+        for name, value in (one.written.get("stop", {}).get("metric") or {}).items()
+    }
+    names = [name for name in metrics(found) if name not in TRIVIAL]
+    proposed = [pairs for name in names if (pairs := _met(found, name))][:TARGETS]
+    return sorted(stated) or [pair for pairs in proposed for pair in pairs]
+
+
+def _met(found: Sequence[Reading], name: str) -> list[Target]:
+    """Targets of one metric, the easiest last; none where fewer than half of the runs improved."""
+    rising = name in RISING
+    sign = -1.0 if rising else 1.0
+    curves = [one.curves[name].value for one in found if name in one.curves]
+    ends = [sign * goal for value in curves if (goal := improved(value, rising)) is not None]
+    if not ends or 2 * len(ends) < len(curves):
+        return []
+    ranks = sorted([*ends, *[np.inf] * (len(curves) - len(ends))])
+    chosen = [_laxer(one) for one in (ranks[(len(curves) - 1) // 2], ranks[-1]) if one < np.inf]
+    begun = min((sign * value[0] for value in curves if np.isfinite(value[0])), default=np.inf)
+    return list(dict.fromkeys((name, sign * one) for one in chosen if one < begun))
+
+
+def _laxer(value: float) -> float:
+    """The next number of three digits that is not below `value`."""
+    if value == 0.0:
+        return 0.0
+    step = 10.0 ** (np.floor(np.log10(abs(value))) - 2)
+    return float(f"{np.ceil(round(value / step, 6)) * step:.3g}")
+
+
+def reached(one: Reading, target: Target) -> dict[str, float]:
+    """What had been spent when the target was first met; inf if never, nan where unknown.
+
+    A metric that was to be observed, but that the run did not live to see, has never met it.
+    """
+    name, value = target
+    curve: Curve | None = one.curves.get(name)
+    if curve is None:
+        asked = one.written.get("observe", {}).get("metrics", [])
+        return dict.fromkeys(SPENT, np.inf if name in asked else np.nan)
+    first = first_met(name, curve.value, value)
+    if first < 0:
+        return dict.fromkeys(SPENT, np.inf)
+    arrays = {what: getattr(curve, what) for what in SPENT}
+    found = {what: np.nan if a is None else float(a[first]) for what, a in arrays.items()}
+    return found | {"epsilon": one.spent_by(found["time"])}
+
+
+def time_to_targets(found: Sequence[Reading], targets: Sequence[Target]) -> list[Table]:
+    """For each target what every run had spent when it met it, and the medians over seeds."""
+    return [_time_to(found, target) for target in targets]
+
+
+def _time_to(found: Sequence[Reading], target: Target) -> Table:
+    name, value = target
+    spent = [reached(one, target) for one in found]
+    longest = max((row["time"] for row in spent if np.isfinite(row["time"])), default=0.0)
+    seeds = list(_over_seeds(found, spent, longest))
+    many = Counter(one.series for one in found)
+    each = [
+        (one, ([one.label, *_cells(one, row, name)], _bar(row["time"], longest)))
+        for one, row in zip(found, spent, strict=True)
+    ]
+    rows = [*seeds, *(row for one, row in each if many[one.series] == 1)]
+    sign = "at least" if name in RISING else "at most"
+    caption = f"{name} {sign} {metric_value(name, value)}"
+    folded = [row for one, row in each if many[one.series] > 1]
+    more = [_bars(f"Each of {len(folded)} seeds: {caption}", folded)] if folded else []
+    return _bars(caption, rows, SEEDS if seeds else "", more)
+
+
+def _bars(
+    caption: str, rows: Sequence[tuple[list[str], Bar]], note: str = "", more: Sequence[Table] = ()
+) -> Table:
+    """A table of what was spent, a bar for the time in each row."""
+    cells, bars = [cells for cells, _ in rows], [parts for _, parts in rows]
+    return Table(caption, ["run", *HEADS], cells, [note], bars=bars, bar_head="time", more=more)
+
+
+def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
+    """The time's share of the longest, and pale from there to the latest that it may be."""
+    if not np.isfinite(time) or longest <= 0.0:
+        return []
+    share = time / longest
+    return [("busy", share), ("reach", max(0.0, min(1.0, latest / longest) - share))]
+
+
+def _cells(one: Reading, row: Mapping[str, float], name: str) -> list[str]:
+    if np.isinf(row["time"]):
+        near = best(one.curves[name].value, name in RISING) if name in one.curves else np.nan
+        how = "never" if np.isnan(near) else f"never, at best {metric_value(name, near)}"
+        return [how, *["never"] * 3]
+    if np.isnan(row["time"]):
+        return ["not recorded", NOTHING, NOTHING, NOTHING]
+    cells = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
+    flags = one.account.flags if one.account is not None else ()
+    return [*cells, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
+
+
+def _over_seeds(
+    found: Sequence[Reading], spent: Sequence[Mapping[str, float]], longest: float
+) -> Iterator[tuple[list[str], Bar]]:
+    """Cells and bar of each series of several seeds."""
+    series: dict[str, list[Mapping[str, float]]] = {}
+    for one, row in zip(found, spent, strict=True):
+        series.setdefault(one.series, []).append(row)
+    for name, rows in series.items():
+        if len(rows) > 1:
+            made = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
+            met = np.isfinite(made[0].value)
+            ends = ["infinite" if met and what == "epsilon" else "never" for what in SPENT]
+            cells = [_interval(*three) for three in zip(made, WORDS, ends, strict=True)]
+            bar = _bar(made[0].value, longest, float(np.nan_to_num(made[0].high)))
+            yield [f"{name}: median of {len(rows)} seeds", *cells], bar
+
+
+WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
+
+
+def _interval(made: Estimate, word: Callable[[float], str], endless: str) -> str:
+    """A median with its interval, where that is known and more than a point; endless: inf."""
+    if np.isnan(made.value):
+        return NOTHING
+    value, low, high = (
+        endless if np.isinf(one) else word(one) for one in (made.value, made.low, made.high)
+    )
+    point = low == high or np.isnan(made.low)
+    return value if point else f"{value} ({low} to {high})"

@@ -1,0 +1,1 @@
+"""What takes time: links, graphs, devices, and when messages and computations end."""

@@ -1,0 +1,156 @@
+"""How fast agents compute: per-example gradient evaluations per second."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array, Int
+from desim.errors import InputError
+from desim.network.conditions.traces import Traces
+from desim.network.timeline.speed import DRAWN, OVER_TIME, Speeds, overheads_into, speeds_into
+from desim.numerics import keys
+from desim.numerics.distributions import CONSTANT, GAMMA, LOGNORMAL, Distribution, bounds
+from desim.numerics.keys import Stream, seed_word
+from desim.readers import arrays, faulty, select, whose
+
+NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
+Spells = tuple[float, Distribution, Distribution]
+
+
+def law_times(law: Distribution, factor: float) -> Distribution:
+    """The law of `factor` times what `law` draws."""
+    if law.kind in (LOGNORMAL, GAMMA):  # their second number is a shape
+        return law._replace(a=law.a * factor)
+    return law._replace(a=law.a * factor, b=law.b * factor)
+
+
+def speed_model(
+    law: Distribution | Traces,
+    agents: int,
+    seed: int,
+    *,
+    inverse: bool = False,
+    redraw: bool = False,
+    order: int = DRAWN,
+    slow: tuple[float, float] = (0.0, 1.0),
+    spells: Spells = (1.0, NOTHING, NOTHING),
+    overhead: Distribution = NO_TIME,
+) -> Speeds:
+    """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.
+
+    redraw: a new speed every round, else one per agent and run; order: how an agent goes through
+    measured speeds. slow: the share of agents that are slower all along, and the factor; spells:
+    by which factor all are at times, and durations s between two spells of an agent, and of one;
+    overhead: s of every computation, drawn for each agent and round.
+    """
+    devices = np.array([np.ones(agents), np.zeros(agents)])
+    chosen = keys.permutation(seed, Stream.SPEED, agents)
+    devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
+    measured, whose, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
+    if isinstance(law, Traces):
+        whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
+        whose[1] += order != OVER_TIME  # up to which, without it
+        measured, loops, law = law.samples, law.loops, NOTHING
+    factor, every, lasting = spells
+    return Speeds(
+        seed_word(seed),
+        law[:],  # a plain tuple, as kernels take it
+        inverse,
+        devices,
+        redraw,
+        measured,
+        whose,
+        order,
+        loops,
+        (float(factor), (every[:], lasting[:])),
+        np.zeros((3, agents if factor > 1.0 else 0)),
+        (overhead.kind, float(overhead.a), float(overhead.b)),
+    )
+
+
+def speeds_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
+    """Gradients of one row per second (n,) of agents who (n,), by default all, in a round."""
+    return _filled(speeds_into, speeds, who, round)
+
+
+def overheads_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
+    """What a computation takes agents who (n,), by default all, in a round at least, s (n,)."""
+    return _filled(overheads_into, speeds, who, round)
+
+
+def _filled(into: Callable[..., None], speeds: Speeds, who: Int | None, round: int | Int) -> Array:
+    """What kernel `into` has for agents who (n,), None: all, in a round or rounds (n,)."""
+    who = np.arange(speeds.devices.shape[1]) if who is None else who
+    out, rounds = np.empty(len(who)), np.empty(len(who), np.int64)
+    rounds[:] = round
+    into(speeds, who, rounds, out)
+    return out
+
+
+def lasting(speeds: Speeds, work: Array, who: Int | None = None, round: int | Int = 1) -> Array:
+    """How long work (n,) takes agents who (n,), by default all, in a round, s; spells left out."""
+    return work / speeds_of(speeds, who, round) + overheads_of(speeds, who, round)
+
+
+def fastest(speeds: Speeds) -> NDArray[np.float64]:
+    """The most gradients per second (agents,) that each agent ever computes; inf if no law says."""
+    factor = speeds.devices[0]
+    if speeds.measured.shape[1] and (speeds.order == OVER_TIME or speeds.redraw):
+        row = 1 if speeds.order == OVER_TIME else 0
+        spans = zip(*speeds.whose, strict=True)
+        most = np.array([speeds.measured[row, first:last].max() for first, last in spans])
+    elif speeds.redraw:
+        low, high = bounds(speeds.law)
+        with np.errstate(divide="ignore"):
+            most = np.full(len(factor), np.divide(1.0, low) if speeds.inverse else high)
+    else:
+        return speeds_of(speeds)
+    return np.asarray(most / factor)
+
+
+def measured_speeds(
+    path: Path,
+    fields: Sequence[str],
+    unit: float,
+    durations: bool,
+    median: float | None,
+    *,
+    where: str,
+    **ways: bool,
+) -> Traces:
+    """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
+
+    A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:
+    1/s (durations: s) of a 1 in the file; median: 1/s of the median of all values instead, of which
+    the others are multiples, as benchmark scores are; ways: of Traces. InputError at `where` for
+    NaN, 0 and negative values.
+    """
+    if header := whose(path, where):
+        text = f"found the columns {', '.join(header)}"
+        raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")
+    found = arrays(path, where, fields)
+    devices: list[NDArray[np.float64]] = []
+    for name, values in select(found, fields, where).items():
+        if values.ndim not in (1, 2) or not values.size:
+            text = f"found {name} of shape {values.shape}; allowed: values, or devices x values"
+            raise InputError(f"{where}: {text}")
+        faulty(values, where, "a speed", name)
+        if not values.all():
+            what = "takes no time" if durations else "never ends"
+            text = f"found 0 in {name}: a computation that {what}"
+            raise InputError(f"{where}: {text}; allowed: values > 0")
+        flat = values.ndim == 1 or values.shape[1] == 1
+        rows = values.reshape(1, -1) if flat else values
+        with np.errstate(over="ignore", divide="ignore"):
+            made = [1.0 / (row * unit) if durations else row * unit for row in rows]
+        if not all(((row > 0.0) & np.isfinite(row)).all() for row in made):
+            text = f"found {values.min():g} to {values.max():g} in {name}"
+            raise InputError(f"{where}: {text}; allowed: speeds that are numbers in 1/s")
+        devices += made
+    if median is not None and devices:
+        share = median / float(np.median(np.concatenate(devices)))
+        devices = [row * share for row in devices]
+    parts = {str(number): row[None] for number, row in enumerate(devices)}
+    return Traces.joined(parts, path, where, **ways)

@@ -1,0 +1,25 @@
+"""What a coordinator method says to the compiled engine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from desim.arrays import Array
+
+
+@dataclass(frozen=True)
+class Compilable:
+    """A coordinator method that needs no Python inside a round.
+
+    Every round it calls agents to train between what `begin` says, keeps what `finish` says, sums
+    the replies, and publishes `model` of what `aggregate` makes of that; see
+    `kernels.formulas`. local: the LocalTraining, in steps on a linear model; state: the agents'
+    arrays (agents, dim) by name, their models first; memory (dim,): what the coordinator keeps;
+    latest (agents, dim) where it sums the latest replies of all agents, of which these are the
+    first, None where it sums those of a collection.
+    """
+
+    formulas: Any
+    local: Any
+    state: dict[str, Array]
+    memory: Array
+    latest: Array | None = None

@@ -1,0 +1,1 @@
+"""Losses of one number, layered models, regularisers: what is minimised, without data."""

@@ -1,0 +1,202 @@
+"""A run as a trace of Perfetto, which ui.perfetto.dev opens: virtual seconds are its nanoseconds.
+
+One process per agent with rows work, messages and arrivals; flows from messages to arrivals;
+counters for metrics and epsilon. Slices that overlap are put into tracks of one name: on one track
+they would have to be nested.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.errors import DesimError, InputError, require
+from desim.runs.exports.timeline import Slice, slices, window
+from desim.runs.output import output
+from desim.runs.reading.sites import agent_named, called
+from desim.runs.run import NETWORK, Run
+
+NANO = 1e9
+LONGEST = 9.0e9  # s: more nanoseconds do not fit into 63 bits
+SEQUENCE = 1
+ROWS = ("work", "messages", "arrivals")
+ENDINGS = (".pftrace", ".perfetto-trace", ".trace", ".pb")
+SAMPLES = 20_000  # of one counter
+
+
+def write_trace(
+    run: Run, path: Path, rounds: tuple[int, int] | None = None, agents: int | None = None
+) -> list[str]:
+    """Write the trace; return what is to be said of what it leaves out."""
+    require("export to perfetto", "perfetto", "perfetto")
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+    events, told = window(run.events, rounds, agents)
+    last = float(run.manifest.get("time", events["time"].max() if len(events) else 0.0))
+    until = float(events["time"].max()) if told or rounds is not None else last
+    if last > LONGEST:
+        raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
+    gaps: list[str] = []
+    with output(path, ENDINGS) as partial, partial.open("wb") as file:
+        trace = Trace(StreamingTraceProtoBuilder(file), run.manifest)
+        trace.show(list(slices(events, until)))
+        for name, times, values in counters(run, until):
+            gaps += _gaps(name, values)
+            trace.count(name, times, values)
+    return [*told, *gaps, *_left_out(run)]
+
+
+def _gaps(name: str, values: Any) -> list[str]:
+    """What a counter leaves out: Perfetto draws finite values only."""
+    lost = values[~np.isfinite(values)]
+    if not len(lost):
+        return []
+    what = "infinite" if np.isinf(lost).all() else "not finite"
+    many = "all its" if len(lost) == len(values) else f"{len(lost)} of {len(values)}"
+    return [f"not shown: {name}: {many} values are {what}"]
+
+
+def _left_out(run: Run) -> Iterator[str]:
+    if run.level == "messages":
+        yield "not shown: computations, which the log leaves out (log: messages)"
+    if run.level == "rounds":
+        yield "not shown: computations and messages, which the log leaves out (log: rounds)"
+
+
+def counters(run: Run, until: float) -> Iterator[tuple[str, Any, Any]]:
+    """Names, times s (n,) and values (n,) of the network's metrics, and of the largest epsilon."""
+    rows = run.metrics[(run.metrics["agent"] == NETWORK) & (run.metrics["time"] <= until)]
+    for name, part in rows.groupby("metric", observed=True, sort=False):
+        yield str(name), *_thinned(part["time"].to_numpy(), part["value"].to_numpy())
+    try:
+        if run.scenario.privacy is None:
+            return
+        spent = run.epsilon()
+    except DesimError:
+        return
+    spent = spent[spent["time"] <= until]
+    most = np.maximum.accumulate(spent["epsilon"].to_numpy(float))
+    terms = ", ".join(str(spent.attrs[one]) for one in ("view", "relation", "method"))
+    label = f"epsilon, largest ({terms}, delta {spent.attrs['delta']:g})"
+    if len(most):
+        yield label, *_thinned(spent["time"].to_numpy(), most)
+
+
+def _thinned(times: Any, values: Any) -> tuple[Any, Any]:
+    """At most SAMPLES of them, evenly over the rows, the last one always."""
+    step = max(1, -(-len(times) // SAMPLES))
+    keep = np.unique(np.append(np.arange(0, len(times), step), len(times) - 1))
+    return times[keep], values[keep]
+
+
+class Trace:
+    """Packets of one trace, written one by one; tracks are numbered as they come."""
+
+    def __init__(self, builder: Any, manifest: Mapping[str, Any]) -> None:
+        self.builder, self.manifest = builder, manifest
+        self.tracks = 0
+
+    def show(self, shown: Sequence[Slice]) -> None:
+        """Tracks of everybody, and what happens in them."""
+        rows: dict[tuple[int, str], list[Slice]] = {}
+        for one in shown:
+            rows.setdefault((one.who, one.row), []).append(one)
+        for who in sorted({who for who, _ in rows}):
+            name = called(who) if who == NETWORK else agent_named(self.manifest, who)
+            process = self._process(name, who)
+            for place, row in enumerate(ROWS):
+                for lane in lanes(rows.get((who, row), [])):
+                    track = self._track(row, process, place)
+                    packets = [packet for one in lane for packet in self._slice(track, one)]
+                    for packet in sorted(packets, key=lambda packet: packet.timestamp):
+                        self.builder.write_packet(packet)
+
+    def count(self, name: str, times: Any, values: Any) -> None:
+        """A counter."""
+        packet = self._descriptor(name)
+        packet.track_descriptor.counter.SetInParent()
+        self.builder.write_packet(packet)
+        track = packet.track_descriptor.uuid
+        for time, value in zip(times.tolist(), values.tolist(), strict=True):
+            if np.isfinite(value):
+                point = self._event(time, track, 4)
+                point.track_event.double_counter_value = value
+                self.builder.write_packet(point)
+
+    def _process(self, name: str, who: int) -> int:
+        packet = self._descriptor(name)
+        about = packet.track_descriptor
+        about.process.pid, about.process.process_name = who + 2, name
+        about.child_ordering = 3  # EXPLICIT
+        self.builder.write_packet(packet)
+        return int(about.uuid)
+
+    def _track(self, name: str, parent: int, place: int) -> int:
+        packet = self._descriptor(name)
+        packet.track_descriptor.parent_uuid = parent
+        packet.track_descriptor.sibling_order_rank = place
+        self.builder.write_packet(packet)
+        return int(packet.track_descriptor.uuid)
+
+    def _descriptor(self, name: str) -> Any:
+        self.tracks += 1
+        packet = self.builder.create_packet()
+        packet.trusted_packet_sequence_id = SEQUENCE
+        packet.track_descriptor.uuid, packet.track_descriptor.name = self.tracks, name
+        return packet
+
+    def _event(self, time: float, track: int, kind: int) -> Any:
+        packet = self.builder.create_packet()
+        packet.timestamp = nanoseconds(time)
+        packet.trusted_packet_sequence_id = SEQUENCE
+        packet.track_event.type, packet.track_event.track_uuid = kind, track
+        return packet
+
+    def _slice(self, track: int, one: Slice) -> Iterator[Any]:
+        """Its beginning and its end, or a point."""
+        packet = self._event(one.begin, track, 1 if _lasts(one) else 3)
+        event = packet.track_event
+        event.name = one.name
+        event.categories.append(one.row)
+        for name, value in one.notes.items():
+            note = event.debug_annotations.add()
+            note.name, note.int_value = name, value
+        if one.sends:
+            event.flow_ids.append(one.sends)
+        if one.lands:
+            event.terminating_flow_ids.append(one.lands)
+        yield packet
+        if _lasts(one):
+            yield self._event(one.end, track, 2)
+
+
+def nanoseconds(time: float) -> int:
+    """Virtual s as whole ns."""
+    return max(round(time * NANO), 0)
+
+
+def _lasts(one: Slice) -> bool:
+    return nanoseconds(one.end) > nanoseconds(one.begin)
+
+
+def lanes(row: Sequence[Slice]) -> list[list[Slice]]:
+    """The slices of one row in as few lanes as keep them from overlapping, in order of time.
+
+    What takes no time, to the nanosecond, overlaps nothing: it is in the first lane.
+    """
+    found: list[list[Slice]] = []
+    free: list[tuple[int, int]] = []  # (when a lane is free ns, its number)
+    for one in sorted((one for one in row if _lasts(one)), key=lambda one: (one.begin, one.end)):
+        if free and free[0][0] <= nanoseconds(one.begin):
+            number = heapq.heappop(free)[1]
+        else:
+            number = len(found)
+            found.append([])
+        found[number].append(one)
+        heapq.heappush(free, (nanoseconds(one.end), number))
+    points = [one for one in row if not _lasts(one)]
+    if points:
+        found[:1] = [[*(found[0] if found else ()), *points]]
+    return found

@@ -1,0 +1,224 @@
+"""What a run came to, in words: how it ended, what it cost, what it spent and whom it waited for.
+
+Every fact is told as far as the run has it: a killed run, one whose scenario cannot be read any
+more, or one whose log leaves events out says so instead.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from desim.amounts import NO_NOISE, epsilon, size
+from desim.columns import Columns, Pieces
+from desim.errors import DesimError
+from desim.runs.declared import shortly
+from desim.runs.digests import UNLISTED
+from desim.runs.directory import SCENARIO, written_by
+from desim.runs.played import Played
+from desim.runs.premises import stored
+from desim.runs.reading.clocks import clock
+from desim.runs.reading.glance import GLANCED, SHORT, Glance
+from desim.runs.reading.measured import measured_text
+from desim.runs.reading.sites import agent_named, listed, sites
+from desim.runs.reading.unanswered import listening
+from desim.runs.reading.waits import DEADLINE
+from desim.runs.real import unrepeatable
+
+NETWORK = -1
+ALIKE = "all agents alike"
+OS_NOISE = "drawn from the operating system: no seed has it, and no simulation its bits"
+SEEN = 0.05  # s of compiling that are worth a word
+MANY = 2_000_000  # events above which whom a run waited for is read on demand only
+Facts = list[tuple[str, str]]
+
+
+def facts(run: Played, quick: bool = False) -> Facts:
+    """What is known of a run, as pairs of a name and a text.
+
+    quick: leave out what takes seconds where a run has millions of events.
+    """
+    manifest, level = run.manifest, run.level
+    counted = sum(n for name, n in manifest.get("counts", {}).items() if "bytes" not in name)
+    deep = not quick or counted < MANY
+    columns = GLANCED if deep else SHORT
+    read = deep or not manifest.get("counts")
+    seen = Glance(run.store.pieces("events", columns), deep, listening(run)) if read else None
+    pairs = [("stored in", str(run.directory))] if run.directory else []
+    pairs += [("version", text)] if (text := written_by(manifest)) else []
+    pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
+    pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
+    pairs += _unknown(run)
+    pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    pairs += [("measured", text)] if (text := measured_text(run.written.get("compute", {}))) else []
+    pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
+    pairs += [("clock", text)] if (text := clock(manifest)) else []
+    name = "real time" if text else "virtual time"
+    pairs += [(name, _times(run, seen)), ("messages", _messages(run, seen, level))]
+    pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
+    if level == "rounds":
+        pairs += [("not kept", "messages, work, and all but the first release without noise")]
+    elif deep and seen is not None:
+        pairs += [*_waits(run, seen), *_unheard(run, seen), *_busy(run, seen)]
+    pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
+        not deep
+    )
+    return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
+
+
+def _unknown(run: Played) -> Facts:
+    """That a stored run's scenario is not known any more, on which some of what follows rests."""
+    if run.written or run.directory is None:
+        return []
+    missing = not (run.directory / SCENARIO).is_file()
+    why = "is missing" if missing else "cannot be read, or has changed since the run"
+    return [("scenario", f"not known: {SCENARIO} {why}")]
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first} ({second})" if second else first
+
+
+def _times(run: Played, seen: Glance | None) -> str:
+    manifest = run.manifest
+    if "time" not in manifest:
+        return f"{seen.last if seen else 0.0:.6g} s at the last event that was stored"
+    text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
+    compiling = float(manifest.get("compile_seconds", 0.0))
+    text += f"; wall clock {manifest['wall_seconds'] - compiling:.3g} s"
+    text += f", after compiling for {compiling:.3g} s" if compiling >= SEEN else ""
+    plain = float(manifest.get("plain_seconds", 0.0))
+    return text + (f", {plain:.3g} s of it plain Python" if plain >= SEEN else "")
+
+
+def _messages(run: Played, seen: Glance | None, level: str) -> str:
+    """What was counted, or, where the run was killed before, what can be counted."""
+    count = run.manifest.get("counts")
+    if not count and level == "rounds":
+        return "unknown: the run was killed, and its log leaves messages out"
+    if not count and seen is not None:
+        count = {**seen.counts, "deliver_bytes": seen.bytes}
+    count = count or {}
+    delivered = size(count.get("deliver_bytes", 0.0))
+    text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
+    return text + (f", {count['lost']} lost" if count.get("lost") else "")
+
+
+def _counted(pieces: Pieces, column: str) -> dict[str, int]:
+    """How often each word of a column occurs, the most frequent first."""
+    found: Counter[str] = Counter()
+    for rows in pieces:
+        codes, counts = np.unique(rows[column].codes, return_counts=True)
+        words = rows[column].words
+        found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _releases(run: Played) -> Facts:
+    counted = _counted(run.store.pieces("releases", ["mechanism"]), "mechanism")
+    text = ", ".join(
+        f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
+        for mechanism, n in counted.items()
+    )
+    return [("releases", text)] if text else []
+
+
+def _privacy(run: Played) -> Facts:
+    """One line: the largest epsilon of an agent in the scenario's terms, all of them named."""
+    try:
+        if stored(run).get("terms") is None:
+            return [("privacy", NO_NOISE)] if bare(run) else []
+        account = run.account()
+    except DesimError as error:
+        return [("privacy", f"not known: {str(error).splitlines()[0]}")]
+    terms = account.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
+    text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
+    why = next((one for one in account.flags if one.startswith("infinite")), "")
+    drawn = [("noise", OS_NOISE)] if unrepeatable(run.manifest) else []
+    if of := run.manifest.get("privacy", {}).get("measured"):
+        drawn.append(("metrics of", of))
+    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
+
+
+def bare(run: Played) -> bool:
+    """Whether something private was released without noise."""
+    for rows in run.store.pieces("releases", ["mechanism", "scale", "sensitivity"]):
+        silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
+        if (silent & (rows["sensitivity"] != 0.0)).any():
+            return True
+    return False
+
+
+def _metrics(run: Played) -> Facts:
+    """The last value of each metric of the network, in the order in which they come."""
+    found: dict[str, str] = {}
+    for rows in run.store.pieces("metrics", ["metric", "agent", "value", "time", "round"]):
+        of_all = np.flatnonzero(rows["agent"] == NETWORK)
+        metric = rows["metric"].codes[of_all]
+        codes, first = np.unique(metric, return_index=True)
+        for code in codes[np.argsort(first)]:
+            last = int(of_all[metric == code][-1])
+            name = rows["metric"].words[code]
+            found[name] = _metric(rows, last, len(run.manifest.get("rows", ())), name)
+    return list(found.items())
+
+
+def _metric(rows: Columns, last: int, agents: int, name: str) -> str:
+    """A value, when it was measured, and of a loss what it is by agent."""
+    value, time = float(rows["value"][last]), float(rows["time"][last])
+    text = f"{value:.6g}" if np.isfinite(value) else "not finite"
+    if name == "loss" and agents > 1 and np.isfinite(value):
+        text += f", {value / agents:.4g} an agent"
+    return f"{text} (measured at {time:.6g} s, round {rows['round'][last]})"
+
+
+def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+    """The three most frequent closers of collections, or of the waits of a graph's agents."""
+    unit = "rounds" if seen.hub else "waits"
+    if seen.alike:
+        yield "slowest", f"none: {ALIKE}"
+        return
+    whole = sum(seen.closers.values())
+    often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
+    closers = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
+    if closers:
+        rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in closers[1:]]
+        yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([closers[0], *rest])
+    if seen.waited is not None:
+        one, other = (agent_named(run.manifest, agent) for agent in seen.waited[:2])
+        yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"
+
+
+def _closed(run: Played, who: int, share: str, unit: str) -> str:
+    """Who or what ended this share of the waits."""
+    if who >= 0:
+        return f"{agent_named(run.manifest, who)}, last in {share} of {unit}"
+    names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
+    ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+    return f"{ended} in {share} of {unit}"
+
+
+def _unheard(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+    """Agents whose replies never, or rarely, came in time."""
+    if seen.unanswered is not None and (text := seen.unanswered.sentence(sites(run.manifest))):
+        yield "unheard", text
+
+
+def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+    """Which share of the run agents computed, done or in vain: on average, who least and most."""
+    end = float(run.manifest.get("time", seen.last))
+    if not seen.counts["compute"] or end <= 0.0:
+        return
+    did = seen.occupied
+    done, vain = (did.seconds[kind].at(did.agents) for kind in ("compute", "abort"))
+    share = (done + vain + did.cut(end)) / end
+    share = np.round(share, 9)  # sums of equal times differ in their last bits
+    text = f"{share.mean():.0%} of the time"
+    text += f" ({vain.sum() / share.sum() / end:.0%} of it interrupted)" if vain.any() else ""
+    if len(share) > 1 and share.min() == share.max():
+        text += f", {ALIKE}"
+    elif len(share) > 1:
+        least, most = (int(one) for one in (share.argmin(), share.argmax()))
+        low, high = (agent_named(run.manifest, one) for one in (least, most))
+        text += f"; {low} least, {share[least]:.0%}, {high} most, {share[most]:.0%}"
+    yield "computing", text
