@@ -13,12 +13,12 @@ from desim.experiments import contract
 from desim.experiments.audit import apart, check
 from desim.experiments.audit.apart import beyond
 from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.transcript import Sent
 from desim.experiments.audit.verdict import judge
 from desim.experiments.contract import algorithm_laws, privacy_laws
 from desim.experiments.contract.finding import BrokenError
 from desim.experiments.contract.stage import Stage
 from desim.masks import Mask, is_public, public
-from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -9,8 +9,8 @@ import desim
 from desim.engine import observer
 from desim.engine.world import Discard
 from desim.errors import InputError
+from desim.experiments.audit.transcript import Transcript
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.privacy.ledger.transcript import Transcript
 from desim.runs import beforehand, joint
 from desim.runs.privacy import statement
 from desim.scenario.build import build
@@ -60,7 +60,7 @@ def replayed(case, folder, told=True, **observe):
         given["problem"] = {**known, "data": data}
         simulation = build(desim.load(merged(given, {"observe": observe})))
         values, transcript = Values(), Transcript(first if told else None)
-        outcome = simulation.play(values, transcript=transcript)
+        outcome = simulation.play(values, listeners=[transcript])
         assert outcome.status == "done"
         first = first or transcript
         found.append((values.found, outcome))

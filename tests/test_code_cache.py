@@ -49,10 +49,10 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
     cache = tmp_path / "cache"
     first, path = found(one, cache)
     assert (first, found(other, cache)) == (0, (1, path))
-    with (other / "desim" / "cli" / "summary.py").open("a") as file:
+    with (other / "desim" / "interface" / "cli" / "summary.py").open("a") as file:
         file.write("# no kernel depends on this\n")
     assert found(other, cache) == (1, path)
-    with (other / "desim" / "draws" / "elementary.py").open("a") as file:
+    with (other / "desim" / "numerics" / "elementary.py").open("a") as file:
         file.write("# an edit\n")
     assert found(other, cache)[0] == 0
 

@@ -10,11 +10,11 @@ from analysis.reproductions import ding_one_budget, ding_one_budget_words, page
 from analysis.reproductions.adult_admm import DELTA, calibrated, reached
 from analysis.reproductions.ding_one_budget import EPSILONS, ETA, KINDS, SETS, settings
 from desim.engine.world import Discard
+from desim.experiments.audit.transcript import Transcript
 from desim.interface.plots import save
 from desim.privacy.accounting import renyi
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.accounting.renyi import epsilon_of_divergences
-from desim.privacy.ledger.transcript import Transcript
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -147,7 +147,7 @@ def check_outcomes(module, base):
     for one, (*losses, _) in zip(due, found, strict=True):
         seen = Transcript()
         made = one.made(base)
-        made.play(Discard(), transcript=seen)
+        made.play(Discard(), listeners=[seen])
         last = seen.releases[-1]
         assert last.who.tolist() == [0, 1, 2, 3, 4]
         mean = np.tile(last.output.mean(axis=0), (5, 1))

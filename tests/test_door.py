@@ -19,6 +19,7 @@ PLUGINS = sorted(
 )
 BESIDE = {
     "desim.model",
+    "desim.signals",
     "desim.torch",
     "desim.jax",
     "desim.losses.plugged",

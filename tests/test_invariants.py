@@ -153,7 +153,7 @@ def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
         for path in package.rglob("*.py")
         if "Stream.NOISE" in path.read_text()
     }
-    kernels = {"kernels/plan.py", "kernels/zeroth.py", "kernels/modelled_zeroth.py"}
+    kernels = {f"problem/kernels/{one}.py" for one in ("plan", "zeroth", "modelled_zeroth")}
     assert naming == {*kernels, "privacy/ledger/draws.py"}
 
 

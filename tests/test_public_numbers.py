@@ -16,8 +16,8 @@ from releases import claimed
 import desim
 from desim.errors import RunError
 from desim.experiments.audit.pairs import completed, unobserved
+from desim.experiments.audit.transcript import Transcript
 from desim.log.parquet import Tables
-from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
 from desim.runs.decided_by_rows import tuned
 from desim.runs.privacy import statement
@@ -89,7 +89,7 @@ def played(scenario, problem, recorded=None):
     """
     simulation, tables, past = build(load(scenario), problem), Tables(), Transcript(recorded)
     method = simulation.method
-    outcome = completed(unobserved(simulation).play(tables, transcript=past))
+    outcome = completed(unobserved(simulation).play(tables, listeners=[past]))
     seen = {"noise": repr(method.noise), "order": past.apart}
     seen["end"] = (outcome.status, outcome.time, outcome.rounds, outcome.reason)
     seen["start"] = np.array(getattr(method, "x0", None)).tolist()

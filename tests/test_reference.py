@@ -91,9 +91,11 @@ def test_every_example_is_a_value_of_its_key(owner, tmp_path):
 
 
 def model(path):
-    """A plug-in with the model that examples name."""
+    """A plug-in with the model and the listener that examples name."""
     path.write_text(
-        "from desim.model import Model\n\n\nclass Own(Model):\n"
+        "from desim.model import Model\nfrom desim.signals import Listener\n\n\n"
+        "class Meter(Listener):\n    name = 'energy-meter'\n    summary = 'an example'\n\n\n"
+        "class Own(Model):\n"
         "    name = 'my-network'\n    summary = 'an example'\n"
         "    def initial(self, seed): ...\n    def loss(self, x, rows): ...\n"
     )

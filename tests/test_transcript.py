@@ -13,16 +13,16 @@ from mutant import mutant
 
 from analysis import fuzz_audits
 from desim.errors import InputError, RunError
-from desim.experiments.audit import check, game
+from desim.experiments.audit import game
 from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import altered, neighbours, worst_pair
 from desim.experiments.audit.pairs import noised, play_pair, unobserved
+from desim.experiments.audit.transcript import Transcript, said_last
 from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
 from desim.methods.shared import consensus
 from desim.methods.shared.method import Ingredients
-from desim.privacy.ledger import mechanisms, transcript
-from desim.privacy.ledger.transcript import Transcript
+from desim.privacy.ledger import mechanisms
 from desim.privacy.papers import noisy_steps
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -343,9 +343,9 @@ def test_the_noise_has_a_seed_of_its_own():
 def test_a_replay_on_the_same_data_changes_nothing():
     for name in ("plt-noisy", "nfl", "qsgd-lossy"):
         simulation, first = unobserved(built(CASES[name])), Transcript()
-        played = simulation.play(Tables(), transcript=first)
+        played = simulation.play(Tables(), listeners=[first])
         second = Transcript(first)
-        replayed = noised(simulation, 7).play(Tables(), transcript=second)
+        replayed = noised(simulation, 7).play(Tables(), listeners=[second])
         assert not second.apart
         assert all(np.array_equal(played.state[key], replayed.state[key]) for key in played.state)
         fresh = noised(simulation, 7).play(Tables())
@@ -433,11 +433,12 @@ def test_what_goes_out_before_the_end_is_found(leak, engine):
 def test_a_twin_that_takes_all_messages_or_none_for_sent_is_wrong(kept, monkeypatch):
     """All: an honest method is refuted. None: one that tells what it has not released is not."""
 
-    class Twin(Transcript):
-        def send(self, who, *rest):
-            return super().send(who, *rest[:4], np.full(len(who), kept))
-
-    monkeypatch.setattr(check, "Transcript", Twin)
+    right = Signals.sent
+    monkeypatch.setattr(
+        Signals,
+        "sent",
+        lambda self, who, *rest: right(self, who, *rest[:4], np.full(len(who), kept)),
+    )
     scenario = {**graph(), "plugins": [LEAKY], "algorithm": {"name": "leaky", "leak": "message"}}
     del scenario["privacy"]
     for wrong in (CASES["gd"], CASES["led-graph-noisy"], scenario):
@@ -456,8 +457,8 @@ def test_the_last_models_are_those_that_went_out(name):
             stage = game.Stage(simulation, simulation, 0, "model")
             found.append(game._model(stage, 0, 3))
             past = Transcript()
-            noised(simulation, 3).play(Tables(), transcript=past)
-            said = transcript.said_last(past)
+            noised(simulation, 3).play(Tables(), listeners=[past])
+            said = said_last(past)
             heard = {
                 int(i): batch.payload[r]
                 for batch in past.messages

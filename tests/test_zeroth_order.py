@@ -26,9 +26,9 @@ from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.experiments.audit.neighbours import replaced
 from desim.experiments.audit.pairs import noised, unobserved
+from desim.experiments.audit.transcript import Transcript
 from desim.numerics import keys
 from desim.numerics.keys import Stream
-from desim.privacy.ledger.transcript import Transcript
 from desim.privacy.papers import d_zoa as printed
 from desim.problem.kernels import zeroth
 from desim.problem.kernels.gradients import gradient
@@ -280,7 +280,7 @@ def test_directions_are_the_noise_of_an_audit_where_there_is_no_other():
     """Otherwise an adversary would know them, and any change of the data would show."""
     made, sent = build(desim.load(CASES["d-zoa"])), [Transcript(), Transcript()]
     for noise_seed, kept in enumerate(sent):
-        noised(unobserved(made, 1), noise_seed).play(Discard(), transcript=kept)
+        noised(unobserved(made, 1), noise_seed).play(Discard(), listeners=[kept])
     first, second = (kept.messages[0].payload for kept in sent)
     assert gap(first, second) > 1e-3
     assert build(desim.load(CASES["d-zoa-noise"])).method.seed(None) == CASES["d-zoa-noise"]["seed"]

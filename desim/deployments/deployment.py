@@ -20,6 +20,7 @@ from desim.engine.observer import unheeding
 from desim.engine.patience import Patience
 from desim.engine.play import Explained, Simulation
 from desim.engine.settings import Settings
+from desim.engine.signals import Signals
 from desim.engine.world import Discard, World
 from desim.errors import DesimError, InputError
 from desim.log.outcome import Outcome
@@ -54,15 +55,15 @@ class Deployment(Simulation):
         links = self.fleet.ground.told()
         clock = {**self.clock, "error": self.fleet.error, "links": links}
         clock["refused"] = self.fleet.turned_away
-        return replace(ended, notes={"clock": clock})
+        return replace(ended, notes={**ended.notes, "clock": clock})
 
-    def _world(self, settings: Settings, sink: Any, progress: Any, *_: Any) -> World:
-        made = super()._world(settings, sink, progress)
+    def _world(self, settings: Settings, sink: Any, progress: Any, signals: Any, *_: Any) -> World:
+        made = super()._world(settings, sink, progress, signals)
         observer: Any = made.observer
         if self.method.kind == "coordinator":
             observer = Deferred(observer, self.reserved)
         common = made.settings, observer, made.patience, sink, progress
-        return RealWorld(*common, reserved=self.reserved)
+        return RealWorld(*common, reserved=self.reserved, signals=signals)
 
     def _outcome(self, world: World, *about: Any) -> Outcome:
         """As Simulation's; of agents on a graph that were stopped, what all had done by then."""
@@ -121,6 +122,9 @@ def refuse(simulation: Simulation) -> None:
     if takes(settings.intake):
         text = "a real coordinator takes the time that it takes"
         found.append(f"compute.coordinator: found a section; {text}; allowed: leave it out")
+    if any(Signals([made()]).inside for made in simulation.listeners):
+        text = "real agents send what they send"
+        found.append(f"listeners: found one that changes messages; {text}; allowed: of rows alone")
     if found:
         raise InputError(found)
 
@@ -141,7 +145,9 @@ def warm(simulation: Simulation) -> Asked:
     }
     settings = replace(settings, **own)
     with at_once(), one_thread():
-        rehearsal = replace(simulation, method=method, settings=settings, engine="agents")
+        rehearsal = replace(
+            simulation, method=method, settings=settings, engine="agents", listeners=()
+        )
         rehearsal.play(Discard(), explained=_mute)
         scratch = EventLog()
         log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)

@@ -94,13 +94,13 @@ class Clients:
     def released(self, output: Array, value: Callable[[], Array]) -> Array:
         """Return what a kernel with noise inside gave, output (n, dim), to be used in its place.
 
-        value(): the same (n, dim) without noise, asked for only by the check of the transcript.
+        value(): the same (n, dim) without noise, asked for only where somebody listens.
         """
         world = self._world
-        if world.transcript is None:
+        if not world.signals.releasing:
             return output
         rounds, agents = np.asarray(self.round), world.settings.problem.agents
         exchange = (self.address - rounds) >> 24
         ids = release_id(agents, self.who, rounds, exchange)
         terms = self._terms or plain(agents, View.COORDINATOR)
-        return world.transcript.release(self.who, rounds, ids, value(), output, terms, self.who)
+        return world.signals.released(self.who, rounds, ids, value(), output, terms, self.who)

@@ -248,10 +248,10 @@ class Hub:
         rounds = self.calls.whole[who, CALLED]
         payload, exchange = self.answered(who, rounds)
         self.inviting.taken(self, who, rounds, exchange)
-        if world.transcript is not None:
+        if world.signals.sending:
             ids = release_id(self.agents, who, rounds, exchange)
             traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)
-            payload = world.transcript.send(who, rounds, ids, payload, traffic)
+            payload = world.signals.sent(who, rounds, ids, payload, traffic)
         weight = world.settings.policy.staleness.weights(self.round - rounds)
         return Replies(who, payload, rounds, weight)
 

@@ -50,9 +50,9 @@ class LossReports:
         models = world.state["x"][who]
         value = mean_losses(problem, who, models, losses.power, losses.clip)[:, None]
         said = world.ledger.beside(who, rounds, exchange, value, self.terms)
-        if world.transcript is not None:
+        if world.signals.releasing:
             ids = release_id(problem.agents, who, rounds, exchange + BESIDE)
-            said = world.transcript.release(who, rounds, ids, value, said, self.terms, who)
+            said = world.signals.released(who, rounds, ids, value, said, self.terms, who)
         return np.asarray(said[:, 0])
 
     def charge(self, first: int) -> None:

@@ -1,7 +1,7 @@
 """Plays a simulation: chooses the engine, catches what can go wrong, and reports the outcome."""
 
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,17 +17,18 @@ from desim.engine.observer import ClockObserver, ReleasedObserver
 from desim.engine.patience import Patience
 from desim.engine.round_observer import RoundObserver
 from desim.engine.settings import Settings
-from desim.engine.world import Discard, Keeper, Progress, Sink, World
+from desim.engine.signals import Listener, Signals, Sink
+from desim.engine.world import Discard, Keeper, Progress, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.outcome import Outcome
 from desim.network.timeline.record import Kind
 from desim.numerics.plain import at_once
-from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
 HEAVY = 1e8  # multiply-adds of all steps: half a minute of plain Python
 INTERRUPTED = "interrupted by Ctrl-C"
+NOBODY = Signals()
 Explained = Callable[[BaseException], str | None]
 
 
@@ -93,6 +94,7 @@ class Simulation:
     """A method on its settings, ready to be played by `engine`, chosen for the reason `why`.
 
     origin: what makes it anew on other data, where that is known (desim.scenario.origin).
+    listeners: what makes those that hang on each play.
     """
 
     method: Any
@@ -101,6 +103,7 @@ class Simulation:
     engine: Literal["compiled", "cohort", "agents", "deployed"]
     why: str
     origin: Any = field(default=None, kw_only=True, repr=False)
+    listeners: tuple[Callable[[], Listener], ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def problem(self) -> Problem:
@@ -112,7 +115,7 @@ class Simulation:
         self,
         sink: Sink,
         progress: Callable[[Progress], None] | None = None,
-        transcript: Transcript | None = None,
+        listeners: Sequence[Listener] = (),
         keeper: Keeper | None = None,
         explained: Explained = unexplained,
     ) -> Outcome:
@@ -120,7 +123,7 @@ class Simulation:
 
         Numbers that go wrong are told in words, not by warnings.
 
-        transcript: keeps what the agents reveal, or replays what another play revealed.
+        listeners: hang on this play, after those of the scenario.
         keeper: takes checkpoints, and may have one to go on from.
         explained: what to say of an error that is not desim's: the run fails, and what came before
         is kept; None for others, which are raised.
@@ -130,9 +133,10 @@ class Simulation:
         if (settings.targets or stops) and self.method.kind != "coordinator":
             settings, interrupted, known = self._scouted(progress, explained)
             progress = None if interrupted else progress
-        world = self._world(settings, sink, progress, transcript, keeper)
+        signals = self.signals(listeners)
+        world = self._world(settings, signals.over(sink), progress, signals, keeper)
         world.cautions += known
-        engine = "cohort" if self.engine == "compiled" and transcript else self.engine
+        engine = "cohort" if self.engine == "compiled" and signals.inside else self.engine
         status: Literal["done", "stopped", "failed"] = "done"
         error: Exception | None = None
         began = wall.monotonic()
@@ -180,9 +184,15 @@ class Simulation:
         state = {} if ahead else ended.state
         return replace(ended, rounds=rounds, state=state, iterates=iterates, model=model)
 
+    def signals(self, more: Sequence[Listener] = ()) -> Signals:
+        """The signals of a play that begins, with the scenario's listeners and these."""
+        signals = Signals([*(made() for made in self.listeners), *more])
+        signals.begun(self.settings)
+        return signals
+
     def _world(
         self, settings: Settings, sink: Sink, progress: Any,
-        transcript: Transcript | None = None, keeper: Keeper | None = None,
+        signals: Signals = NOBODY, keeper: Keeper | None = None,
     ) -> World:  # fmt: skip
         seen, settings = self.observation, settings.afresh
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum, seen.sample)
@@ -198,7 +208,7 @@ class Simulation:
         else:
             kind = ReleasedObserver if seen.released else ClockObserver
             observer = kind(*common, settings.initial("x0"), patience, self.method.cures)
-        return World(settings, observer, patience, sink, progress, transcript, keeper)
+        return World(settings, observer, patience, sink, progress, signals, keeper)
 
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
         """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.
@@ -208,7 +218,8 @@ class Simulation:
         Agents of a graph have clocks of their own: only a first play tells when the network's
         metric is met or a privacy budget spent, and a second one stops everybody at that time.
         """
-        scout, interrupted = self._world(self.settings, Discard(), progress), False
+        muted = self.signals(()).muted
+        scout, interrupted = self._world(self.settings, Discard(), progress, muted), False
         try:
             end = self._drive(scout, self.engine)
         except RunError as failure:
@@ -291,5 +302,5 @@ class Simulation:
         return Outcome(
             status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
-            checkpoints=observer.rows.marks.arrays(end),
+            notes=world.signals.ended(end), checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip

@@ -98,9 +98,9 @@ class Releasing(Coding):
         if kept:
             self._set(_ahead=[*self._ahead, ids])
         self._set(_exposed=False, _read=difference(self._read, mask))
-        if world.transcript is not None:
-            noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
-            world.transcript.keep(ids, kept)
+        if world.signals.inside:
+            noisy = world.signals.released(self.who, self.round, ids, value, noisy, terms)
+            world.signals.waits(ids, kept)
         if isinstance(world.observer, ReleasedObserver):
             shown = mask & self.live
             place = self.clock[shown], self.who[shown], int(self.round[0])
@@ -119,8 +119,7 @@ class Releasing(Coding):
         self._tell(where)
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
-        if self._world.transcript is not None:
-            self._world.transcript.keep(ids, True)
+        self._world.signals.waits(ids, True)
         self._note(ids, np.zeros_like(mask))
         covered = union(self._covered, difference(True, ~mask))
         self._set(_ahead=[*self._ahead, ids], _covered=covered, _perturbed=True)
@@ -134,8 +133,8 @@ class Releasing(Coding):
 
     def released(self, output: Array, value: Callable[[], Array], terms: Terms) -> Array:
         """What to use for output (n, dim) of `charged` noise; value(): the same without noise."""
-        kept, batch = self._world.transcript, (self.who, self.round, self._ahead[-1])
-        return output if kept is None else kept.release(*batch, value(), output, terms)
+        signals, batch = self._world.signals, (self.who, self.round, self._ahead[-1])
+        return signals.released(*batch, value(), output, terms) if signals.releasing else output
 
     def above(
         self, margin: Array, terms: Terms, threshold_scale: Any = 0.0, where: Any = None
@@ -170,9 +169,9 @@ class Releasing(Coding):
             mask,
         )
         self._note(ids, mask)
-        if world.transcript is not None:
+        if world.signals.releasing:
             batch = self.who, self.round, ids, margin[:, None], noisy[:, None]
-            noisy = world.transcript.release(*batch, terms)[:, 0]
+            noisy = world.signals.released(*batch, terms)[:, 0]
         return public((noisy >= 0.0) & mask)
 
     def public(self, mask: Any) -> Mask:
@@ -263,8 +262,7 @@ class Releasing(Coding):
             ids, later = parted(kept, speaks)
             world.ledger.sent(ids, self.clock, self.live)
             self._log_releases(ids, self.live & (ids >= 0), past=True)
-            if world.transcript is not None:
-                world.transcript.keep(np.where(self.live, ids, -1), False)
+            world.signals.waits(np.where(self.live, ids, -1), False)
             rest.append(ids)
             waiting += [later] if (later >= 0).any() else []
         self._set(_ahead=[], _unsent=rest)

@@ -224,12 +224,12 @@ class Cohort(Releasing):
             self._set(_release=np.where(leaving, -1, self._release))
         if self._ahead:
             waiting = self._tell_kept(speaks & ~leaving)
-        if self._world.transcript is not None:
+        if self._world.signals.sending:
             spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
             out = leaving | (self.live & speaks)
             out &= self.clock <= self._world.settings.horizon  # where others still go on after it
-            payload = self._world.transcript.send(*place, spoken, traffic, out)
+            payload = self._world.signals.sent(*place, spoken, traffic, out)
         self._carrier.send(self, payload, size, silent, used)
         if waiting:
             self._set(_ahead=waiting, _unsent=[*self._unsent, *waiting])

@@ -16,11 +16,11 @@ from desim.engine.patience import Patience, earlier
 from desim.engine.presences import Presences
 from desim.engine.requests import Job
 from desim.engine.settings import Settings
+from desim.engine.signals import Signals, Sink
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Ledger
-from desim.privacy.ledger.transcript import Transcript
 
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
@@ -33,13 +33,6 @@ PARTS = (
     "filter",
     "presences",
 )  # of the world, which remember and recall
-
-
-class Sink(Protocol):
-    """Where tables go: events, metrics, releases."""
-
-    def append(self, name: str, columns: Mapping[str, Any]) -> None:
-        """Take rows of table `name`; to read the columns may be what computes them."""
 
 
 class Discard:
@@ -85,7 +78,7 @@ class World:
     patience: Patience
     sink: Sink
     report: Callable[[Progress], None] | None = None
-    transcript: Transcript | None = None
+    signals: Signals = field(default_factory=Signals)
     keeper: Keeper | None = None
     log: EventLog = field(init=False)
     ledger: Ledger = field(init=False)

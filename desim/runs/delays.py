@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from desim.problem.fairness import MEASURES
 from desim.runs.run import Run
+from desim.scenario.listening import changing
 from desim.scenario.schema import Scenario
 
 OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone
@@ -33,6 +34,9 @@ def delayed(scenario: Scenario) -> list[str]:
     if scenario.churn is not None:
         text = "which computations and messages an absence meets depends on the delays"
         found.append(f"churn: {text}; allowed: none")
+    if names := changing(scenario):
+        text = "may change what is computed by when it is sent"
+        found.append(f"listeners: {names} {text}; allowed: listeners of rows alone")
     if scenario.kind != "graph":
         return found
     ends = [f"stop.metric.{name}" for name in scenario.stop.targets]

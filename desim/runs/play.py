@@ -206,7 +206,7 @@ def _play(
         if path is not None:
             place.write_text(path / place.SCENARIO, prepared.text)
         tables = opened()
-        if path is not None:
+        if path is not None and not scenario.listeners:  # which hear a resumed run from its start
             keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
         return tables, prepared.simulation.play(tables, step, keeper=keeper, explained=explained)
     except KeyboardInterrupt:  # in the middle of something: nothing is claimed of what is there

@@ -17,7 +17,8 @@ import numpy as np
 from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen, watched
 from desim.engine.play import Observation, Simulation
-from desim.engine.world import Discard, Sink
+from desim.engine.signals import Sink
+from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
@@ -140,11 +141,13 @@ class Retimed(Simulation):
         return replace(played.play(sink, progress), engine=self.engine), method.seen
 
     def play(
-        self, sink: Sink, progress: Any = None, transcript: Any = None, keeper: Any = None,
+        self, sink: Sink, progress: Any = None, listeners: Any = (), keeper: Any = None,
         explained: Any = None,
     ) -> Outcome:  # fmt: skip
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
-        return self.outcome_and_views(sink, progress)[0]
+        signals = self.signals(listeners)
+        outcome = self.outcome_and_views(signals.over(sink), progress)[0]
+        return replace(outcome, notes={**outcome.notes, **signals.ended(outcome.time)})
 
     @np.errstate(all="ignore")
     def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
@@ -154,7 +157,8 @@ class Retimed(Simulation):
         metrics, checkpoints = training.metrics_at(seen, dated.left, outcome.time)
         sink.append("metrics", metrics)
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
-            again = build(self.scenario, training.problem).play(Discard(), progress)
+            alone = replace(build(self.scenario, training.problem), listeners=())
+            again = alone.play(Discard(), progress)
             arrays = {name: getattr(again, name) for name in place.ARRAYS}
             return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
@@ -233,6 +237,7 @@ class Retimable:
             self.training,
             scenario,
             self.blanks,
+            listeners=made.listeners,
         )
         if found.settings.horizon < np.inf:
             found.in_time()

@@ -84,6 +84,11 @@ class Run:
                 raise InputError(f"{stored}: {error}" if stored else str(error)) from None
         return self._scenario
 
+    @property
+    def listeners(self) -> dict[str, dict[str, Any]]:
+        """What each listener had to say when the run was over, by its name."""
+        return dict(self.manifest.get("listeners", {}))
+
     @cached_property
     def events(self) -> "pd.DataFrame":
         """Columns time s, seq, kind, agent, peer, round, bytes, seconds, value, release."""

@@ -21,7 +21,7 @@ from desim.problem.models.checked import said
 from desim.problem.models.model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosing, endings
+from desim.scenario import choosing, endings, listening
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
@@ -72,7 +72,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *biased(settings.codecs),
     ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
-    made.warnings += endings.warnings(scenario)
+    made.warnings += [*endings.warnings(scenario), *listening.warnings(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
@@ -80,7 +80,8 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     if scenario.kind == "coordinator":
         made.warnings += heavy(observation, settings)
     origin = Origin(scenario, _fitted, read_problem)
-    return Simulation(made, settings, observation, engine, why, origin=origin)
+    listeners = tuple(one.one for one in scenario.listeners)
+    return Simulation(made, settings, observation, engine, why, origin=origin, listeners=listeners)
 
 
 def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
@@ -238,6 +239,8 @@ def _uncompiled(scenario: Scenario, made: Any) -> str:
     if made.kind != "coordinator" or made.compiled() is None:
         return f"{name} with these settings has no compiled rounds"
     settings = made.settings
+    if text := listening.inside(scenario):
+        return text
     if isinstance(settings.participation, Chooser):
         return "whom participation.choose invites is decided in Python, by what came before"
     if not settings.codecs.plain:

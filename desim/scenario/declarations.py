@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from desim.engine.signals import Listener
 from desim.errors import refusal
 from desim.fields import Strict
 from desim.losses.plugged import FUNCTIONS, ScalarLoss
@@ -15,7 +16,7 @@ from desim.methods.shared.method import RULES, Method
 from desim.problem.models.model import Model
 
 STRICT = "a class that inherits from desim.fields.Strict"
-BESIDE = ("kind", "Parameters", "bounds", "name")  # that others look at
+BESIDE = ("kind", "Parameters", "parameters", "bounds", "name")  # that others look at
 NAMES = {"policies": RULES, "restarts": RULES}  # what these tuples may hold
 WORDS = {bool: "True or False", str: "text", int: "a whole number", float: "a number"}
 PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
@@ -33,7 +34,7 @@ def odd(of: type) -> Iterator[str]:
         yield from _uncallable(of, name, own)
     if issubclass(of, ScalarLoss):
         yield from _odd_loss(of)
-    elif issubclass(of, Model) and of.Parameters is not None:
+    elif issubclass(of, Model | Listener) and of.Parameters is not None:
         if not (isinstance(of.Parameters, type) and issubclass(of.Parameters, Strict)):
             yield f"Parameters: {refusal(of.Parameters, STRICT)}"
     elif issubclass(of, Method):

@@ -1,8 +1,8 @@
-"""Algorithms, losses, models, data sets, accountants by name: desim's own, of packages, of files.
+"""What has a name, algorithms to listeners: desim's own, of packages, of files.
 
 A package has an entry point in group desim.plugins that names a module; a file is listed under
-`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model, Dataset and
-Accountant that they define.
+`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model, Dataset,
+Accountant and Listener that they define.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
+from desim.engine.signals import Listener
 from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses.plugged import ScalarLoss
@@ -40,6 +41,7 @@ NEEDED = {  # attributes of all that is plugged in
     Accountant: ("summary",),
     Model: ("summary",),
     Dataset: ("summary",),
+    Listener: ("summary",),
 }
 CALLED = "a function of inputs, releases and delta"
 GROUP = "desim.plugins"  # of entry points
@@ -61,19 +63,20 @@ class Known(NamedTuple):
     accountants: dict[str, Any]
     models: dict[str, Any]
     datasets: dict[str, Any]
+    listeners: dict[str, Any]
 
     def with_(self, other: "Known") -> "Known":
         """Those of both; the other's where a name is in both."""
         return Known(*({**one, **more} for one, more in zip(self, other, strict=True)))
 
 
-_plugged = Known({}, {}, {}, {}, {})  # of files
+_plugged = Known({}, {}, {}, {}, {}, {})  # of files
 
 
 @cache
 def _installed() -> Known:
     """Those of packages, whose entry points in GROUP name a module."""
-    found = Known({}, {}, {}, {}, {})
+    found = Known({}, {}, {}, {}, {}, {})
     for entry in entry_points(group=GROUP):
         where = f"plug-in {entry.name} ({entry.value})"
         with _blamed(f"{where}:"):
@@ -191,7 +194,7 @@ def load_plugin(path: Path) -> list[str]:
             raise InputError(f"plugins: {path}: accountant {name!r} is defined in {where}, too")
     for known, more in zip(_plugged, found, strict=True):
         known.update(more)
-    return sorted([*found.methods, *found.losses, *found.models, *found.datasets])
+    return sorted([*found.methods, *found.losses, *found.models, *found.datasets, *found.listeners])
 
 
 def _imported(path: Path) -> Any:

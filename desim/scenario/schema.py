@@ -12,6 +12,7 @@ from desim.fields.numbers import wholes
 from desim.methods.shared.method import Kind
 from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
+from desim.scenario.sections.listeners import ListenersSection
 from desim.scenario.sections.method import AlgorithmSection, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe import Observe, Stop
@@ -40,6 +41,7 @@ class Scenario(Strict):
 
     examples = {
         "plugins": ["my_method.py"],
+        "listeners": ["energy-meter"],
         "participation": {"bernoulli": "50 %"},
         "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},
     }
@@ -68,6 +70,9 @@ class Scenario(Strict):
     """agents that leave and come back: none, {up: .., down: ..}, {trace: file} or {daily: ..}"""
     privacy: Privacy | None = None
     """noise, and the terms in which privacy is stated; default: no noise"""
+    listeners: ListenersSection = ()
+    """what hangs on the run while it plays: listeners of plug-ins, by name or {name: ..., its
+    parameters}"""
     observe: Observe = Observe()
     """what is measured"""
     log: Literal["all", "messages", "rounds"] = "all"
@@ -106,6 +111,8 @@ class Scenario(Strict):
         if self.policy.kind not in Policy.words:
             section["policy"].setdefault("late", self.late)
         section.setdefault("churn", "none")
+        if not self.listeners:
+            section.pop("listeners", None)
         return {key: section[key] for key in SECTIONS if key in section}
 
     def __repr__(self) -> str:

@@ -33,6 +33,11 @@ VERBS: dict[str, Iterable[str] | None] = {  # with the members that are shown; N
     "desim.privacy.ledger.ledger.Terms": ("of",),
     "desim.privacy.ledger.terms.View": None,
 }
+SIGNALS = (
+    "desim.engine.signals.Listener",
+    "desim.engine.signals.Message",
+    "desim.engine.signals.Release",
+)
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.marked.Checkpoint",
     "desim.experiments.studies.compare.Comparison",
@@ -77,6 +82,8 @@ def interface() -> str:
         "## For methods of your own",
         *(_class(name, members) for name, members in VERBS.items()),
         *map(_function, FUNCTIONS),
+        "## For listeners of your own",
+        *map(_class, SIGNALS),
     )
 
 

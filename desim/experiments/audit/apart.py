@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.privacy.ledger.transcript import Released, Sent, Transcript
+from desim.experiments.audit.transcript import Released, Sent, Transcript
 
 Bool = NDArray[np.bool_]
 ROUNDING = 1e-12  # of the numbers compared

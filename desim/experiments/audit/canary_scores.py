@@ -19,7 +19,7 @@ from desim.errors import InputError, RunError
 from desim.experiments.audit.canaries import Canaries, Coins, fair_coins, planted, seed_of
 from desim.experiments.audit.evidence import rounded
 from desim.experiments.audit.pairs import completed, noised, unobserved
-from desim.privacy.ledger.transcript import Transcript, said_last
+from desim.experiments.audit.transcript import Transcript, said_last
 
 Reading = Literal["all", "some", "model"]
 Tell = Callable[[int, int], None]
@@ -132,7 +132,7 @@ def _run(
     """One play of data with these coins, under a recorded past or free, and what is read of it."""
     own = noised(unobserved(planted(game.simulation, game.canaries, coins)), noise_seed)
     transcript = Transcript(past if game.reading != "model" else None)
-    outcome = completed(own.play(Discard(), transcript=transcript))
+    outcome = completed(own.play(Discard(), listeners=[transcript]))
     if game.reading == "model":
         return transcript, _final(transcript, outcome.model)
     parts = [*_releases(game, transcript), *_messages(game, transcript)]

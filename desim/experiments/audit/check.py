@@ -17,9 +17,9 @@ from desim.errors import RunError
 from desim.experiments.audit.apart import rounding
 from desim.experiments.audit.neighbours import Neighbours, turned, worst_pair
 from desim.experiments.audit.pairs import completed, ended, unobserved
+from desim.experiments.audit.transcript import Released, Sent, Transcript
 from desim.log.parquet import Tables
 from desim.privacy.ledger.ledger import Mechanism
-from desim.privacy.ledger.transcript import Released, Sent, Transcript
 
 MARGIN = 1e-9  # of the declared sensitivity
 UNBOUNDED = ("none", "reused", "objective-perturbation", "objective-laplace")
@@ -88,7 +88,7 @@ def transcript_check(
 
 def _of_pair(pair: Neighbours, rounds: int | None) -> TranscriptCheck:
     one, tables = Transcript(), Tables()
-    completed(unobserved(pair.first, rounds).play(tables, transcript=one))
+    completed(unobserved(pair.first, rounds).play(tables, listeners=[one]))
     replay, other = Transcript(one), Tables()
     outcome = ended(unobserved(pair.second, rounds), replay, other)
     if replay.failed:

@@ -21,8 +21,8 @@ from desim.experiments.audit.apart import KINDS
 from desim.experiments.audit.evidence import rounded
 from desim.experiments.audit.likelihood import likelihood_ratio, noise_drawn
 from desim.experiments.audit.pairs import ended, noised, play_pair, unobserved
+from desim.experiments.audit.transcript import Transcript, said_last
 from desim.log.outcome import Outcome
-from desim.privacy.ledger.transcript import Transcript, said_last
 
 Reading = Literal["likelihood", "releases", "model"]
 Tell = Callable[[int, int], None]

@@ -26,8 +26,8 @@ from desim.experiments.audit.candidates import (
 from desim.experiments.audit.likelihood import divergence
 from desim.experiments.audit.of_models import opposite_labels
 from desim.experiments.audit.pairs import completed, play_pair, recorded, unobserved
+from desim.experiments.audit.transcript import Transcript
 from desim.methods.shared.method import Ingredients
-from desim.privacy.ledger.transcript import Transcript
 from desim.problem.losses.modelled import ModelLoss
 from desim.problem.problem import Problem
 
@@ -206,7 +206,7 @@ def _trajectory(simulation: Simulation) -> tuple[Array, Transcript]:
     """Models (rounds + 1, agents, dim) of one play, and its transcript."""
     bare, transcript = unobserved(simulation), Transcript()
     observed = replace(bare, observation=replace(bare.observation, iterates=True))
-    outcome = completed(observed.play(Discard(), transcript=transcript))
+    outcome = completed(observed.play(Discard(), listeners=[transcript]))
     assert outcome.iterates is not None
     return outcome.iterates, transcript
 

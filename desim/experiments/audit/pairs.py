@@ -11,11 +11,12 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.play import Observation, Simulation
-from desim.engine.world import Discard, Sink
+from desim.engine.signals import Sink
+from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.experiments.audit.apart import aligned, apart
+from desim.experiments.audit.transcript import Released, Transcript
 from desim.log.outcome import Outcome
-from desim.privacy.ledger.transcript import Released, Transcript
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def completed(outcome: Outcome) -> Outcome:
 def ended(simulation: Simulation, transcript: Transcript, sink: Sink | None = None) -> Outcome:
     """What a play comes to; one in which a user's code raises has failed like any other."""
     try:
-        outcome = simulation.play(Discard() if sink is None else sink, transcript=transcript)
+        outcome = simulation.play(Discard() if sink is None else sink, listeners=[transcript])
     except Exception as error:
         outcome = Outcome("failed", str(error), error=error)
     transcript.failed = outcome.status == "failed"

@@ -5,47 +5,42 @@ An account that reckons with a batch that stays secret is wrong where more rows 
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.play import Simulation
+from desim.engine.signals import Listener, Release
 from desim.experiments.audit.pairs import completed, unobserved
 from desim.experiments.contract.finding import BrokenError
 from desim.log.parquet import Tables
-from desim.privacy.ledger.terms import Terms
-from desim.privacy.ledger.transcript import Transcript
 from desim.problem.kernels.gradients import recorded_batches
 
 MARGIN = 1e-9  # relative, of shares of the rows
 Read = tuple[Int, Int, int, Int]  # agents (n,), rounds (n,), step, how many rows (n,) of each
 
 
-class Reads(Transcript):
+class Reads(Listener):
     """Compares, at each release, what the agent has read since its last one with its terms.
 
     rows (agents,): how many each has; read: what has been read so far, which grows.
     """
 
     def __init__(self, rows: Int, read: list[Read]) -> None:
-        super().__init__()
         self.rows, self.read, self.looked = np.maximum(rows, 1), read, 0
         self.missed = np.ones(len(rows))  # chance of a row that no batch since had it
         self.whole = set[tuple[int, int]]()  # (round, agent) with a release of all rows
         self.wider: dict[tuple[int, int], tuple[float, float]] = {}  # chances: of a row, declared
         self.unread = 0  # releases that declare a batch, of which none was seen
 
-    def release(
-        self, who: Int, round_: Int, release: Int, value: Array, output: Array, terms: Terms,
-        rows: Any = slice(None),
-    ) -> Array:  # fmt: skip
-        """Look at a batch of releases; what goes out is `output` (n, dim)."""
+    def releasing(self, batch: Release) -> Array:
+        """Look at a batch of releases, which go out as they are."""
+        who, round_, release = batch.who, batch.round, batch.release
         for agents, _, _, count in self.read[self.looked :]:
             agents, first = np.unique(agents, return_index=True)  # two points of one batch
             self.missed[agents] *= 1.0 - count[first] / self.rows[agents]
         self.looked = len(self.read)
-        declared = terms.sampling[rows]
+        declared = batch.terms.sampling[batch.rows]
         for r in np.flatnonzero(release >= 0):
             place, chance = (int(round_[r]), int(who[r])), 1.0 - self.missed[who[r]]
             if not declared[r] < 1.0:
@@ -54,7 +49,7 @@ class Reads(Transcript):
                 self.wider.setdefault(place, (float(chance), float(declared[r])))
             self.unread += bool(0.0 == chance < declared[r] < 1.0)
         self.missed[who[release >= 0]] = 1.0
-        return output
+        return batch.output
 
     def demand(self) -> None:
         """Raise BrokenError that names the first agent that read more than its terms declare."""
@@ -74,5 +69,5 @@ def reads(simulation: Simulation) -> Reads:
     with recorded_batches() as read:
         found = Reads(one.problem.rows, read)
         settings = replace(one.settings, budget=None)
-        completed(replace(one, settings=settings).play(Tables(), transcript=found))
+        completed(replace(one, settings=settings).play(Tables(), listeners=[found]))
     return found

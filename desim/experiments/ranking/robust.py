@@ -80,7 +80,7 @@ def robust(
 
     scenarios: files, names, loaded ones, runs, or studies, which stand for their cases; target:
     {"error": 1e-3}; worlds: how many, rounded up to a power of two; vary: laws of factors by input
-    (see `desim.experiments.ranking.laws`), by default 0.5..2; seed: of the worlds; workers: processes,
+    (see `ranking.laws`), by default 0.5..2; seed: of the worlds; workers: processes,
     by default one a core, whose number changes no result; overrides: dotted keys of all scenarios;
     progress: told what is done, how much of it and of how much. InputError where there is nothing
     to compare, or no method meets the target.

@@ -62,6 +62,12 @@ def models() -> Entries:
     return [(name, own[name].summary) for name in own]
 
 
+def listeners() -> Entries:
+    """Listeners of plug-ins: what hangs on a run while it plays."""
+    own = registry.plugged().listeners
+    return [(name, own[name].summary) for name in own]
+
+
 def sources() -> Entries:
     """Where data come from."""
     own = registry.plugged().datasets
@@ -93,6 +99,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "algorithms": algorithms,
     "losses": losses,
     "models": models,
+    "listeners": listeners,
     "regularizers": lambda: [("none", WORDS["none"]), *_alternatives(Penalty)],
     "topologies": lambda: _alternatives(Topology),
     "policies": lambda: _alternatives(Policy),
@@ -107,7 +114,8 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
 
 
 NONE = {  # what there is to do where a section is empty
-    "models": "none is known here: a package brings some, or plugins: [FILE.py] in a scenario"
+    kind: "none is known here: a package brings some, or plugins: [FILE.py] in a scenario"
+    for kind in ("models", "listeners")
 }
 START = ("quickstart", "asynchronous", "networked-admm", "deadline-sgd")
 WIDTH = 100  # characters of a line of the overview

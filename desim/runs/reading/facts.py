@@ -5,13 +5,14 @@ more, or one whose log leaves events out says so instead.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from desim.amounts import NO_NOISE, epsilon, size
 from desim.columns import Columns, Pieces
-from desim.errors import DesimError
+from desim.errors import DesimError, show
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import SCENARIO, written_by
@@ -63,6 +64,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
+    pairs += [(name, _entries(said)) for name, said in manifest.get("listeners", {}).items()]
     return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
 
 
@@ -73,6 +75,14 @@ def _unknown(run: Played) -> Facts:
     missing = not (run.directory / SCENARIO).is_file()
     why = "is missing" if missing else "cannot be read, or has changed since the run"
     return [("scenario", f"not known: {SCENARIO} {why}")]
+
+
+def _entries(said: Mapping[str, Any]) -> str:
+    """What a listener said when the run was over; of lists, how long they are."""
+    return ", ".join(
+        f"{key} {f'of {len(one)}' if isinstance(one, list) else show(one)}"
+        for key, one in said.items()
+    )
 
 
 def _joined(first: str, second: str) -> str:

@@ -6,15 +6,14 @@ sensitivity. Both plays draw the same noise, so that differences of outputs are 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-
-if TYPE_CHECKING:
-    from desim.privacy.ledger.ledger import Mechanism, Terms
+from desim.engine.signals import Listener, Message, Release
+from desim.privacy.ledger.terms import Mechanism
 
 Batch = TypeVar("Batch")
 
@@ -32,7 +31,7 @@ class Released:
     release: Int
     value: Array
     output: Array
-    mechanism: "Mechanism"
+    mechanism: Mechanism
     sensitivity: Array
     scale: Array
     coupled: Array | None
@@ -59,7 +58,7 @@ class Sent:
         return ~silent if silent.dtype == bool else np.ones(len(self.who), bool)
 
 
-class Transcript:
+class Transcript(Listener):
     """Releases and messages of one play in their order; with `recorded`, a replay of that one.
 
     apart: releases or messages came in another order or number than recorded; kept: ids of the
@@ -73,14 +72,10 @@ class Transcript:
         self.apart = self.failed = False
         self.kept: set[int] = set()
 
-    def release(
-        self, who: Int, round_: Int, release: Int, value: Array, output: Array, terms: "Terms",
-        rows: Any = slice(None),
-    ) -> Array:  # fmt: skip
-        """Keep a batch of releases (fields of Released); return what goes out (n, dim).
-
-        terms[rows] are those of the batch.
-        """
+    def releasing(self, batch: Release) -> Array:
+        """Keep a batch of releases; return what goes out (n, dim)."""
+        who, round_, release = batch.who, batch.round, batch.release
+        value, output, terms, rows = batch.value, batch.output, batch.terms, batch.rows
         sensitivity, scale = terms.sensitivity[rows], terms.scale[rows]
         coupled = None if terms.coupled is None else terms.coupled[rows]
         if terms.resolution > 0.0:  # discrete noise is centred on the level next to the value
@@ -101,40 +96,28 @@ class Transcript:
             return theirs.output.copy()
         return np.where((same & (release >= 0))[:, None], theirs.output, output)
 
-    def keep(self, ids: Int, kept: bool) -> None:
+    def waiting(self, ids: Int, waits: bool) -> None:
         """Note that releases ids (n,), -1 for none, wait for a message, or do so no more."""
-        if kept or self.kept:
+        if waits or self.kept:
             named = set(ids[ids >= 0].tolist())
-            self.kept = self.kept | named if kept else self.kept - named
+            self.kept = self.kept | named if waits else self.kept - named
 
-    def send(
-        self, who: Int, round_: Int, release: Int, payload: Array,
-        traffic: tuple[NDArray[Any], ...], out: Any = slice(None),
-    ) -> Array:  # fmt: skip
-        """Keep those messages of a batch (fields of Sent) that go `out`; return it as received.
-
-        The others reach nobody: of what an agent computes once the run is over for it nothing is
-        released, so that its numbers may depend on data.
-        """
-        mine = Sent(
-            who[out], round_[out], release[out], payload[out].copy(),
-            tuple(part[out] for part in traffic),
-        )  # fmt: skip
-        self.messages.append(mine)
+    def sending(self, message: Message) -> Array:
+        """Keep a batch of messages; return what is received (n, dim)."""
+        who, round_, payload = message.who, message.round, message.payload
+        self.messages.append(Sent(who, round_, message.release, payload.copy(), message.traffic))
         if self.recorded is None:
             return payload
         theirs = _counterpart(self.recorded.messages, len(self.messages) - 1)
         if (
             theirs is None
-            or theirs.payload.shape != mine.payload.shape
-            or not np.array_equal(theirs.who, mine.who)
-            or not np.array_equal(theirs.round_, mine.round_)
+            or theirs.payload.shape != payload.shape
+            or not np.array_equal(theirs.who, who)
+            or not np.array_equal(theirs.round_, round_)
         ):
             self.apart = True
             return payload
-        received = payload.copy()
-        received[out] = theirs.payload
-        return received
+        return theirs.payload.copy()
 
 
 def said_last(transcript: Transcript) -> dict[int, Array]:

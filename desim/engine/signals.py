@@ -1,0 +1,193 @@
+"""Where a play can be listened to: a signal is fired once for a batch of agents, or for nobody.
+
+    sending    what agents send, or reply to a coordinator -> what is received
+    releasing  what agents release, with its noise -> what goes out
+    waiting    releases wait for a message that carries them, or do so no more
+    rows       rows of the log, the metrics, the ledger that are final, in order of time
+    ended      the play is over -> entries of the summary
+
+Batches differ between engines: one sends for all agents at once, another for one after the other.
+A listener that treats each row by itself gets the same from all of them. Listeners are asked in
+their order, each with what the one before has made of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from numpy.typing import NDArray
+
+from desim.arrays import Array, Int, Mask
+from desim.engine.settings import Settings
+from desim.privacy.ledger.terms import Terms
+
+CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
+SIGNALS = (*CHANGING, "rows")
+Rows = Callable[[str, Mapping[str, Any]], None]
+
+
+class Sink(Protocol):
+    """Where tables go: events, metrics, releases."""
+
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Take rows of table `name`; to read the columns may be what computes them."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What agents who (n,) send in round (n,): payload (n, dim), zeros where they are silent.
+
+    release (n,): ids of the latest releases that they carry, -1 for none; traffic: arrays (n,) of
+    what is seen of messages that are not read, times s, sizes in bits, silences.
+    """
+
+    who: Int
+    round: Int
+    release: Int
+    payload: Array
+    traffic: tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What agents who (n,) release in round (n,), with ids release (n,), -1 for none.
+
+    value (n, dim): what noise was added to (of noise in a kernel: the result without it); output
+    (n, dim): with noise; terms[rows] are those of these agents.
+    """
+
+    who: Int
+    round: Int
+    release: Int
+    value: Array
+    output: Array
+    terms: Terms
+    rows: Any
+
+
+class Listener:
+    """Hangs on a play: a subclass defines the signals that it hears, and pays for no other one."""
+
+    #: what a scenario calls it, in listeners; one without a name has no entries in the summary
+    name: ClassVar[str] = ""
+    #: one line for `desim list listeners`
+    summary: ClassVar[str] = ""
+    #: what a scenario may write beside the name: a class that is Strict
+    Parameters: ClassVar[Any] = None
+    #: what a scenario has written there
+    parameters: Any = None
+
+    def begun(self, settings: Settings) -> None:
+        """A play begins; what was heard of an earlier one is to be forgotten."""
+
+    def sending(self, message: Message) -> Array:
+        """What is received (n, dim) of a message; the same array where nothing is changed."""
+        return message.payload
+
+    def releasing(self, release: Release) -> Array:
+        """What goes out (n, dim) of a release."""
+        return release.output
+
+    def waiting(self, ids: Int, waits: bool) -> None:
+        """Releases ids (n,), -1 for none, wait for a message that tells of them, or no more."""
+
+    def rows(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Rows of `events`, `metrics` or `releases`: arrays (n,), of words `Words`."""
+
+    def ended(self, time: float) -> Mapping[str, Any]:
+        """The play is over at `time` s; entries of the run's summary, numbers, words or lists."""
+        return {}
+
+
+class Signals:
+    """The listeners of one play; `sending` and the others are empty where nobody listens."""
+
+    sending: tuple[Callable[[Message], Array], ...]
+    releasing: tuple[Callable[[Release], Array], ...]
+    waiting: tuple[Callable[[Int, bool], None], ...]
+    rows: tuple[Rows, ...]
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self.listeners = tuple(listeners)
+        for signal in SIGNALS:
+            setattr(self, signal, tuple(self._hearing(signal)))
+
+    def _hearing(self, signal: str) -> Iterator[Callable[..., Any]]:
+        for one in self.listeners:
+            if getattr(type(one), signal) is not getattr(Listener, signal):
+                yield getattr(one, signal)
+
+    @property
+    def muted(self) -> "Signals":
+        """Those that change what happens, of a play whose rows nobody is to see."""
+        changing = [one for one in self.listeners if Signals((one,)).inside]
+        other = Signals(changing)
+        other.rows = ()
+        return other
+
+    @property
+    def inside(self) -> bool:
+        """Whether somebody listens inside rounds, of which compiled ones say nothing."""
+        return any(getattr(self, signal) for signal in CHANGING)
+
+    def sent(
+        self, who: Int, round_: Int, release: Int, payload: Array, traffic: tuple[Any, ...],
+        out: Mask | None = None,
+    ) -> Array:  # fmt: skip
+        """Fire `sending` for the messages that go `out` (n,); return what is received (n, dim).
+
+        The others reach nobody: of what an agent computes once the run is over for it nothing is
+        released, so that its numbers may depend on data.
+        """
+        where = slice(None) if out is None or out.all() else out
+        seen = tuple(part[where] for part in traffic)
+        message = Message(who[where], round_[where], release[where], payload[where], seen)
+        for hear in self.sending:
+            message = replace(message, payload=hear(message))
+        if isinstance(where, slice):
+            return message.payload
+        received = payload.copy()
+        received[where] = message.payload
+        return received
+
+    def released(
+        self, who: Int, round_: Int, ids: Int, value: Array, output: Array, terms: Terms,
+        rows: Any = slice(None),
+    ) -> Array:  # fmt: skip
+        """Fire `releasing`; return what goes out (n, dim)."""
+        release = Release(who, round_, ids, value, output, terms, rows)
+        for hear in self.releasing:
+            release = replace(release, output=hear(release))
+        return release.output
+
+    def waits(self, ids: Int, waits: bool) -> None:
+        """Fire `waiting`."""
+        for hear in self.waiting:
+            hear(ids, waits)
+
+    def begun(self, settings: Settings) -> None:
+        """Say to all that a play begins."""
+        for one in self.listeners:
+            one.begun(settings)
+
+    def ended(self, time: float) -> dict[str, Any]:
+        """Fire `ended`; return what named listeners have to say: {"listeners": {name: entries}}."""
+        heard = {one.name: dict(one.ended(time)) for one in self.listeners if one.name}
+        return {"listeners": heard} if heard else {}
+
+    def over(self, sink: Sink) -> Sink:
+        """The sink, and before it whoever listens to rows."""
+        return Overheard(sink, self.rows) if self.rows else sink
+
+
+class Overheard:
+    """A sink of tables whose rows are listened to."""
+
+    def __init__(self, sink: Sink, rows: Sequence[Rows]) -> None:
+        self.sink, self.rows = sink, rows
+
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Take rows of table `name`."""
+        for hear in self.rows:
+            hear(name, columns)
+        self.sink.append(name, columns)
