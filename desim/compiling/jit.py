@@ -18,10 +18,11 @@ from numba.core.dispatcher import Dispatcher
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.compiling.code_cache import PACKAGE, by_content, guarded
+from desim.compiling.parts import ENTRANCE, PART, PartCache, leads_to
 from desim.compiling.plain import with_rent
 from desim.errors import InputError
 
-LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
+LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False, **PART}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 
@@ -39,9 +40,22 @@ def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) ->
     path = Path(function.__code__.co_filename).resolve()
     if not path.is_relative_to(PACKAGE):  # a plugin: its helpers may change unseen
         return numba.njit(error_model="numpy", **flags)(function)
+    flags["error_model"] = "numpy"
     with by_content(path):
-        kept = guarded(numba.njit(error_model="numpy", cache=True, **flags)(function))
-    return with_rent(kept) if plain and isinstance(kept, Dispatcher) else kept
+        kept = guarded(numba.njit(cache=True, **flags | ENTRANCE)(function))
+    if not isinstance(kept, Dispatcher):
+        return kept
+    if ENTRANCE and not flags.get("parallel"):
+        leads_to(kept, lambda: _part(function, path, flags))
+    return with_rent(kept) if plain else kept
+
+
+def _part(function: Callable[..., Any], path: Path, flags: dict[str, Any]) -> Any:
+    """What other compiled functions call of this one; see `parts`."""
+    with by_content(path):
+        part = numba.njit(**flags | PART)(function)
+        part._cache = PartCache(function)
+    return guarded(part)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
