@@ -43,6 +43,9 @@ def possible() -> bool:
 class _Code(_Library):  # type: ignore[misc]
     """The code of one function, and which parts it calls: libraries, each after those it calls."""
 
+    _final_module: Any
+    _shared_module: Any
+
     def __init__(self, *arguments: Any, **names: Any) -> None:
         super().__init__(*arguments, **names)
         self.taken_in: dict[Any, None] = {}
