@@ -61,8 +61,9 @@ def holds_an_array(kind: Any) -> bool:
 
 
 def returns(function: Any) -> list[Any]:
-    """Types that the function's compiled forms return."""
-    return [form.signature.return_type for form in function.overloads.values()]
+    """Types that the function's compiled forms return: for Python, and for other functions."""
+    both = function, getattr(function, "part", lambda: function)()
+    return [form.signature.return_type for one in both for form in one.overloads.values()]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2850,
-    "numerics": 2000,
+    "numerics": 2200,
     "problem": 8350,
     "network": 6100,
     "log": 1400,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mutant import mutant
 
 from analysis import fuzz_audits
+from desim.engine.signals import Signals
 from desim.errors import InputError, RunError
 from desim.experiments.audit import game
 from desim.experiments.audit.check import transcript_check
@@ -434,11 +435,11 @@ def test_a_twin_that_takes_all_messages_or_none_for_sent_is_wrong(kept, monkeypa
     """All: an honest method is refuted. None: one that tells what it has not released is not."""
 
     right = Signals.sent
-    monkeypatch.setattr(
-        Signals,
-        "sent",
-        lambda self, who, *rest: right(self, who, *rest[:4], np.full(len(who), kept)),
-    )
+
+    def sent(self, who, *rest):
+        return right(self, who, *rest[:4], np.full(len(who), kept))
+
+    monkeypatch.setattr(Signals, "sent", sent)
     scenario = {**graph(), "plugins": [LEAKY], "algorithm": {"name": "leaky", "leak": "message"}}
     del scenario["privacy"]
     for wrong in (CASES["gd"], CASES["led-graph-noisy"], scenario):

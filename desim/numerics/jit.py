@@ -8,7 +8,7 @@ see `code_cache`.
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.errors import InputError
 from desim.numerics.code_cache import PACKAGE, by_content, guarded
+from desim.numerics.parts import ENTRANCE, PART, PartCache, leads_to
 from desim.numerics.plain import with_rent
 
-LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
+LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False, **PART}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 
@@ -35,13 +36,25 @@ def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) ->
     It vanishes into its callers only if it says so: otherwise it would, or not, as the first of
     them that is compiled does, and all that they call be optimised again for each place.
     """
-    flags.setdefault("forceinline", False)
+    flags = {"error_model": "numpy", "forceinline": False} | flags
     path = Path(function.__code__.co_filename).resolve()
-    if not path.is_relative_to(PACKAGE):  # a plugin: its helpers may change unseen
-        return numba.njit(error_model="numpy", **flags)(function)
-    with by_content(path):
-        kept = guarded(numba.njit(error_model="numpy", cache=True, **flags)(function))
-    return with_rent(kept) if plain and isinstance(kept, Dispatcher) else kept
+    own = path.is_relative_to(PACKAGE)  # not a plugin, whose helpers may change unseen
+    with by_content(path) if own else nullcontext():
+        entrance = guarded(numba.njit(cache=own, **flags | ENTRANCE)(function))
+    if not isinstance(entrance, Dispatcher):
+        return entrance
+    if ENTRANCE and not flags.get("parallel"):
+        leads_to(entrance, lambda: _part(function, path if own else None, flags))
+    return with_rent(entrance) if plain and own else entrance
+
+
+def _part(function: Callable[..., Any], path: Path | None, flags: dict[str, Any]) -> Any:
+    """What other compiled functions call of this one, kept if it has a path; see `parts`."""
+    part = numba.njit(**flags | PART)(function)
+    if path is not None:
+        with by_content(path):
+            part._cache = PartCache(function)
+    return guarded(part)
 
 
 def kernel(function: Callable[..., Any]) -> Any:

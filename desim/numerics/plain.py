@@ -1,7 +1,7 @@
 """Kernels as plain Python, as long as that is sooner done than compiling them.
 
 The source of a kernel means the same to Python and has the same bits there. To compile what a run
-of a second needs takes one to three minutes: so nothing is compiled before plain Python has taken
+of a second needs takes one to two minutes: so nothing is compiled before plain Python has taken
 some time, as one rents skis before one buys them. What is found compiled on disk is used from the
 first call on.
 """

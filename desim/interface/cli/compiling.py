@@ -14,7 +14,7 @@ from desim.numerics.watched import watched
 if TYPE_CHECKING:
     from desim.runs.warmup import Warmth
 
-BEGIN = "compiling for this machine, once; it takes one to four minutes (desim warmup)"
+BEGIN = "compiling for this machine, once; it takes one to two minutes (desim warmup)"
 NOTED = 1.0  # seconds of plain Python from which on a run says so
 
 

@@ -1,0 +1,160 @@
+"""What compiled functions take in of each other, apart from what Python calls.
+
+Of every function numba makes wrappers for Python and C, and machine code of these and of all that
+they call. Most functions are called by compiled ones alone, where the same is done again. So a
+function of desim is two: its entrance, compiled when Python calls it, and its part, when compiled
+functions do. A part has no wrappers and no machine code. One that vanishes into its callers is
+linked to them before they are optimised; one that stays a function afterwards, for it is optimised
+already.
+
+This changes methods inside numba that are the same from 0.62 to 0.68. Where one is missing a
+function is compiled as numba does it, which takes twice as long. What numba compiles by itself, as
+functions of plug-ins and loops of parallel kernels, calls parts, too.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import caching, codegen, compiler
+from numba.core.dispatcher import Dispatcher
+
+ENVIRONMENT = "_ZN08NumbaEnv"  # begins the names of what Python tells compiled code, by address
+MANGLED = "_ZN"  # begins the names of functions that numba compiled
+_Library: Any = getattr(codegen, "JITCodeLibrary", object)
+_Kept: Any = getattr(caching, "CompileResultCacheImpl", object)
+CHANGED = {
+    _Library: (
+        "add_linking_library", "_optimize_final_module", "_finalize_final_module",
+        "_finalize_dynamic_globals", "_get_module_for_linking", "_ensure_finalized",
+    ),
+    _Kept: ("get_filename_base", "rebuild"),
+    compiler.Compiler: ("define_pipelines",),
+    Dispatcher: ("get_call_template", "get_overload"),
+}  # fmt: skip
+
+
+def possible() -> bool:
+    """Whether this numba has all that is changed here."""
+    return all(hasattr(one, name) for one, names in CHANGED.items() for name in names)
+
+
+class _Code(_Library):  # type: ignore[misc]
+    """The code of one function, and which parts it calls: libraries, each after those it calls."""
+
+    _final_module: Any
+    _shared_module: Any
+
+    def __init__(self, *arguments: Any, **names: Any) -> None:
+        super().__init__(*arguments, **names)
+        self.taken_in: dict[Any, None] = {}
+        self.called: dict[Any, None] = {}
+
+    def add_linking_library(self, library: Any) -> None:
+        """Note a part that this function calls; numba links all others before it optimises."""
+        if not isinstance(library, Part):
+            super().add_linking_library(library)
+            return
+        library._ensure_finalized()
+        self.called |= library.called
+        (self.taken_in if library.vanishes else self.called)[library] = None
+
+    def _optimize_final_module(self) -> None:
+        for part in self.taken_in:
+            self._final_module.link_in(part.code, preserve=True)
+        super()._optimize_final_module()
+
+
+class Entrance(_Code):
+    """The code of a function that Python calls."""
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        _complete(self._final_module, self.called)
+
+
+class Part(_Code):
+    """The code of a function for those that call it."""
+
+    code: Any = None  # what they link: without the parts that it calls
+    vanishes = False  # whether it does not stay a function there
+
+    def _finalize_final_module(self) -> None:
+        """Leave the engine nothing to compile but the places of what Python tells the code."""
+        self._finalize_dynamic_globals()
+        code = self.code = self._final_module
+        for function in code.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"
+        places = [str(one) for one in code.global_variables if one.name.startswith(ENVIRONMENT)]
+        empty = str(self._codegen._create_empty_module(self.name))
+        self._final_module = llvm.parse_assembly("\n".join([empty, *places]))
+        self._final_module.name = code.name
+        super()._finalize_final_module()
+
+    def _get_module_for_linking(self) -> Any:
+        """The code with the parts that it calls, to be kept, and for what is compiled otherwise."""
+        self._ensure_finalized()
+        if self._shared_module is None:
+            self._shared_module = self.code.clone()
+            _complete(self._shared_module, self.called)
+        return self._shared_module
+
+
+def _complete(module: Any, called: dict[Any, None]) -> None:
+    """Link parts, callers first: of what nobody in the module calls yet nothing is linked."""
+    for part in reversed(called):
+        module.link_in(part.code, preserve=True)
+    for one in module.functions:
+        if one.is_declaration and one.name.startswith(MANGLED):
+            raise AssertionError(f"{one.name} is called and not linked")  # it would crash
+
+
+def _compiler(library: type[_Code]) -> type[compiler.Compiler]:
+    """Numba's compiler, for this kind of code."""
+
+    class Own(compiler.Compiler):  # type: ignore[misc]
+        def define_pipelines(self) -> Any:
+            state = self.state
+            state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.vanishes = state.flags.forceinline
+            state.library.enable_object_caching()
+            return super().define_pipelines()
+
+    return Own
+
+
+class _KeptPart(_Kept):  # type: ignore[misc]
+    """How a part is kept: beside its entrance, under a name of its own, with the parts it calls."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"part-{super().get_filename_base(fullname, abiflags)}"
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        found = super().rebuild(target_context, payload)
+        library = found.library
+        library.__class__, library.code = Part, library._shared_module
+        library.vanishes, library.taken_in, library.called = found.fndesc.inline, {}, {}
+        return found
+
+
+class PartCache(caching.FunctionCache):  # type: ignore[misc]
+    """What is kept of a part."""
+
+    _impl_class = _KeptPart
+
+
+ENTRANCE: dict[str, Any] = {}  # options of numba for each, none where that is not possible
+PART: dict[str, Any] = {}
+if possible():
+    ENTRANCE = {"no_cfunc_wrapper": True, "pipeline_class": _compiler(Entrance)}
+    PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _compiler(Part)}
+
+
+def leads_to(entrance: Any, make: Callable[[], Any]) -> Any:
+    """The compiled function: what other compiled functions call is a part, made when one does."""
+    entrance.part = cache(make)
+    entrance.get_call_template = lambda *types: entrance.part().get_call_template(*types)
+    entrance.get_overload = lambda signature: entrance.part().get_overload(signature)
+    return entrance
