@@ -20,8 +20,8 @@ from desim.engine.agents.streams import Handed, Site
 from desim.engine.crossing import demand_patience
 from desim.network.conditions.links import make_links
 from desim.network.conditions.transports import connected, law
-from desim.network.timeline import duplex, segments, window
-from desim.network.timeline.messages import transmit_one
+from desim.network.timeline import duplex, segments, transport, window
+from desim.network.timeline.messages import Links, transmit_one
 from desim.network.timeline.record import empty_rows
 from desim.scenario.build import build
 from desim.scenario.sections.links import Link
@@ -261,12 +261,19 @@ TRANSPORTS = [
 ]
 
 
-def both(times, sizes, latency, rate, cross=duplex.exchange, **tcp):
-    """How long messages of sizes (2,) bytes take that both ends of a line send at times (2,) s."""
+def both(times, sizes, latency, rate, cross=duplex.exchange, used=False, **tcp):
+    """How long messages of sizes (2,) bytes take that both ends of a line send at times (2,) s.
+
+    used: the connections have rested, and begin anew.
+    """
     given = {"latency": latency, "bandwidth": rate, "transport": {"tcp": tcp}}
     link, ends = Link.model_validate(given), (np.array([0, 1]), np.array([1, 0]))
     links = make_links(link, *ends, 7)
     links = connected(links, [law(link.transport.tcp, False)] * 2, make_links(link, *ends[::-1], 7))
+    if used:
+        names = transport.OPEN, transport.CWND, transport.SSTHRESH, transport.SRTT, transport.RTTVAR
+        for name, value in zip(names, (1.0, 10.0, transport.INFINITE, 0.05, 0.2), strict=True):
+            links.transport.memory[:2, name] = value
     there, desk, bits = np.zeros(4), duplex.desk_for(links), 8.0 * np.array(sizes)
     desk.flows[0][:] = 0, 1
     known = np.full(2, latency), np.ones(2), tuple(desk), there
@@ -292,6 +299,33 @@ def test_what_both_ends_send_are_packets_in_two_queues(case):
     alone = np.where(np.arange(2) == first, times, np.inf)
     if times[first] + found[first] < times.max():
         assert both(alone, *case[1:], congestion="reno")[first] == found[first]
+
+
+@pytest.mark.parametrize("case", CROSSED)
+def test_connections_that_have_rested_are_answered_by_twos_after_sixteen(case):
+    found, twin = both(*case, used=True, congestion="reno"), crossed(*case, quick=16)
+    assert found == pytest.approx(np.array(twin) - case[0], rel=1e-9)
+
+
+def test_answers_that_come_by_twos_too_early_or_too_late_are_noticed():
+    case = CROSSED[1]
+    right = both(*case, used=True, congestion="reno")
+    for quick in (8, None):
+        assert right != pytest.approx(np.array(crossed(*case, quick=quick)) - case[0], rel=1e-6)
+
+
+def test_a_connection_that_is_open_knows_its_way_before_it_is_used():
+    """Whoever opened it has spoken: CUBIC has heard how long the way is without any queue."""
+    found = []
+
+    def noted(links, *others):
+        duplex.exchange(links, *others)
+        found.append(Links(*links).transport.memory[:2, transport.DELAY_MIN].copy())
+
+    for kept in ("kept", "new"):
+        both((1.0, 1.01), (90_000, 90_000), 0.02, 4e6, noted, congestion="cubic", connection=kept)
+    assert found[0] == pytest.approx(2 * (0.02 + transport.HANDSHAKE / 4e6), rel=1e-12)
+    assert (found[1] > found[0] + 0.001).all()
 
 
 def test_acknowledgements_that_pass_by_the_queue_are_noticed():

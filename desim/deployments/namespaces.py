@@ -23,6 +23,10 @@ SET_FLAGS, SET_ADDRESS, SET_PEER, SET_MASK = 0x8914, 0x8916, 0x8918, 0x891C
 NEW_LINK, REQUEST_ACK, LENGTH_ATTRIBUTE = 16, 0x5, 13  # linux/rtnetlink.h
 DEVICES = "/dev/net/tun"
 LENGTH = 10000  # packets between a device and the process that forwards: it drops, not the device
+BUFFERS = {  # bytes: at least, at first, at most; the window is 158 / 256 of what is received into
+    "ipv4/tcp_rmem": "4096 131072 4864000",
+    "ipv4/tcp_wmem": "4096 33554432 33554432",
+}
 STAMPED = "2"  # segments bear the ms of the monotonic clock at which they were made
 INSTEAD = "links need Linux with network namespaces and /dev/net/tun; --loopback does without"
 
@@ -43,6 +47,8 @@ class Network:
         self._descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         _set("ipv6/conf/default/disable_ipv6", "1", needed=False)
         _set("ipv4/tcp_no_metrics_save", "1")
+        for key, sizes in BUFFERS.items():
+            _set(key, sizes, needed=False)
         self.stamped = _set("ipv4/tcp_timestamps", STAMPED, needed=False)
         if not plan.restarts:
             _set("ipv4/tcp_slow_start_after_idle", "0")

@@ -34,12 +34,11 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     met: set[int] = set()
     place.handlers["ports"] = lambda message: _meet(peer, message, met)
     kept = place.ground.transport.connection == "kept"
-    calling = [j for j in post.near if j < place.agent or not kept]  # the others are called
+    calling = sorted(set(post.sources)) if kept else post.near
     place.report("ready", {"port": place.listen(calling)})
     place.wait_for(lambda: bool(post.ports))
     if kept:
         place.wait_for(lambda: len(place.greeted) == len(calling))
-        post.lines |= place.greeted
         place.close_port()
     place.report("connected", {})
     place.wait_for(lambda: place.origin < np.inf)
@@ -54,16 +53,15 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
 
 
 def _meet(peer: Peer, message: Message, met: set[int]) -> None:
-    """Connect to the neighbours of larger numbers; the others connect to this one."""
+    """Connect to those that links lead to: a connection that is kept serves one direction."""
     post, place = peer.post, peer.place
     ports: list[int] = message.fields["ports"]
     post.ports = dict(enumerate(ports))
     place.ground.peers = message.fields["places"]
     if place.ground.transport.connection == "kept":
-        for j in post.near:
-            if j > place.agent:
-                post.lines[j] = place.connect(j, ports[j])
-                place.greet(post.lines[j])
+        for j in post.targets:
+            post.lines[j] = place.connect(j, ports[j])
+            place.greet(post.lines[j])
 
 
 def assemble(fleet: Fleet) -> None:

@@ -147,9 +147,14 @@ class PeerPost:
     @property
     def near(self) -> list[int]:
         """Agents at the other ends of this agent's links."""
+        return sorted({*self.sources, *self.targets})
+
+    @property
+    def targets(self) -> list[int]:
+        """Agents that this agent's links lead to."""
         graph = self.graph
         out = graph.out_links[graph.outgoing[self.i] : graph.outgoing[self.i + 1]]
-        return sorted({*self.sources, *graph.target[out].tolist()})
+        return sorted(set(graph.target[out].tolist()))
 
     def send(
         self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None

@@ -2,18 +2,23 @@
 
 import heapq
 import itertools
+import math
 
 
-def crossed(times, sizes, latency, rate, window=10, segment=1448, header=52, queued=True):
+def crossed(
+    times, sizes, latency, rate, window=10, segment=1448, header=52, queued=True, quick=None
+):
     """When messages of sizes (2,) bytes, sent at times (2,) s from the two ends, are there, in s.
 
-    Connections are new, in slow start, and nothing is lost. Each end has one queue for its data and
-    for its acknowledgements of what came from the other: of the first 16 segments each, then of
-    every second one, or of one alone after 40 ms. queued: acknowledgements wait in it.
+    Connections are in slow start, and nothing is lost. Each end has one queue for its data and for
+    its acknowledgements of what came from the other: of each segment on new connections, otherwise
+    of the first `quick` ones each, then of every second one, or of one alone after 40 ms. queued:
+    acknowledgements wait in it.
     """
     events, number, there = [], itertools.count(), [0.0, 0.0]
     waiting, out, most, free = [[], []], [0, 0], [0, 0], [0.0, 0.0]
-    cwnd, quick, unanswered = [window, window], [16, 16], [[], []]
+    cwnd, unanswered = [window, window], [[], []]
+    quick = [math.inf if quick is None else quick] * 2
 
     def later(time, kind, end, what=None):
         heapq.heappush(events, (time, next(number), kind, end, what))

@@ -2,9 +2,10 @@
 
 A line has a transmitter at each end, with a queue of its own: segments of one direction and
 acknowledgements of what came from the other (Heusse, Merritt, Brown, Duda 2011). Receivers answer
-as Linux does: at once the first segments of a connection or after idleness, and while something
-lacks, otherwise every second segment, or one that stays alone after 40 ms (RFC 1122, 5681). An
-acknowledgement takes its place in the queue and is not dropped: the next one says the same.
+as Linux does: at once what a new connection sends in slow start, the first segments after idleness,
+and all while something lacks, otherwise every second segment, or one that stays alone after 40 ms
+(RFC 1122, 5681). An acknowledgement takes its place in the queue and is not dropped: the next one
+says the same.
 """
 
 from typing import NamedTuple
@@ -29,18 +30,32 @@ from desim.network.timeline.mending import (
     TAG,
     TAIL,
     THERE,
+    WIDENS,
     news,
 )
 from desim.network.timeline.messages import DELIVER, SEND, Links
 from desim.network.timeline.messages import LOST as LOST_ROW
 from desim.network.timeline.record import UPLINK, Rows, write
 from desim.network.timeline.segments import ACKS, way_back
-from desim.network.timeline.transport import ACK, FREE, LAST, NEW, OPEN, QUEUE
-from desim.network.timeline.window import timeout_of
+from desim.network.timeline.transport import (
+    ACK,
+    ARRIVED,
+    CWND,
+    DELAY_MIN,
+    FREE,
+    LAST,
+    NEW,
+    OPEN,
+    QUEUE,
+    SENT,
+    SRTT,
+    SSTHRESH,
+)
+from desim.network.timeline.window import RTO_MIN
 from desim.network.timeline.wire import time_on_wire
 from desim.numerics.jit import lean_inline, lean_kernel
 
-AT_ONCE = 16.0  # segments that are answered one by one at first, in Linux
+AT_ONCE = 16.0  # segments that are answered one by one after idleness, in Linux
 DELAY = 0.04  # s until one that stays alone is answered
 LINE_FREE, FIRST, NEXT = range(3)  # of a line's end: when it is free, s; who waits: from, before
 LINE = 3
@@ -180,19 +195,36 @@ def next_heard(flows, flights, states, memories, resting):
 
 @lean_inline
 def poured(links, e, flight, q, m):
-    """Send what may be sent, and note when."""
+    """Send what may be sent, and note when.
+
+    What a new connection sends in slow start lets the receiver's window grow: as long as that does,
+    Linux answers segments one by one.
+    """
+    before, grows = m[SENT], q[WIDENS] > 0.0 and m[CWND] < m[SSTHRESH]
     while sent(links, e, flight, q, m):
         m[LAST] = q[NOW]
+    if grows:
+        q[QUICK] += m[SENT] - before
+
+
+@lean_inline
+def rested(links, e, time, latency, m):
+    """Whether what is sent at `time` s comes after the receiver's timeout, which knew no queue."""
+    trip = latency + way_back(links, e)
+    return time + latency - m[ARRIVED] > trip + max(2.0 * trip, RTO_MIN)
 
 
 @lean_inline
 def joined(links, e, time, what, flight, q):
     """A message is handed over at `time` s to its connection on link e; what: see `begun`."""
-    m = links.transport.memory[e]
-    fresh = m[OPEN] <= 0.0 or links.transport.law[NEW, e] > 0.0
-    fresh = fresh or time - m[LAST] > timeout_of(m)
+    m, opens = links.transport.memory[e], links.transport.law[NEW, e] > 0.0
+    before, rests = m[OPEN], rested(links, e, time, what[1], m)
     if begun(links, e, time, what, flight, q, m):
-        q[QUICK], q[BY_TWO] = AT_ONCE if fresh else 0.0, 1.0
+        q[BY_TWO], q[WIDENS] = 1.0, 1.0 if opens or before <= 0.0 else 0.0
+        if q[WIDENS] == 0.0 and rests:
+            q[QUICK] = AT_ONCE
+        if before == 0.0 and not opens:  # since before the run: who opened it has said who it is
+            m[DELAY_MIN] = m[SRTT]
         if links.lines.shape[1] > 0:
             q[OWN_RATE], q[LINE_RATE] = links.wires[1, e], links.lines[1, e]
         poured(links, e, flight, q, m)

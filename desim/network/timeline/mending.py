@@ -34,9 +34,9 @@ ROWS = 9
     NOW, OWN_FREE, OWN_RATE, LINE_RATE, THERE, LAST_LEFT, BITS, LATENCY, ROUND, MESSAGE, UNSENT,
     RESENT, HOLES, LOST, ALIVE, HEAD, ONLINE, TAIL, PACKETS, MENDING, UNTIL, BEFORE, DELIVERED,
     MENDED, BACKOFF, PROBED, PROGRESS, GIVEN_UP, TAG, ANSWERED, QUICK,
-    BY_TWO,
-) = range(32)  # fmt: skip
-STATE = 32  # numbers of a flow, its q
+    BY_TWO, WIDENS,
+) = range(33)  # fmt: skip
+STATE = 33  # numbers of a flow, its q
 PROBE = 0.002  # s added to two round trips before a probe
 DUPLICATES = 3.0
 

@@ -37,7 +37,7 @@ class Transport(NamedTuple):
     may QUEUE for the line. back (2, links): latency s and bandwidth bit/s of
     the way of acknowledgements. memory (links + 1, FIELDS): of each connection; the last row is
     scratch, for messages that are only asked about. flight (9, MOST + 2)
-    and task (32,): scratch, of the segments under way and of the message.
+    and task (33,): scratch, of the segments under way and of the message.
     """
 
     law: np.ndarray
@@ -58,7 +58,7 @@ class Transport(NamedTuple):
 
 
 NOTHING_BETWEEN = Transport(
-    np.zeros((8, 0)), np.zeros((2, 0)), np.zeros((0, FIELDS)), np.zeros((9, 0)), np.zeros(32)
+    np.zeros((8, 0)), np.zeros((2, 0)), np.zeros((0, FIELDS)), np.zeros((9, 0)), np.zeros(33)
 )
 
 
