@@ -14,14 +14,14 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2850,
     "numerics": 2200,
     "problem": 8350,
-    "network": 6100,
+    "network": 6150,
     "log": 1400,
     "privacy": 4500,
     "engine": 8400,  # signals, where features hang
     "methods": 5750,
     "scenario": 7700,
     "runs": 6800,
-    "deployments": 9400,
+    "deployments": 9450,
     "experiments": 12050,
     "interface": 7550,
 }
