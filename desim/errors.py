@@ -76,6 +76,14 @@ class Differs(RunError):
 class ProgramError(ValueError):
     """A job of a method's program gave what no engine can use; the message says where it stands."""
 
+    key = "algorithm"  # of the scenario, whose code that is
+
+
+class ListenerError(ProgramError):
+    """A listener gave what nobody can receive or store."""
+
+    key = "listeners"
+
 
 class Unfit(DesimError):
     """A checkpoint holds what the run cannot go on from: it is played again from its start."""

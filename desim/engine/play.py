@@ -165,12 +165,21 @@ class Simulation:
         except KeyboardInterrupt:
             end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
             world.finish(end)
+        except BaseException as failure:  # a listener's, who hears no more
+            if (text := explained(failure)) is None:
+                raise
+            if error is None:
+                status, reason, error = "failed", text, RunError(text)
+                error.__cause__ = failure
+            world.finish(end)
         ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
         for rows in (world.log, world.ledger):  # engines and their worlds refer to each other
             rows.let_go()
         if broken:
             ended = replace(ended, state={}, iterates=None, model=None)
-        return ended if status == "done" else self._cut(ended, world.observer.rounds_by(end))
+        if status != "done":
+            ended = self._cut(ended, world.observer.rounds_by(end))
+        return listened(signals, ended, explained)
 
     def _cut(self, ended: Outcome, rounds: int) -> Outcome:
         """What a run came to that ended early, without the rounds that were over later than it.
@@ -302,5 +311,21 @@ class Simulation:
         return Outcome(
             status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
-            notes=world.signals.ended(end), checkpoints=observer.rows.marks.arrays(end),
+            checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip
+
+
+def listened(signals: Signals, outcome: Outcome, explained: Explained) -> Outcome:
+    """The outcome with what listeners say of it; failed where one raises, and all else is there."""
+    try:
+        signals.ended(outcome.time)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:
+        if (text := explained(failure)) is None:
+            raise
+        if outcome.status != "failed":
+            error = RunError(text)
+            error.__cause__ = failure
+            outcome = replace(outcome, status="failed", reason=text, error=error)
+    return replace(outcome, notes={**outcome.notes, **signals.notes})

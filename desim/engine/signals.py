@@ -13,16 +13,21 @@ their order, each with what the one before has made of it.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
+from desim.columns import Words
 from desim.engine.settings import Settings
+from desim.errors import ListenerError, refusal, show
 from desim.privacy.ledger.terms import Terms
 
 CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
 SIGNALS = (*CHANGING, "rows")
+HEARD = ("begun", *SIGNALS, "ended")  # what a listener may define
 Rows = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -95,7 +100,10 @@ class Listener:
         """Rows of `events`, `metrics` or `releases`: arrays (n,), of words `Words`."""
 
     def ended(self, time: float) -> Mapping[str, Any]:
-        """The play is over at `time` s; entries of the run's summary, numbers, words or lists."""
+        """The play is over at `time` s; entries of the run's summary, numbers, words or lists.
+
+        Numbers that are not finite are stored as words, which JSON has.
+        """
         return {}
 
 
@@ -109,6 +117,7 @@ class Signals:
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = tuple(listeners)
+        self.said: dict[str, dict[str, Any]] = {}  # by named listeners, when the play was over
         for signal in SIGNALS:
             setattr(self, signal, tuple(self._hearing(signal)))
 
@@ -142,12 +151,14 @@ class Signals:
         where = slice(None) if out is None or out.all() else out
         seen = tuple(part[where] for part in traffic)
         message = Message(who[where], round_[where], release[where], payload[where], seen)
+        heard = message.payload
         for hear in self.sending:
-            message = replace(message, payload=hear(message))
+            given = hear(replace(message, payload=_fixed(heard)))
+            heard = _changed(hear, heard, given)
         if isinstance(where, slice):
-            return message.payload
+            return heard
         received = payload.copy()
-        received[where] = message.payload
+        received[where] = heard
         return received
 
     def released(
@@ -155,10 +166,11 @@ class Signals:
         rows: Any = slice(None),
     ) -> Array:  # fmt: skip
         """Fire `releasing`; return what goes out (n, dim)."""
-        release = Release(who, round_, ids, value, output, terms, rows)
+        release = Release(who, round_, ids, _fixed(value), output, terms, rows)
         for hear in self.releasing:
-            release = replace(release, output=hear(release))
-        return release.output
+            given = hear(replace(release, output=_fixed(output)))
+            output = _changed(hear, output, given)
+        return output
 
     def waits(self, ids: Int, waits: bool) -> None:
         """Fire `waiting`."""
@@ -170,10 +182,24 @@ class Signals:
         for one in self.listeners:
             one.begun(settings)
 
-    def ended(self, time: float) -> dict[str, Any]:
-        """Fire `ended`; return what named listeners have to say: {"listeners": {name: entries}}."""
-        heard = {one.name: dict(one.ended(time)) for one in self.listeners if one.name}
-        return {"listeners": heard} if heard else {}
+    def ended(self, time: float) -> None:
+        """Fire `ended` and take down what named listeners say; raise what one has, after all."""
+        failures = []
+        for one in self.listeners:
+            if one.name:
+                try:
+                    self.said[one.name] = _entries(one.name, one.ended(time))
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Entries of the manifest: {"listeners": {name: entries}} once the play is over."""
+        return {"listeners": self.said} if self.said else {}
 
     def over(self, sink: Sink) -> Sink:
         """The sink, and before it whoever listens to rows."""
@@ -181,13 +207,88 @@ class Signals:
 
 
 class Overheard:
-    """A sink of tables whose rows are listened to."""
+    """A sink of tables whose rows are listened to; whoever raises ends that, and loses no row."""
 
     def __init__(self, sink: Sink, rows: Sequence[Rows]) -> None:
         self.sink, self.rows = sink, rows
 
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Take rows of table `name`."""
-        for hear in self.rows:
-            hear(name, columns)
-        self.sink.append(name, columns)
+        hearing, self.rows = self.rows, ()
+        try:
+            for hear in hearing:
+                hear(name, Unchanged(columns))
+            self.rows = hearing
+        finally:
+            self.sink.append(name, columns)
+
+
+class Unchanged(Mapping[str, Any]):
+    """Columns of a table to look at: who writes to them hears that they are not to be written."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self.columns = columns
+
+    def __getitem__(self, name: str) -> Any:
+        one = self.columns[name]
+        return Words(_fixed(one.codes), [*one.words]) if isinstance(one, Words) else _fixed(one)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+def _fixed(array: Any) -> Any:
+    """The same numbers, not to be written: the sender, or the log, works with them."""
+    if isinstance(array, np.ndarray):
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def _changed(hear: Any, was: Array, given: Any) -> Array:
+    """What a listener has made of an array; ListenerError unless it is one of the same shape."""
+    if isinstance(given, np.ndarray):
+        if given.shape == was.shape and np.can_cast(given.dtype, was.dtype):
+            now = given.astype(was.dtype, copy=False)
+            return now if now.flags.writeable else now.copy()
+        found = f"found an array {given.shape} of {given.dtype}"
+    else:
+        found = f"found {show(given)}"
+    of = getattr(hear, "__self__", None)
+    place = f"{getattr(of, 'name', '') or type(of).__name__}.{getattr(hear, '__name__', '')}"
+    raise ListenerError(f"{place}: {found}; allowed: an array {was.shape} of {was.dtype}")
+
+
+def _entries(name: str, said: Any) -> dict[str, Any]:
+    """What a listener says, as JSON has it; ListenerError for what it has not."""
+    allowed = "{name: a number, a word or a list of these}"
+    if not isinstance(said, Mapping):
+        raise ListenerError(f"{name}.ended: {refusal(said, allowed)}")
+    found = {}
+    for key, value in said.items():
+        try:
+            if not isinstance(key, str):
+                raise TypeError
+            found[key] = _plain(value)
+        except (TypeError, RecursionError):
+            text = f"{name}.ended: found {show(key)}: {show(value)}; allowed: {allowed}"
+            raise ListenerError(text) from None
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; TypeError where it has none."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else str(float(value))
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError

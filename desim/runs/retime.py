@@ -16,7 +16,7 @@ import numpy as np
 
 from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen, watched
-from desim.engine.play import Observation, Simulation
+from desim.engine.play import Explained, Observation, Simulation, listened, unexplained
 from desim.engine.signals import Sink
 from desim.engine.world import Discard
 from desim.errors import InputError
@@ -142,12 +142,12 @@ class Retimed(Simulation):
 
     def play(
         self, sink: Sink, progress: Any = None, listeners: Any = (), keeper: Any = None,
-        explained: Any = None,
+        explained: Explained = unexplained,
     ) -> Outcome:  # fmt: skip
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
         signals = self.signals(listeners)
         outcome = self.outcome_and_views(signals.over(sink), progress)[0]
-        return replace(outcome, notes={**outcome.notes, **signals.ended(outcome.time)})
+        return listened(signals, outcome, explained)
 
     @np.errstate(all="ignore")
     def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:

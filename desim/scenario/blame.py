@@ -36,7 +36,7 @@ def blame(error: BaseException, scenario: Scenario) -> str | None:
     if text := accused(error, scenario.plugins):
         return text
     if isinstance(error, ProgramError):
-        return f"algorithm: {error}"
+        return f"{error.key}: {error}"
     beyond = type(error) is ValueError and str(error).startswith(TOO_BIG)
     if isinstance(error, MemoryError) or beyond:
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from desim.engine.signals import Listener
-from desim.errors import refusal
+from desim.engine.signals import HEARD, Listener
+from desim.errors import refusal, spelling
 from desim.fields import Strict
 from desim.losses.plugged import FUNCTIONS, ScalarLoss
 from desim.methods.shared.method import RULES, Method
@@ -34,9 +34,13 @@ def odd(of: type) -> Iterator[str]:
         yield from _uncallable(of, name, own)
     if issubclass(of, ScalarLoss):
         yield from _odd_loss(of)
-    elif issubclass(of, Model | Listener) and of.Parameters is not None:
-        if not (isinstance(of.Parameters, type) and issubclass(of.Parameters, Strict)):
-            yield f"Parameters: {refusal(of.Parameters, STRICT)}"
+    elif issubclass(of, Model | Listener):
+        yield from _odd_parameters(of)
+        if issubclass(of, Listener):
+            yield from _arguments(of, "__init__", 1)
+            if all(getattr(of, one) is getattr(Listener, one) for one in HEARD):
+                near = next((text for one in vars(of) if (text := spelling(one, HEARD))), "")
+                yield f"signals: found none that it hears; allowed: {', '.join(HEARD)}{near}"
     elif issubclass(of, Method):
         yield from _arguments(of, PROGRAMS[of.kind], 2)
 
@@ -116,6 +120,16 @@ def _arguments(of: type, name: str, number: int) -> Iterator[str]:
     except TypeError:
         found = f"a function of {signature}"
         yield f"{name}: found {found}; allowed: one of {number} arguments"
+
+
+def _odd_parameters(of: type[Model] | type[Listener]) -> Iterator[str]:
+    kind: object = of.Parameters
+    if kind is None:
+        return
+    if not (isinstance(kind, type) and issubclass(kind, Strict)):
+        yield f"Parameters: {refusal(kind, STRICT)}"
+    elif "name" in kind.model_fields:
+        yield "Parameters: found name, which is the key that chooses it; allowed: another name"
 
 
 def _odd_loss(of: type[ScalarLoss]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def defined(module: Any, where: str) -> Known:
                     raise InputError(f"{where}: {one.__name__} lacks name")
     for parent, classes in zip(NEEDED, found, strict=True):
         for one in classes.values():
-            lacking = [key for key in NEEDED[parent] if not hasattr(one, key)]
+            lacking = [key for key in NEEDED[parent] if getattr(one, key, "") == ""]
             abstract = sorted(getattr(one, "__abstractmethods__", ()))
             lacking += sorted(abstract, key=[*vars(parent), *abstract].index)
             if lacking:
@@ -134,7 +134,7 @@ def _by_name(module: Any, parent: type, where: str) -> dict[str, Any]:
     """The subclasses that a module itself defines, and gives a name."""
     found: dict[str, Any] = {}
     own = [one for one in vars(module).values() if isinstance(one, type)]
-    for one in (one for one in own if issubclass(one, parent) and hasattr(one, "name")):
+    for one in (one for one in own if issubclass(one, parent) and getattr(one, "name", "") != ""):
         if one.__module__ != module.__name__:
             continue
         if not isinstance(one.name, str):

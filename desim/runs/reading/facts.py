@@ -80,9 +80,13 @@ def _unknown(run: Played) -> Facts:
 def _entries(said: Mapping[str, Any]) -> str:
     """What a listener said when the run was over; of lists, how long they are."""
     return ", ".join(
-        f"{key} {f'of {len(one)}' if isinstance(one, list) else show(one)}"
+        f"{key} {f'of {len(one)}' if isinstance(one, list | dict) else _short(one)}"
         for key, one in said.items()
     )
+
+
+def _short(one: Any) -> str:
+    return f"{one:.6g}" if isinstance(one, float) else one if isinstance(one, str) else show(one)
 
 
 def _joined(first: str, second: str) -> str:

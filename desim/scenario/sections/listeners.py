@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     SerializeAsAny,
     ValidationInfo,
@@ -50,18 +51,20 @@ class Listening(Strict):
         return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
 
 
-def _read(value: object, info: ValidationInfo) -> tuple[Listening, ...]:
-    """Names, or {name: ..., parameter: ...}, as choices that their classes have checked."""
-    found = [
-        _read_one(one, info) for one in (value if isinstance(value, list | tuple) else [value])
-    ]
+def _listed(value: object) -> object:
+    """One listener may stand alone."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _once(found: tuple[Listening, ...]) -> tuple[Listening, ...]:
     names = [one.name for one in found]
     if twice := next((one for one in names if names.count(one) > 1), ""):
         raise ValueError(f"found {twice} twice; allowed: once")
-    return tuple(found)
+    return found
 
 
-def _read_one(value: object, info: ValidationInfo) -> Listening:
+def _read(value: object, info: ValidationInfo) -> Listening:
+    """A name, or {name: ..., parameter: ...}, as a choice that its class has checked."""
     if isinstance(value, Listening):
         return value
     known = registry.plugged().listeners
@@ -70,7 +73,9 @@ def _read_one(value: object, info: ValidationInfo) -> Listening:
         raise ValueError(refusal(value, FORMS))
     name = value.get("name")
     if not isinstance(name, str) or name not in known:
-        found = f"found name: {show(name)}" if "name" in value else "found no name"
+        found = (
+            f"found name: {show(name)}" if "name" in value else f"found no name in {show(value)}"
+        )
         allowed = ", ".join(known) or "none, as no plug-in that is known here brings any (plugins)"
         raise ValueError(f"{found}; allowed: {allowed}{spelling(name, known)}")
     written = {key: item for key, item in value.items() if key != "name"}
@@ -79,7 +84,8 @@ def _read_one(value: object, info: ValidationInfo) -> Listening:
 
 
 ListenersSection = Annotated[
-    tuple[Listening, ...],
-    BeforeValidator(_read),
+    tuple[Annotated[Listening, BeforeValidator(_read)], ...],
+    BeforeValidator(_listed),
+    AfterValidator(_once),
     WithJsonSchema({"anyOf": [*SCHEMA["anyOf"], {"type": "array", "items": SCHEMA}]}),
 ]
