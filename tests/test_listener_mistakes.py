@@ -83,6 +83,25 @@ def test_the_others_say_what_they_have_to_say(tmp_path):
     assert desim.open(tmp_path / "run").listeners == {"b": {"x": 1}}
 
 
+def test_who_has_nothing_to_say_has_no_line(tmp_path):
+    run = desim.run(scenario(tmp_path, "def rows(self, table, columns): pass"))
+    assert run.listeners == {"a": {}}
+    assert "a" not in dict(facts(run))
+
+
+@pytest.mark.parametrize(
+    ("listeners", "text"),
+    [
+        (["a", 3], r"listeners\[1\]: found 3"),
+        ([{"name": "a", "x": 1}], r"listeners\[0\].x: unknown key"),
+        ([{"x": 1}], r"listeners\[0\]: found no name in {'x': 1}"),
+    ],
+)
+def test_a_mistake_says_in_which_listener_it_is(tmp_path, listeners, text):
+    with pytest.raises(InputError, match=text):
+        load(scenario(tmp_path, "def ended(self, time): return {}", listeners=listeners))
+
+
 def test_another_network_fails_in_words_too(tmp_path):
     own = desim.run(CASE).manifest["time"]
     line = f"def ended(self, time): return {{'x': 1 / (time == {own!r})}}"

@@ -64,7 +64,9 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
-    pairs += [(name, _entries(said)) for name, said in manifest.get("listeners", {}).items()]
+    pairs += [
+        (name, _entries(said)) for name, said in manifest.get("listeners", {}).items() if said
+    ]
     return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
 
 
