@@ -77,6 +77,10 @@ class ProgramError(ValueError):
     """A job of a method's program gave what no engine can use; the message says where it stands."""
 
 
+class ListenerError(ProgramError):
+    """A listener returned what cannot be sent or released; the message names it."""
+
+
 class Unfit(DesimError):
     """A checkpoint holds what the run cannot go on from: it is played again from its start."""
 

@@ -166,6 +166,7 @@ class Simulation:
             end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
             world.finish(end)
         ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
+        ended = _said(ended, world.signals, explained)
         for rows in (world.log, world.ledger):  # engines and their worlds refer to each other
             rows.let_go()
         if broken:
@@ -302,5 +303,19 @@ class Simulation:
         return Outcome(
             status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
-            notes=world.signals.ended(end), checkpoints=observer.rows.marks.arrays(end),
+            checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip
+
+
+def _said(outcome: Outcome, signals: Signals, explained: Explained) -> Outcome:
+    """The outcome with what its listeners say in the end; failed where one of them raises."""
+    try:
+        return replace(outcome, notes=signals.ended(outcome.time))
+    except Exception as failure:
+        if (text := explained(failure)) is None:
+            raise
+        if outcome.status == "failed":
+            return outcome
+        error = RunError(text)
+        error.__cause__ = failure
+        return replace(outcome, status="failed", reason=text, error=error)

@@ -8,22 +8,32 @@
 
 Batches differ between engines: one sends for all agents at once, another for one after the other.
 A listener that treats each row by itself gets the same from all of them. Listeners are asked in
-their order, each with what the one before has made of it.
+their order, each with what the one before has made of it. What they are shown is theirs to keep and
+not to write to; what they return is copied.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
+from desim.columns import Words
 from desim.engine.settings import Settings
+from desim.errors import ListenerError, refusal
 from desim.privacy.ledger.terms import Terms
+from desim.shapes import rows_given
 
 CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
 SIGNALS = (*CHANGING, "rows")
 Rows = Callable[[str, Mapping[str, Any]], None]
+RELEASED = (
+    "what has its noise is charged as it is; allowed: another listener, which hears no release"
+)
 
 
 class Sink(Protocol):
@@ -85,14 +95,21 @@ class Listener:
         return message.payload
 
     def releasing(self, release: Release) -> Array:
-        """What goes out (n, dim) of a release."""
+        """What goes out (n, dim) of a release: release.output.
+
+        Who hears values before their noise may change neither releases nor messages, of which no
+        epsilon would hold then; one without a name, that replays what was released, may.
+        """
         return release.output
 
     def waiting(self, ids: Int, waits: bool) -> None:
         """Releases ids (n,), -1 for none, wait for a message that tells of them, or no more."""
 
     def rows(self, table: str, columns: Mapping[str, Any]) -> None:
-        """Rows of `events`, `metrics` or `releases`: arrays (n,), of words `Words`."""
+        """Rows of `events`, `metrics` or `releases`: arrays (n,).
+
+        Of words `Words`, but for the names of metrics, which are texts.
+        """
 
     def ended(self, time: float) -> Mapping[str, Any]:
         """The play is over at `time` s; entries of the run's summary, numbers, words or lists."""
@@ -140,12 +157,11 @@ class Signals:
         released, so that its numbers may depend on data.
         """
         where = slice(None) if out is None or out.all() else out
-        seen = tuple(part[where] for part in traffic)
-        message = Message(who[where], round_[where], release[where], payload[where], seen)
+        seen = tuple(_locked(part[where]) for part in traffic)
+        place = (_locked(part[where]) for part in (who, round_, release))
+        message = Message(*place, _locked(payload[where].copy()), seen)
         for hear in self.sending:
-            message = replace(message, payload=hear(message))
-        if isinstance(where, slice):
-            return message.payload
+            message = replace(message, payload=_answer(hear, message, message.payload))
         received = payload.copy()
         received[where] = message.payload
         return received
@@ -155,10 +171,11 @@ class Signals:
         rows: Any = slice(None),
     ) -> Array:  # fmt: skip
         """Fire `releasing`; return what goes out (n, dim)."""
-        release = Release(who, round_, ids, value, output, terms, rows)
+        arrays = who, round_, ids, value.copy(), output.copy()
+        release = Release(*map(_locked, arrays), terms, rows)
         for hear in self.releasing:
-            release = replace(release, output=hear(release))
-        return release.output
+            release = replace(release, output=_answer(hear, release, release.output))
+        return release.output.copy()
 
     def waits(self, ids: Int, waits: bool) -> None:
         """Fire `waiting`."""
@@ -172,7 +189,7 @@ class Signals:
 
     def ended(self, time: float) -> dict[str, Any]:
         """Fire `ended`; return what named listeners have to say: {"listeners": {name: entries}}."""
-        heard = {one.name: dict(one.ended(time)) for one in self.listeners if one.name}
+        heard = {one.name: _entries(one, one.ended(time)) for one in self.listeners if one.name}
         return {"listeners": heard} if heard else {}
 
     def over(self, sink: Sink) -> Sink:
@@ -189,5 +206,58 @@ class Overheard:
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Take rows of table `name`."""
         for hear in self.rows:
-            hear(name, columns)
+            hear(name, Shown(columns))
         self.sink.append(name, columns)
+
+
+class Shown(Mapping[str, Any]):
+    """Columns that are read, and not written to, one by one as they are asked for."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Any:
+        column = self._columns[name]
+        if isinstance(column, Words):
+            return Words(_locked(column.codes), list(column.words))
+        return _locked(column if isinstance(column, np.ndarray) else np.array(column, object))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def _entries(one: Listener, said: Any) -> dict[str, Any]:
+    """What a listener has said in the end, as a manifest holds it; ListenerError where none can."""
+    try:
+        entries: dict[str, Any] = json.loads(json.dumps(dict(said), default=methodcaller("tolist")))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        text = refusal(said, "numbers, words or lists, by name")
+        raise ListenerError(f"{one.name}: ended returns: {text}") from None
+    return entries
+
+
+def _locked(array: Any) -> Any:
+    """A view of the array to which nobody can write."""
+    shown = array.view()
+    shown.flags.writeable = False
+    return shown
+
+
+def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
+    """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
+    found = hear(batch)
+    if found is given:
+        return given
+    one: Any = hear.__self__  # type: ignore[attr-defined]
+    where = f"{one.name or type(one).__name__}: {hear.__name__}"
+    try:
+        rows = rows_given(f"{where} returns", found, *given.shape).copy()
+    except ValueError as error:
+        raise ListenerError(str(error)) from None
+    hears = type(one).releasing is not Listener.releasing
+    if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
+        raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
+    return _locked(rows)
