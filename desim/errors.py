@@ -76,13 +76,9 @@ class Differs(RunError):
 class ProgramError(ValueError):
     """A job of a method's program gave what no engine can use; the message says where it stands."""
 
-    key = "algorithm"  # of the scenario, whose code that is
-
 
 class ListenerError(ProgramError):
-    """A listener gave what nobody can receive or store."""
-
-    key = "listeners"
+    """A listener returned what cannot be sent or released; the message names it."""
 
 
 class Unfit(DesimError):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import desim
-from desim.engine.signals import Listener, Signals
-from desim.errors import InputError, ListenerError, RunError
+from desim.errors import InputError, RunError
 from desim.runs.reading.facts import facts
 from desim.scenario.load import load
 
@@ -45,14 +44,14 @@ def whole(run):
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ("pass", "listeners: a.ended: found null; allowed: {name:"),
-        ("return [1]", "listeners: a.ended: found [1]"),
-        ("return {'x': {1}}", "found 'x': {1}"),
-        ("return {'x': [1, {'y': 1j}]}", "found 'x': [1, {'y': 1j}]"),
-        ("return {1: 2}", "found 1: 2"),
+        ("pass", "listeners: a: ended returns: found null; allowed: numbers"),
+        ("return [1]", "listeners: a: ended returns: found [1]"),
+        ("return {'x': {1}}", "found {'x': {1}}"),
+        ("return {'x': [1, {'y': 1j}]}", "found {'x': [1, {'y': 1j}]}"),
+        ("return {(1, 2): 3}", "found {(1, 2): 3}"),
         ("yield 1", "found <generator"),
         ("raise ValueError('boo')", "plug.py, line 6, raised ValueError: boo"),
-        ("x = []; x.append(x); return {'x': x}", "found 'x': [[...]]"),
+        ("x = []; x.append(x); return {'x': x}", "found {'x': [[...]]}"),
     ],
 )
 def test_what_ended_may_not_say_fails_a_run_that_has_all_else(tmp_path, said, text):
@@ -66,9 +65,9 @@ def test_numbers_of_numpy_are_said_as_json_has_them(tmp_path):
     run = desim.run(
         scenario(tmp_path, f"def ended(self, time): return {said}"), out=tmp_path / "run"
     )
-    expected = {"x": [1.0, 1.0], "y": 2.0, "n": 3, "z": ["nan", "-inf"]}
+    expected = {"x": [1.0, 1.0], "y": 2.0, "n": 3, "z": ["NaN", "-Infinity"]}
     assert run.listeners == desim.open(tmp_path / "run").listeners == {"a": expected}
-    assert "NaN" not in (tmp_path / "run" / "manifest.json").read_text()
+    assert " NaN," not in (tmp_path / "run" / "manifest.json").read_text()
     assert dict(facts(run))["a"] == "x of 2, y 2, n 3, z of 2"
 
 
@@ -124,57 +123,6 @@ def test_rows_that_a_listener_refuses_are_stored(tmp_path, engine, seconds, monk
     assert len(run.events) >= 9
     if seconds:  # all came at once, when the run was over
         assert whole(run)
-
-
-@pytest.mark.parametrize("column", ["columns['time'][:]", "columns['kind'].codes[:]"])
-def test_a_listener_cannot_write_to_the_log(tmp_path, column):
-    found, run = failed(tmp_path, f"def rows(self, table, columns): {column} = 0")
-    assert "read-only" in found
-    assert whole(run)
-
-
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ("None", "listeners: a.sending: found null; allowed: an array ("),
-        ("message.payload[:, :1]", ", 1) of float64; allowed: an array ("),
-        ("message.payload[0]", "of float64; allowed: an array ("),
-        ("message.payload + 1j", "of complex128; allowed: an array ("),
-        ("message.payload.tolist()", "a.sending: found [["),
-    ],
-)
-def test_what_nobody_can_receive_is_refused(tmp_path, engine, given, text):
-    found, run = failed(tmp_path, f"def sending(self, message): return {given}", engine=engine)
-    assert text in found
-    assert len(run.events)
-
-
-def test_a_payload_is_the_senders_own(tmp_path):
-    found, _ = failed(tmp_path, "def sending(self, m): m.payload[:] = 0; return m.payload")
-    assert "read-only" in found
-
-
-def test_what_is_received_can_be_worked_with():
-    class Same(Listener):
-        def sending(self, message):
-            return message.payload[:, ::-1]
-
-    who, payload = np.arange(2), np.arange(4.0).reshape(2, 2)
-    received = Signals([Same()]).sent(who, who, who, payload, ())
-    received += 1.0
-    assert payload.tolist() == [[0.0, 1.0], [2.0, 3.0]]
-    assert received.tolist() == [[2.0, 1.0], [4.0, 3.0]]
-
-
-def test_what_goes_out_is_as_a_release_is():
-    class Longer(Listener):
-        def releasing(self, release):
-            return np.append(release.output, release.output)
-
-    one = np.zeros(1, np.int64)
-    with pytest.raises(ListenerError, match=r"Longer.releasing: found an array \(4,\)"):
-        Signals([Longer()]).released(one, one, one, np.ones((1, 2)), np.ones((1, 2)), None)
 
 
 @pytest.mark.parametrize(

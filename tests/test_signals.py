@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import desim
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.runs.resume import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -158,3 +158,86 @@ def test_an_epsilon_beside_changed_messages_says_what_it_counts():
     assert not any(
         "listener" in text for text in desim.run(GRAPHS["zcdp-nfl"]).manifest["warnings"]
     )
+
+
+@pytest.mark.parametrize("where", ["releasing", "sending"])
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_who_hears_what_has_no_noise_yet_changes_nothing(where, engine):
+    case = GRAPHS["zcdp-nfl"]
+    with pytest.raises(RunError, match=f"listeners: noiseless: {where}: found other numbers"):
+        played(case, [{"name": "noiseless", "where": where}], engine)
+    alone = played(case, [{"name": "noiseless", "where": "nowhere"}], engine)
+    assert same(alone, desim.run(case))
+
+
+def test_an_account_of_changed_messages_says_what_it_counts(tmp_path):
+    case = GRAPHS["zcdp-nfl"] | {"plugins": [PLUGIN]}
+    flags = desim.run({**case, "listeners": ["flip"]}, out=tmp_path / "run").account().flags
+    assert any("not what a listener adds to its messages" in text for text in flags)
+    assert any("listener" in text for text in desim.open(tmp_path / "run").account().flags)
+    assert not any(
+        "listener" in text for text in desim.run({**case, "listeners": ["meter"]}).account().flags
+    )
+
+
+@pytest.mark.parametrize("where", ["payload", "who", "scale", "kind"])
+@pytest.mark.parametrize("name", ["zcdp-nfl", "fedavg"])
+def test_nobody_writes_to_what_it_is_shown(name, where):
+    with pytest.raises(RunError, match=r"listeners\.py, line .* read-only"):
+        played(ALL[name], [{"name": "scribbler", "where": where}])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_shown_stays_and_what_is_returned_is_copied(name):
+    for engine in engines(ALL[name])[:2]:
+        kept = played(ALL[name], [{"name": "scribbler", "where": "nowhere"}], engine)
+        assert kept.listeners["scribbler"]["moved"] == 0
+        pair = [played(ALL[name], [one], engine) for one in ("flip", "buffer")]
+        assert same(*pair)
+
+
+@pytest.mark.parametrize("name", ["zcdp-nfl", "fedavg"])
+@pytest.mark.parametrize("where", ["nothing", "number", "narrow"])
+def test_what_cannot_be_sent_is_said_in_words(name, where):
+    with pytest.raises(RunError, match=r"listeners: odd: sending returns: found .* allowed: num"):
+        played(ALL[name], [{"name": "odd", "where": where}])
+
+
+def test_what_a_listener_says_in_the_end_is_what_a_manifest_holds(tmp_path):
+    run = desim.run(
+        {**STARS["fedavg"], "plugins": [PLUGIN], "listeners": [{"name": "odd", "where": "numpy"}]},
+        out=tmp_path / "run",
+    )
+    assert run.listeners == {"odd": {"sum": 2.0, "all": [0, 1, 2]}}
+    assert desim.open(tmp_path / "run").listeners == run.listeners
+
+
+@pytest.mark.parametrize(
+    ("where", "text"), [("ended", "odd: ended returns: found"), ("raises", "no sum")]
+)
+def test_a_run_whose_listener_fails_in_the_end_has_come_so_far(where, text):
+    with pytest.raises(RunError, match=text) as failure:
+        played(STARS["fedavg"], [{"name": "odd", "where": where}])
+    run = failure.value.run
+    assert run.status == "failed"
+    assert run.manifest["rounds"] == 12
+    assert run.manifest["counts"]["send"] == (run.events.kind == "send").sum()
+    assert run.model.shape == (13, 5)
+
+
+@pytest.mark.parametrize("name", ["zcdp-nfl", "fedavg"])
+def test_columns_are_of_one_kind_whoever_hands_them_over(name, monkeypatch):
+    monkeypatch.setattr("desim.engine.world.FLUSH_SECONDS", 0.0)
+    run = played(ALL[name], ["columns"], "cohort")
+    other = desim.retime(run, network={"link": {"latency": "5 ms"}})
+    kinds = run.listeners["columns"]["kinds"]
+    assert other.listeners["columns"]["kinds"] == kinds
+    assert {kind.split()[-1] for kind in kinds} == {"ndarray", "Words"}
+
+
+def test_changed_numbers_of_messages_are_found_where_ends_of_links_count():
+    case = cases.graph(policy={"deadline": "0.3 s"})
+    for engine in ("cohort", "agents"):
+        assert played(case, ["watch"], engine).status == "done"
+        with pytest.raises(RunError, match="listeners: a neighbour's models are numbered -1"):
+            played(case, ["flip"], engine)

@@ -30,6 +30,8 @@ HEAVY = 1e8  # multiply-adds of all steps: half a minute of plain Python
 INTERRUPTED = "interrupted by Ctrl-C"
 NOBODY = Signals()
 Explained = Callable[[BaseException], str | None]
+Status = Literal["done", "stopped", "failed"]
+Over = tuple[float, Status, str, Exception | None]  # when, how and why, in words and as an error
 
 
 def unexplained(error: BaseException) -> str | None:
@@ -137,7 +139,7 @@ class Simulation:
         world = self._world(settings, signals.over(sink), progress, signals, keeper)
         world.cautions += known
         engine = "cohort" if self.engine == "compiled" and signals.inside else self.engine
-        status: Literal["done", "stopped", "failed"] = "done"
+        status: Status = "done"
         error: Exception | None = None
         began = wall.monotonic()
         try:
@@ -155,23 +157,9 @@ class Simulation:
         except BaseException as failure:  # a plug-in raises what it likes, GeneratorExit included
             if (text := explained(failure)) is None:
                 raise
-            end, status, reason, error = world.broken(), "failed", text, RunError(text)
+            end, status, reason, error = world.broken(), "failed", text, _caused(text, failure)
             broken = True
-            error.__cause__ = failure
-        try:
-            world.finish(end)
-        except AtOnce:
-            raise
-        except KeyboardInterrupt:
-            end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
-            world.finish(end)
-        except BaseException as failure:  # a listener's, who hears no more
-            if (text := explained(failure)) is None:
-                raise
-            if error is None:
-                status, reason, error = "failed", text, RunError(text)
-                error.__cause__ = failure
-            world.finish(end)
+        end, status, reason, error = _finished(world, explained, (end, status, reason, error))
         ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
         for rows in (world.log, world.ledger):  # engines and their worlds refer to each other
             rows.let_go()
@@ -179,7 +167,7 @@ class Simulation:
             ended = replace(ended, state={}, iterates=None, model=None)
         if status != "done":
             ended = self._cut(ended, world.observer.rounds_by(end))
-        return listened(signals, ended, explained)
+        return listened(ended, signals, explained)
 
     def _cut(self, ended: Outcome, rounds: int) -> Outcome:
         """What a run came to that ended early, without the rounds that were over later than it.
@@ -315,8 +303,27 @@ class Simulation:
         )  # fmt: skip
 
 
-def listened(signals: Signals, outcome: Outcome, explained: Explained) -> Outcome:
-    """The outcome with what listeners say of it; failed where one raises, and all else is there."""
+def _finished(world: World, explained: Explained, over: Over) -> Over:
+    """How a run was over once its last rows have been handed over, which may end it otherwise."""
+    end, *_, error = over
+    try:
+        world.finish(end)
+        return over
+    except AtOnce:
+        raise
+    except KeyboardInterrupt:
+        over = world.interrupted(), "stopped", INTERRUPTED, None
+    except BaseException as failure:  # a listener's, who hears no more
+        if (text := explained(failure)) is None:
+            raise
+        if error is None:
+            over = end, "failed", text, _caused(text, failure)
+    world.finish(over[0])
+    return over
+
+
+def listened(outcome: Outcome, signals: Signals, explained: Explained) -> Outcome:
+    """The outcome with what listeners say in the end; failed where one raises, with all it had."""
     try:
         signals.ended(outcome.time)
     except KeyboardInterrupt:
@@ -325,7 +332,13 @@ def listened(signals: Signals, outcome: Outcome, explained: Explained) -> Outcom
         if (text := explained(failure)) is None:
             raise
         if outcome.status != "failed":
-            error = RunError(text)
-            error.__cause__ = failure
+            error = _caused(text, failure)
             outcome = replace(outcome, status="failed", reason=text, error=error)
-    return replace(outcome, notes={**outcome.notes, **signals.notes})
+    said = {"listeners": signals.said} if signals.said else {}
+    return replace(outcome, notes={**outcome.notes, **said})
+
+
+def _caused(text: str, failure: BaseException) -> RunError:
+    error = RunError(text)
+    error.__cause__ = failure
+    return error

@@ -8,12 +8,14 @@
 
 Batches differ between engines: one sends for all agents at once, another for one after the other.
 A listener that treats each row by itself gets the same from all of them. Listeners are asked in
-their order, each with what the one before has made of it.
+their order, each with what the one before has made of it. What they are shown is theirs to keep and
+not to write to; what they return is copied.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from operator import methodcaller
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,13 +24,17 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.columns import Words
 from desim.engine.settings import Settings
-from desim.errors import ListenerError, refusal, show
+from desim.errors import ListenerError, refusal
 from desim.privacy.ledger.terms import Terms
+from desim.shapes import rows_given
 
 CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
 SIGNALS = (*CHANGING, "rows")
 HEARD = ("begun", *SIGNALS, "ended")  # what a listener may define
 Rows = Callable[[str, Mapping[str, Any]], None]
+RELEASED = (
+    "what has its noise is charged as it is; allowed: another listener, which hears no release"
+)
 
 
 class Sink(Protocol):
@@ -90,19 +96,26 @@ class Listener:
         return message.payload
 
     def releasing(self, release: Release) -> Array:
-        """What goes out (n, dim) of a release."""
+        """What goes out (n, dim) of a release: release.output.
+
+        Who hears values before their noise may change neither releases nor messages, of which no
+        epsilon would hold then; one without a name, that replays what was released, may.
+        """
         return release.output
 
     def waiting(self, ids: Int, waits: bool) -> None:
         """Releases ids (n,), -1 for none, wait for a message that tells of them, or no more."""
 
     def rows(self, table: str, columns: Mapping[str, Any]) -> None:
-        """Rows of `events`, `metrics` or `releases`: arrays (n,), of words `Words`."""
+        """Rows of `events`, `metrics` or `releases`: arrays (n,).
+
+        Of words `Words`, but for the names of metrics, which are texts.
+        """
 
     def ended(self, time: float) -> Mapping[str, Any]:
         """The play is over at `time` s; entries of the run's summary, numbers, words or lists.
 
-        Numbers that are not finite are stored as words, which JSON has.
+        Of numbers that are not finite JSON has the words alone.
         """
         return {}
 
@@ -117,7 +130,7 @@ class Signals:
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = tuple(listeners)
-        self.said: dict[str, dict[str, Any]] = {}  # by named listeners, when the play was over
+        self.said: dict[str, dict[str, Any]] = {}  # by named ones, once the play is over
         for signal in SIGNALS:
             setattr(self, signal, tuple(self._hearing(signal)))
 
@@ -149,16 +162,13 @@ class Signals:
         released, so that its numbers may depend on data.
         """
         where = slice(None) if out is None or out.all() else out
-        seen = tuple(part[where] for part in traffic)
-        message = Message(who[where], round_[where], release[where], payload[where], seen)
-        heard = message.payload
+        seen = tuple(_locked(part[where]) for part in traffic)
+        place = (_locked(part[where]) for part in (who, round_, release))
+        message = Message(*place, _locked(payload[where].copy()), seen)
         for hear in self.sending:
-            given = hear(replace(message, payload=_fixed(heard)))
-            heard = _changed(hear, heard, given)
-        if isinstance(where, slice):
-            return heard
+            message = replace(message, payload=_answer(hear, message, message.payload))
         received = payload.copy()
-        received[where] = heard
+        received[where] = message.payload
         return received
 
     def released(
@@ -166,11 +176,11 @@ class Signals:
         rows: Any = slice(None),
     ) -> Array:  # fmt: skip
         """Fire `releasing`; return what goes out (n, dim)."""
-        release = Release(who, round_, ids, _fixed(value), output, terms, rows)
+        arrays = who, round_, ids, value.copy(), output.copy()
+        release = Release(*map(_locked, arrays), terms, rows)
         for hear in self.releasing:
-            given = hear(replace(release, output=_fixed(output)))
-            output = _changed(hear, output, given)
-        return output
+            release = replace(release, output=_answer(hear, release, release.output))
+        return release.output.copy()
 
     def waits(self, ids: Int, waits: bool) -> None:
         """Fire `waiting`."""
@@ -183,12 +193,12 @@ class Signals:
             one.begun(settings)
 
     def ended(self, time: float) -> None:
-        """Fire `ended` and take down what named listeners say; raise what one has, after all."""
+        """Fire `ended`, take down what is said, and raise what one of them has after all."""
         failures = []
         for one in self.listeners:
             if one.name:
                 try:
-                    self.said[one.name] = _entries(one.name, one.ended(time))
+                    self.said[one.name] = _entries(one, one.ended(time))
                 except KeyboardInterrupt:
                     raise
                 except BaseException as failure:
@@ -196,18 +206,13 @@ class Signals:
         if failures:
             raise failures[0]
 
-    @property
-    def notes(self) -> dict[str, Any]:
-        """Entries of the manifest: {"listeners": {name: entries}} once the play is over."""
-        return {"listeners": self.said} if self.said else {}
-
     def over(self, sink: Sink) -> Sink:
         """The sink, and before it whoever listens to rows."""
         return Overheard(sink, self.rows) if self.rows else sink
 
 
 class Overheard:
-    """A sink of tables whose rows are listened to; whoever raises ends that, and loses no row."""
+    """A sink of tables whose rows are listened to; who raises ends that, and no row is lost."""
 
     def __init__(self, sink: Sink, rows: Sequence[Rows]) -> None:
         self.sink, self.rows = sink, rows
@@ -217,78 +222,61 @@ class Overheard:
         hearing, self.rows = self.rows, ()
         try:
             for hear in hearing:
-                hear(name, Unchanged(columns))
+                hear(name, Shown(columns))
             self.rows = hearing
         finally:
             self.sink.append(name, columns)
 
 
-class Unchanged(Mapping[str, Any]):
-    """Columns of a table to look at: who writes to them hears that they are not to be written."""
+class Shown(Mapping[str, Any]):
+    """Columns that are read, and not written to, one by one as they are asked for."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        self.columns = columns
+        self._columns = columns
 
     def __getitem__(self, name: str) -> Any:
-        one = self.columns[name]
-        return Words(_fixed(one.codes), [*one.words]) if isinstance(one, Words) else _fixed(one)
+        column = self._columns[name]
+        if isinstance(column, Words):
+            return Words(_locked(column.codes), list(column.words))
+        return _locked(column if isinstance(column, np.ndarray) else np.array(column, object))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
+        return iter(self._columns)
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self._columns)
 
 
-def _fixed(array: Any) -> Any:
-    """The same numbers, not to be written: the sender, or the log, works with them."""
-    if isinstance(array, np.ndarray):
-        array = array.view()
-        array.flags.writeable = False
-    return array
+def _entries(one: Listener, said: Any) -> dict[str, Any]:
+    """What a listener has said in the end, as a manifest holds it; ListenerError where none can."""
+    try:
+        text = json.dumps(dict(said), default=methodcaller("tolist"))
+        entries: dict[str, Any] = json.loads(text, parse_constant=str)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        text = refusal(said, "numbers, words or lists, by name")
+        raise ListenerError(f"{one.name}: ended returns: {text}") from None
+    return entries
 
 
-def _changed(hear: Any, was: Array, given: Any) -> Array:
-    """What a listener has made of an array; ListenerError unless it is one of the same shape."""
-    if isinstance(given, np.ndarray):
-        if given.shape == was.shape and np.can_cast(given.dtype, was.dtype):
-            now = given.astype(was.dtype, copy=False)
-            return now if now.flags.writeable else now.copy()
-        found = f"found an array {given.shape} of {given.dtype}"
-    else:
-        found = f"found {show(given)}"
-    of = getattr(hear, "__self__", None)
-    place = f"{getattr(of, 'name', '') or type(of).__name__}.{getattr(hear, '__name__', '')}"
-    raise ListenerError(f"{place}: {found}; allowed: an array {was.shape} of {was.dtype}")
+def _locked(array: Any) -> Any:
+    """A view of the array to which nobody can write."""
+    shown = array.view()
+    shown.flags.writeable = False
+    return shown
 
 
-def _entries(name: str, said: Any) -> dict[str, Any]:
-    """What a listener says, as JSON has it; ListenerError for what it has not."""
-    allowed = "{name: a number, a word or a list of these}"
-    if not isinstance(said, Mapping):
-        raise ListenerError(f"{name}.ended: {refusal(said, allowed)}")
-    found = {}
-    for key, value in said.items():
-        try:
-            if not isinstance(key, str):
-                raise TypeError
-            found[key] = _plain(value)
-        except (TypeError, RecursionError):
-            text = f"{name}.ended: found {show(key)}: {show(value)}; allowed: {allowed}"
-            raise ListenerError(text) from None
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; TypeError where it has none."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, float):
-        return float(value) if isfinite(value) else str(float(value))
-    if value is None or isinstance(value, str | int):
-        return value
-    raise TypeError
+def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
+    """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
+    found = hear(batch)
+    if found is given:
+        return given
+    one: Any = hear.__self__  # type: ignore[attr-defined]
+    where = f"{one.name or type(one).__name__}: {hear.__name__}"
+    try:
+        rows = rows_given(f"{where} returns", found, *given.shape).copy()
+    except ValueError as error:
+        raise ListenerError(str(error)) from None
+    hears = type(one).releasing is not Listener.releasing
+    if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
+        raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
+    return _locked(rows)

@@ -5,6 +5,7 @@ from typing import Any
 
 from desim.runs.played import Played
 from desim.runs.real import exposed
+from desim.scenario.listening import uncounted
 from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
@@ -20,7 +21,7 @@ SHORT = "sensitivities as plug-in {name} declares them, untested"
 
 
 def declared(run: Played) -> Iterator[str]:
-    """One line for each plug-in whose word the run's epsilon takes."""
+    """One line for each plug-in whose word the run's epsilon takes, or that changes messages."""
     method, loss = plugged(run)
     if method:
         tested = TESTED.format(name=method)
@@ -31,6 +32,8 @@ def declared(run: Played) -> Iterator[str]:
     if model := model_of(run):
         tested = TESTED.format(name=model)
         yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
+    if names := (run.manifest.get("privacy") or {}).get("changing"):
+        yield uncounted(names)
 
 
 def void(run: Played) -> str:

@@ -47,10 +47,13 @@ KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "plain_seconds": NUMBER, "counts": dict,
     "files": dict, "rows": list, "sites": list, "warnings": list, "versions": dict,
     "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict, "clock": dict,
-    "model": dict, "diverged": str,
+    "model": dict, "diverged": str, "listeners": dict,
 }  # fmt: skip
 NONE = type(None)
-PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list, "noise": str}
+PRIVATE = {
+    "terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list, "noise": str,
+    "changing": str,
+}  # fmt: skip
 TERMS = {"delta": NUMBER, "view": str, "relation": str, "accountant": (str, NONE)}
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 

@@ -10,6 +10,7 @@ from desim.privacy.papers.theorems import bound_of
 from desim.runs.beforehand import at_most
 from desim.runs.decided_by_rows import tuned
 from desim.runs.played import Played
+from desim.scenario import listening
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
@@ -35,7 +36,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     paper's claim, see `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is
     computed from data without being charged; chosen, where agents are invited by losses: by which
     choice, and whether a budget bounds what that costs; allowed, where data decide how much is
-    released: see `desim.runs.beforehand.at_most`. InputError for a claim that cannot be stored, or
+    released: see `desim.runs.beforehand.at_most`; changing, where there are any: names of listeners
+    that may change what is sent. InputError for a claim that cannot be stored, or
     names no theorem.
     """
     from desim.scenario.blame import explained
@@ -54,6 +56,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     }
     if found := at_most(scenario, simulation):
         own["allowed"] = found
+    if changing := listening.changing(scenario):
+        own["changing"] = changing
     if scenario.participation.power:
         budget = scenario.privacy is not None and scenario.privacy.budget is not None
         own["chosen"] = {"by": scenario.participation.choose, "budget": budget}

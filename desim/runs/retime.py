@@ -147,7 +147,7 @@ class Retimed(Simulation):
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
         signals = self.signals(listeners)
         outcome = self.outcome_and_views(signals.over(sink), progress)[0]
-        return listened(signals, outcome, explained)
+        return listened(outcome, signals, explained)
 
     @np.errstate(all="ignore")
     def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:

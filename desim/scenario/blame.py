@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from desim.errors import DesimError, InputError, ProgramError, raised
+from desim.errors import DesimError, InputError, ListenerError, ProgramError, raised
 from desim.scenario.schema import Scenario
 
 DESIM = Path(__file__).resolve().parents[1]
@@ -36,7 +36,7 @@ def blame(error: BaseException, scenario: Scenario) -> str | None:
     if text := accused(error, scenario.plugins):
         return text
     if isinstance(error, ProgramError):
-        return f"{error.key}: {error}"
+        return f"{'listeners' if isinstance(error, ListenerError) else 'algorithm'}: {error}"
     beyond = type(error) is ValueError and str(error).startswith(TOO_BIG)
     if isinstance(error, MemoryError) or beyond:
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"

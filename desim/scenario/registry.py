@@ -134,8 +134,8 @@ def _by_name(module: Any, parent: type, where: str) -> dict[str, Any]:
     """The subclasses that a module itself defines, and gives a name."""
     found: dict[str, Any] = {}
     own = [one for one in vars(module).values() if isinstance(one, type)]
-    for one in (one for one in own if issubclass(one, parent) and getattr(one, "name", "") != ""):
-        if one.__module__ != module.__name__:
+    for one in (one for one in own if issubclass(one, parent) and hasattr(one, "name")):
+        if one.__module__ != module.__name__ or one.name == "":
             continue
         if not isinstance(one.name, str):
             raise InputError(f"{where}: {one.__name__} lacks a name that is text")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.errors import ListenerError
 from desim.methods.shared.edge_pairs import EdgePairs
 from desim.network.conditions.compute import lasting
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from desim.engine.requests import Heard
     from desim.engine.settings import Settings
     from desim.engine.us import Cohort
+
+COUNTED = "a neighbour's models are numbered {}; allowed: {} to {}, as it has counted them"
 
 
 def apart(settings: "Settings", work: Array) -> list[str]:
@@ -120,6 +123,8 @@ class EdgeDuals:
         """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""
         values, rows = self.heard.values[self.heard.index], self.rows
         number = values[:, -1].astype(np.int64)
+        if ((number < self.forgotten) | (number > self.number)).any():
+            raise ListenerError(COUNTED.format(number.min(), self.forgotten, self.number))
         between = -values[:, self.dim : -1]
         for one in np.unique(number):
             heard = number == one
