@@ -66,7 +66,7 @@ def _meet(peer: Peer, message: Message, met: set[int]) -> None:
 
 def assemble(fleet: Fleet) -> None:
     """Wait until every agent is connected with its neighbours."""
-    fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
+    fleet.get_ready()
     ports = [fleet.ports[i] for i in range(fleet.agents)]
     for i in fleet.alive:
         fleet.tell(i, "ports", {"ports": ports, "places": fleet.places()})
