@@ -163,8 +163,8 @@ class Signals:
         """
         where = slice(None) if out is None or out.all() else out
         seen = tuple(_locked(part[where]) for part in traffic)
-        place = (_locked(part[where]) for part in (who, round_, release))
-        message = Message(*place, _locked(payload[where].copy()), seen)
+        who, round_, release = (_locked(part[where]) for part in (who, round_, release))
+        message = Message(who, round_, release, _locked(payload[where].copy()), seen)
         for hear in self.sending:
             message = replace(message, payload=_answer(hear, message, message.payload))
         received = payload.copy()
@@ -176,8 +176,9 @@ class Signals:
         rows: Any = slice(None),
     ) -> Array:  # fmt: skip
         """Fire `releasing`; return what goes out (n, dim)."""
-        arrays = who, round_, ids, value.copy(), output.copy()
-        release = Release(*map(_locked, arrays), terms, rows)
+        who, round_, ids = (_locked(part) for part in (who, round_, ids))
+        shown = _locked(value.copy()), _locked(output.copy())
+        release = Release(who, round_, ids, *shown, terms, rows)
         for hear in self.releasing:
             release = replace(release, output=_answer(hear, release, release.output))
         return release.output.copy()
@@ -273,10 +274,11 @@ def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
     one: Any = hear.__self__  # type: ignore[attr-defined]
     where = f"{one.name or type(one).__name__}: {hear.__name__}"
     try:
-        rows = rows_given(f"{where} returns", found, *given.shape).copy()
+        rows: Array = rows_given(f"{where} returns", found, *given.shape).copy()
     except ValueError as error:
         raise ListenerError(str(error)) from None
     hears = type(one).releasing is not Listener.releasing
     if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
         raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
-    return _locked(rows)
+    rows.flags.writeable = False
+    return rows
