@@ -268,7 +268,7 @@ def _locked(array: Any) -> Any:
 
 def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
     """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
-    found = hear(batch)
+    found: object = hear(batch)
     if found is given:
         return given
     one: Any = hear.__self__  # type: ignore[attr-defined]
