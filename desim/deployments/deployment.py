@@ -58,9 +58,13 @@ class Deployment(Simulation):
         return replace(ended, notes={**ended.notes, "clock": clock})
 
     def _world(
-        self, settings: Settings, sink: Any, progress: Any, signals: Signals = NOBODY,
+        self,
+        settings: Settings,
+        sink: Any,
+        progress: Any,
+        signals: Any = NOBODY,
         keeper: Any = None,
-    ) -> World:  # fmt: skip
+    ) -> World:
         made = super()._world(settings, sink, progress, signals)
         observer: Any = made.observer
         if self.method.kind == "coordinator":
