@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 8450,  # signals, where features hang, and what comes back from them is looked at
     "methods": 5750,
     "scenario": 7700,
-    "runs": 6800,
+    "runs": 6850,  # a replay looks at what listeners say
     "deployments": 9450,
     "experiments": 12050,
     "interface": 7550,

@@ -42,7 +42,8 @@ class Replay:
     """A run played again.
 
     differences: columns table, row, column, stored, replayed with the first one of each table and
-    array, and of what listeners said, in this order; whole: the stored run was complete, else it is the beginning that counts.
+    array, and of what listeners said, in this order; whole: the stored run was complete, else it is
+    the beginning that counts.
     """
 
     run: Run
