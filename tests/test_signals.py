@@ -8,6 +8,8 @@ import pytest
 
 import desim
 from desim.errors import InputError, RunError
+from desim.experiments.contract.stage import Stage
+from desim.methods.zcdp_nfl import ZcdpNfl
 from desim.runs.resume import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -253,3 +255,9 @@ def test_a_replay_holds_what_listeners_say_against_what_they_said(tmp_path):
     again = desim.replay(tmp_path / "run")
     assert not again.same
     assert again.lines()[0].startswith("listeners: row 0, meter joules 0: stored ")
+
+
+def test_laws_of_an_algorithm_are_tried_with_nobody_who_changes_messages():
+    case = GRAPHS["zcdp-nfl"] | {"plugins": [PLUGIN], "listeners": ["flip"]}
+    assert load(case).listeners
+    assert not Stage(ZcdpNfl, load(case)).scenario.listeners
