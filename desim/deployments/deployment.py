@@ -18,7 +18,7 @@ from desim.deployments.rows import raw_rows, take_in
 from desim.engine.agents.programs import checked_requests
 from desim.engine.observer import unheeding
 from desim.engine.patience import Patience
-from desim.engine.play import Explained, Simulation
+from desim.engine.play import NOBODY, Explained, Simulation
 from desim.engine.settings import Settings
 from desim.engine.signals import Signals
 from desim.engine.world import Discard, World
@@ -57,7 +57,9 @@ class Deployment(Simulation):
         clock["refused"] = self.fleet.turned_away
         return replace(ended, notes={**ended.notes, "clock": clock})
 
-    def _world(self, settings: Settings, sink: Any, progress: Any, signals: Any, *_: Any) -> World:
+    def _world(
+        self, settings: Settings, sink: Any, progress: Any, signals: Any = NOBODY, *_: Any
+    ) -> World:
         made = super()._world(settings, sink, progress, signals)
         observer: Any = made.observer
         if self.method.kind == "coordinator":

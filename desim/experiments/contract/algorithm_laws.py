@@ -131,7 +131,7 @@ def draws(stage: Stage) -> str:
     """No agent draws one batch twice, or reads more than the batch that its terms declare."""
     plain, known = reads(build(stage.scenario)), set[tuple[int, int, int]]()
     for who, rounds, step, count in plain.read:
-        some = (count > 0) & (count < plain.rows[who])
+        some = (count > 0) & (count < plain.held[who])
         own = zip(who[some].tolist(), rounds[some].tolist(), strict=True)
         batches = {(i, k, step) for i, k in own}
         if again := sorted(batches & known):

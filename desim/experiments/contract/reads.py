@@ -23,11 +23,11 @@ Read = tuple[Int, Int, int, Int]  # agents (n,), rounds (n,), step, how many row
 class Reads(Listener):
     """Compares, at each release, what the agent has read since its last one with its terms.
 
-    rows (agents,): how many each has; read: what has been read so far, which grows.
+    held (agents,): how many rows each has; read: what has been read so far, which grows.
     """
 
     def __init__(self, rows: Int, read: list[Read]) -> None:
-        self.rows, self.read, self.looked = np.maximum(rows, 1), read, 0
+        self.held, self.read, self.looked = np.maximum(rows, 1), read, 0
         self.missed = np.ones(len(rows))  # chance of a row that no batch since had it
         self.whole = set[tuple[int, int]]()  # (round, agent) with a release of all rows
         self.wider: dict[tuple[int, int], tuple[float, float]] = {}  # chances: of a row, declared
@@ -38,7 +38,7 @@ class Reads(Listener):
         who, round_, release = batch.who, batch.round, batch.release
         for agents, _, _, count in self.read[self.looked :]:
             agents, first = np.unique(agents, return_index=True)  # two points of one batch
-            self.missed[agents] *= 1.0 - count[first] / self.rows[agents]
+            self.missed[agents] *= 1.0 - count[first] / self.held[agents]
         self.looked = len(self.read)
         declared = batch.terms.sampling[batch.rows]
         for r in np.flatnonzero(release >= 0):
