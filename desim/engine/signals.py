@@ -254,7 +254,8 @@ def _own(array: Any) -> Any:
 def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
     """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
     found: Any = hear(batch)
-    if found is given:
+    unchanged = found is given
+    if unchanged:
         return given
     one: Any = hear.__self__  # type: ignore[attr-defined]
     where = f"{one.name or type(one).__name__}: {hear.__name__}"
