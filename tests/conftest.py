@@ -20,6 +20,11 @@ os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries t
 IN_CI = os.environ.get("CI") == "true"
 GOLDEN = Path(__file__).resolve().parent / "golden"
 # A wrong twin need not fail on the smallest example: --hypothesis-profile=default looks for that.
+# With these one worker begins, while another one compiles the kernels that both will use.
+COMPILING_NOTHING = (
+    "tests/test_style.py", "tests/test_docs.py::test_the_docs", "tests/test_wheel.py",
+    "tests/test_torch_models.py", "tests/test_torch_look.py", "tests/test_layers.py",
+)  # fmt: skip
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
 settings.register_profile("any-example", settings(), phases=PHASES)
 settings.load_profile("any-example")
@@ -32,7 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked thin(n) all but every n-th are slow."""
+    """Of the cases of a test that is marked thin(n) all but every n-th are slow.
+
+    What compiles no kernels comes first.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(COMPILING_NOTHING))
     before: dict[str, int] = {}
     for item in items:
         if (thin := item.get_closest_marker("thin")) is not None:

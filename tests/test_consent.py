@@ -349,9 +349,10 @@ def built(tmp_path, **changes):
 
 def test_hosts_have_it_from_the_scenario_whether_states_are_private(tmp_path, monkeypatch):
     """A coordinator that says beside it that all is a test changes nothing."""
-    asked = built(tmp_path, secret_noise=False)[1]
+    _, asked, reserved = built(tmp_path, secret_noise=False)
     assert asked.calls == {(0, form({"name": "train", "given": 0, "bound": {}}))}
-    assert built(tmp_path, privacy={"noise_seed": "scenario"})[1] is None
+    assert reserved
+    assert not built(tmp_path, privacy={"noise_seed": "scenario"})[2]
 
 
 def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ class Place:
 
     def __init__(self, kept):
         self.ground = SimpleNamespace(transport=SimpleNamespace(connection=kept), peers=None)
-        self.called, self.greeted_by = [], []
+        self.called, self.greeted_by, self.greeted, self.waited = [], [], {}, []
 
     def connect(self, to, port):
         self.called.append((to, port))
@@ -28,20 +28,39 @@ class Place:
     def greet(self, stream):
         self.greeted_by.append(stream)
 
+    def wait_for(self, done):
+        """Agents 3 and 4 have called, then 1: what had been called whenever it was not enough."""
+        for caller in (3, 4, 1):
+            self.greeted[caller] = object()
+            if done():
+                return
+            self.waited.append(list(self.greeted_by))
+        raise AssertionError
 
-@pytest.mark.parametrize(("kept", "called"), [("kept", [0, 1, 3]), ("new", [])])
-def test_an_agent_calls_all_that_its_links_lead_to(kept, called):
-    """On links 2>0, 2>1, 2>3 and 3>2, 4>2: smaller numbers as well as larger, and not agent 4."""
+
+def test_an_agent_calls_all_that_its_links_lead_to():
+    """On links 2>0, 2>1, 2>3 and 1>2, 3>2, 4>2: 3 at once, 0 and 1 once 1 has called, and not 4.
+
+    Who calls a host answers nobody meanwhile, so that two that called each other would wait on.
+    """
     post = PeerPost.__new__(PeerPost)
     graph = SimpleNamespace(
         outgoing=np.array([0, 0, 0, 3]), out_links=np.arange(3), target=np.array([3, 0, 1])
     )
-    post.place, post.graph, post.i, post.sources, post.lines = Place(kept), graph, 2, [3, 4], {}
+    post.place, post.graph, post.i, post.sources, post.lines = (
+        Place("kept"),
+        graph,
+        2,
+        [1, 3, 4],
+        {},
+    )
     ports = {"ports": [50, 51, 52, 53, 54], "places": {}}
     message, peer = SimpleNamespace(fields=ports), SimpleNamespace(post=post, place=post.place)
-    overseer._meet(peer, message, set())
-    assert post.place.called == [(j, 50 + j) for j in called]
-    assert post.place.greeted_by == called == list(post.lines)
+    overseer._hear_ports(peer, message)
+    overseer._meet(peer)
+    assert post.place.called == [(j, 50 + j) for j in (3, 0, 1)]
+    assert post.place.greeted_by == [3, 0, 1] == list(post.lines)
+    assert post.place.waited == [[3], [3]]
     assert post.near == [0, 1, 3, 4]
 
 

@@ -596,10 +596,10 @@ def test_clipped_problems_end_at_hubers_optimum(name):
 
 @pytest.mark.slow
 def test_a_diminishing_step_ends_at_the_optimum_and_a_constant_one_beside_it():
-    changes = {"stop": {"rounds": 4000}, "problem": {"regularizer": {"l2": 9.0}}}
+    changes = {"stop": {"rounds": 1000}, "problem": {"regularizer": {"l2": 9.0}}}
     scenario = merged(quiet("p-admm"), changes)
     ends = {}
-    for decay in ("constant", "sqrt", "linear"):
+    for decay in ("constant", "sqrt"):
         step = {"initial": 0.1, "decay": decay}
         scenario["algorithm"] = {"name": "zcdp-subgradient", "step": step}
         ends[decay] = desim.run(scenario).curve("error").value.iloc[-1]

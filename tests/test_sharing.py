@@ -51,9 +51,9 @@ def manifest(place):
 
 
 def check_same(written, folder, workers=0):
-    """The study with shared trainings is the one without; return it."""
+    """The study with shared trainings is the one without, in this process; return it."""
     told = study(written, folder / "told", workers=workers)
-    alone = study(written, folder / "alone", workers=workers, share=False)
+    alone = study(written, folder / "alone", workers=0, share=False)
     assert not alone.shared
     pd.testing.assert_frame_equal(told.runs.drop(columns="wall"), alone.runs.drop(columns="wall"))
     for name in ("summary", "comparisons"):

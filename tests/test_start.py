@@ -52,44 +52,50 @@ class Wider(Section):
     """a key of its own"""
 
 
-def loaded(code):
-    """Which of HEAVY a fresh process has imported after `code`."""
-    code = f"import sys\n{code}\nprint([one for one in {HEAVY} if one in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
+def said_after(parts, look, **own):
+    """What `look` prints in one fresh process after each of the parts of its code."""
+    code = "import sys\n" + "".join(f"{part}\nprint('@', {look})\n" for part in parts)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, env={**os.environ, **own},
+    )  # fmt: skip
+    return [line[2:] for line in done.stdout.splitlines() if line.startswith("@ ")]
+
+
+def command(*words):
+    """Code that gives desim this command."""
+    return (
+        f"from desim.interface.cli import main\ntry: main({list(words)})\nexcept SystemExit: pass"
+    )
 
 
 @pytest.mark.slow
 def test_a_run_imports_only_what_it_needs(tmp_path):
-    code = f"import desim\ndesim.run('scenarios/quickstart.yaml', out={str(tmp_path / 'a')!r})"
-    loaded(code)  # whatever is kept between runs is there from now on
-    assert loaded(code.replace("/a'", "/b'")) == "[]"
-    more = f"{code.replace('/a', '/c')}\nimport scipy.stats"
-    assert "scipy.stats" in loaded(more)
-    shown = f"from desim.interface.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
-    assert loaded(f"{shown}except SystemExit: pass") == "[]"
+    heavy = f"[one for one in {HEAVY} if one in sys.modules]"
+    run = "import desim\ndesim.run('scenarios/quickstart.yaml', out={!r})".format
+    first, again = (str(tmp_path / name) for name in "ab")
+    said_after([run(first)], heavy)  # whatever is kept between runs is there from now on
+    parts = [run(again), command("show", first), "import scipy.stats"]
+    *quiet, more = said_after(parts, heavy)
+    assert quiet == ["[]", "[]"]
+    assert "scipy.stats" in more
 
 
 @pytest.mark.slow
 def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
-    code = "import sys{}\nfrom desim.interface.cli import main\n"
-    code += "try: main({})\nexcept SystemExit: pass\n"
-    code += "print([one for one in ('numba', LOADED, 'pyarrow') if one in sys.modules])"
-    code = code.replace("LOADED", "'numba.np.arraymath'")  # imported with the first compiled code
+    # the second is imported with the first compiled code
+    look = "[one for one in ('numba', 'numba.np.arraymath', 'pyarrow') if one in sys.modules]"
     place = str(tmp_path / "run")
 
-    def found(words, more=""):
-        command = [sys.executable, "-c", code.format(more, words)]
-        own = {**os.environ, "DESIM_COMPILE": "later"}
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
-        return done.stdout.splitlines()[-1]
+    def found(*parts):
+        return said_after(parts, look, DESIM_COMPILE="later")
 
-    assert found(["run", "quickstart", "-o", place]) in (
+    assert found(command("run", "quickstart", "-o", place))[0] in (
         "['numba', 'pyarrow']", "['numba', 'numba.np.arraymath', 'pyarrow']"
     )  # fmt: skip
-    assert found(["show", place]) == "['pyarrow']"
-    assert found(["check", "quickstart"]) == "['numba']"
-    assert found(["show", place], "\nimport numba") == "['numba', 'pyarrow']"
+    shown = found(command("show", place), "import numba")
+    assert shown == ["['pyarrow']", "['numba', 'pyarrow']"]
+    assert found(command("check", "quickstart")) == ["['numba']"]
 
 
 def test_names_that_are_known_without_looking_are_those_of_the_classes():
@@ -104,14 +110,9 @@ def test_names_that_are_known_without_looking_are_those_of_the_classes():
 
 @pytest.mark.slow
 def test_a_scenario_is_loaded_without_any_engine():
-    code = "import sys, desim\ndesim.load('scenarios/quickstart.yaml')\n{}\nprint([one for one in"
-    code += " sys.modules if one.startswith('desim.engine') or one == 'simpy'])"
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True
-        ).stdout.splitlines()[-1]
-        for more in ("", "import desim.engine.agents.jobs")
-    ]
+    engines = "[one for one in sys.modules if one.startswith('desim.engine') or one == 'simpy']"
+    load = "import desim\ndesim.load('scenarios/quickstart.yaml')"
+    found = said_after([load, "import desim.engine.agents.jobs"], engines)
     assert found[0] == "[]"
     assert "desim.engine.agents.jobs" in found[1]
 
@@ -126,15 +127,8 @@ def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
 
 @pytest.mark.slow
 def test_a_module_comes_when_it_is_asked_for():
-    code = "from desim.numerics.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", "import sys\n" + code.format(use)],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()[-1]
-        for use in ("", "sparse.eye_array(2)")
-    ]  # fmt: skip
-    assert found == ["False", "True"]
+    parts = ["from desim.numerics.later import sparse", "sparse.eye_array(2)"]
+    assert said_after(parts, "'scipy.sparse' in sys.modules") == ["False", "True"]
     with pytest.raises(AttributeError, match="nothing"):
         Later("math").nothing  # noqa: B018
     assert not hasattr(Later("math"), "__array__")

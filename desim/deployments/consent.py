@@ -81,12 +81,35 @@ def _described(terms: list[Any]) -> str:
     return f"{MECHANISMS[int(mechanism)]} of scale {scale}, sensitivity {sensitivity}"
 
 
+@dataclass(frozen=True)
+class Opening:
+    """The first call that a program makes: agents who (n,), job, terms, work (agents,) and state.
+
+    payload: (p,), or (n, p), a row for each; state: of all agents, arrays (agents, ...).
+    """
+
+    who: NDArray[np.int64]
+    job: Any
+    payload: NDArray[Any]
+    terms: Terms
+    work: NDArray[Any]
+    round_: int
+    exchange: int
+    state: Arrays
+
+    def payload_of(self, agent: int) -> NDArray[Any]:
+        """What that agent is called with; another one's if it is not called."""
+        if self.payload.ndim == 1:
+            return self.payload
+        return np.asarray(self.payload[int(np.argmax(self.who == agent))])
+
+
 @dataclass
 class Asked:
     """What a method's program asks of agents: jobs by number of the call in its round; on news.
 
     often: news in a round at most; bound: the largest number in arrays that are bound to a job;
-    amiss: where it charges something else than the method's `charges` say.
+    amiss: where it charges something else than the method's `charges` say; opening: its first call.
     """
 
     calls: set[tuple[int, str]] = field(default_factory=set)
@@ -94,6 +117,7 @@ class Asked:
     often: int = 0
     bound: dict[str, float] = field(default_factory=dict)
     amiss: str = ""
+    opening: Opening | None = None
 
     def named(self, job: Any, method: Any) -> str:
         """The form of a job that was asked for."""
@@ -134,6 +158,7 @@ class Rehearsal:
         round_ = int(self._hub.round)
         if round_ != self._round:
             self._round, self._times[:] = round_, 0
+        self._open(np.asarray(who), job, payload, more)
         asked, found = self._asked, self._asked.named(job, self._method)
         for number in np.unique(self._times[who]).tolist():
             asked.calls.add((number, found))
@@ -141,6 +166,15 @@ class Rehearsal:
             asked.amiss = asked.amiss or self._amiss(charge, round_, number, who)
         self._times[who] += 1
         self._hub.call(who, job, payload, **more)
+
+    def _open(self, who: Any, job: Any, payload: Any, more: Mapping[str, Any]) -> None:
+        """Note the first call."""
+        if self._asked.opening is None:
+            hub = self._hub
+            terms = more.get("charge") or plain(hub.agents, View.COORDINATOR)
+            place = int(hub.round), int(hub.exchange)
+            own = np.asarray(payload, float), terms, np.asarray(more["work"], float)
+            self._asked.opening = Opening(who, job, *own, *place, dict(hub.world.state))
 
     def _amiss(self, charge: Terms, round_: int, number: int, who: Any) -> str:
         """How a charge differs from what the method says beforehand, if it does."""

@@ -164,7 +164,8 @@ def deployed(
             raise InputError(f"{asked.amiss}: {text}")
         with held():
             ground.open()
-        fleet.launch(server(simulation, _explaining(scenario), asked if reserved else None))
+        fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
+        asked.opening = None  # agents have theirs
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         observed = replace(simulation, observation=seen)

@@ -15,8 +15,8 @@ from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Place
 from desim.deployments.real import Deferred, RealWorld
 from desim.deployments.rows import raw_rows, take_in
+from desim.deployments.trial import Blind, rehearse
 from desim.engine.agents.programs import checked_requests
-from desim.engine.observer import unheeding
 from desim.engine.patience import Patience
 from desim.engine.play import NOBODY, Explained, Simulation
 from desim.engine.settings import Settings
@@ -58,7 +58,12 @@ class Deployment(Simulation):
         return replace(ended, notes={**ended.notes, "clock": clock})
 
     def _world(
-        self, settings: Settings, sink: Any, progress: Any, signals: Any = NOBODY, *_: Any
+        self,
+        settings: Settings,
+        sink: Any,
+        progress: Any,
+        signals: Any = NOBODY,
+        keeper: Any = None,
     ) -> World:
         made = super()._world(settings, sink, progress, signals)
         observer: Any = made.observer
@@ -171,30 +176,28 @@ def _mute(error: BaseException) -> str | None:
     return str(error)
 
 
-class Blind:
-    """What an agent's world has in place of an observer: the coordinator's process observes."""
-
-    rows = None
-    failed = None
-    alive = staticmethod(unheeding)
-    rounds, due = 0, np.inf
-
-
 def secret(scenario: Any) -> bool:
     """Whether noise is drawn from the operating system, and not from the scenario's seed."""
     return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
 
 
 def server(
-    simulation: Simulation, explained: Callable[[BaseException], str | None], asked: Asked | None
+    simulation: Simulation,
+    explained: Callable[[BaseException], str | None],
+    rehearsed: Asked,
+    reserved: bool,
 ) -> Any:
     """What each agent's process does: serve(place).
 
-    asked: what it holds calls to, where noise is of no seed, so that nothing leaves it but what it
-    releases; None where all is told.
+    rehearsed: what it is asked to do, as `warm` has found. reserved: it holds calls to that, since
+    noise is of no seed, so that nothing leaves it but what it releases; otherwise all is told.
     """
+    asked = rehearsed if reserved else None
 
     def serve(place: Place) -> None:
+        with at_once(), np.errstate(all="ignore"):
+            rehearse(place, simulation.settings, simulation.method, asked, rehearsed.opening)
+        rehearsed.opening = None
         settings = replace(simulation.settings, log="all")
         if asked is not None:
             settings = replace(settings, noise_seed=secrets.randbits(64))

@@ -17,7 +17,7 @@ from desim.deployments.streams import Closed, Poll, Stream
 from desim.deployments.wire import Message, Torn, Unpacking, packed
 from desim.errors import InputError, shortened
 
-PATIENCE = 30.0  # s in which all agents have to be ready
+PATIENCE = 30.0  # s in which all agents have to be connected once they are ready
 PARTING = 2.0  # s in which they have to leave once the run is over
 TOLD = 8  # refusals that the manifest has
 ODD = (LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration)
@@ -110,9 +110,15 @@ class Fleet:
         while (left := self.origin - time.monotonic()) > 0.0:
             time.sleep(left)
 
-    def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
+    def get_ready(self) -> None:
+        """Wait until every agent is: its first job, which it plays before, takes what it takes."""
+        self.wait_for("not all agents are ready", lambda: len(self.ports) == self.agents, np.inf)
+
+    def wait_for(
+        self, what: str, holds: Callable[[], bool], patience: float | None = None
+    ) -> None:  # fmt: skip
         """Read what comes until `holds()`; InputError where that takes too long, or one dies."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + (PATIENCE if patience is None else patience)
         while not holds():
             self.wait(time.monotonic() + 0.1)
             if self.dead:

@@ -96,15 +96,15 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             require_once(welcome.fields["agents"].get(known.host, []))
-            prepared, asked = _built(welcome.fields, Path(folder), trust)
+            prepared, asked, reserved = _built(welcome.fields, Path(folder), trust)
         except DesimError as error:
             with suppress(OSError):
                 why = abroad(error, sent(welcome.fields))
                 sock.sendall(packed("failed", {"why": why}, {}))
             sock.close()
             raise
-        tell(PROMISES[asked is not None])
-        Host(sock, caller, known.identity, welcome.fields, prepared, asked, tell).play()
+        tell(PROMISES[reserved])
+        Host(sock, caller, known.identity, welcome.fields, prepared, asked, reserved, tell).play()
 
 
 def require_once(own: Sequence[int]) -> None:
@@ -113,10 +113,11 @@ def require_once(own: Sequence[int]) -> None:
         raise Declined(f"agents: found {own}, one of them twice; allowed: each agent once")
 
 
-def _built(said: dict[str, Any], folder: Path, trust: bool) -> tuple[Prepared, Asked | None]:
+def _built(said: dict[str, Any], folder: Path, trust: bool) -> tuple[Prepared, Asked, bool]:
     """The scenario of the coordinator, on data that must be its own, and what it asks of agents.
 
-    None where it is a test, in which agents tell all: that the scenario says, and nobody else.
+    And whether they keep what is private, or it is a test, in which they tell all: that the
+    scenario says, and nobody else.
     """
     plugins: dict[str, str] = said["plugins"]
     if plugins and not trust:
@@ -138,8 +139,7 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> tuple[Prepared, A
     if prepared.head.get("model", {}).get("fixed_sha256") != said["fixed"]:
         text = "the numbers of the model that no training changes are not those of the coordinator"
         raise Declined(f"problem.model: {text}; allowed: the same files on all hosts")
-    asked = warm(prepared.simulation)
-    return prepared, asked if secret(prepared.scenario) else None
+    return prepared, warm(prepared.simulation), secret(prepared.scenario)
 
 
 def sent(said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,10 +162,10 @@ class Host:
 
     def __init__(
         self, sock: ssl.SSLSocket, caller: Caller, identity: Any, said: dict[str, Any],
-        prepared: Prepared, asked: Asked | None, tell: Tell,
+        prepared: Prepared, asked: Asked, reserved: bool, tell: Tell,
     ) -> None:  # fmt: skip
         self.control, self.caller, self.identity, self.tell = Stream(sock), caller, identity, tell
-        self.said, self.prepared, self.asked = said, prepared, asked
+        self.said, self.prepared, self.asked, self.reserved = said, prepared, asked, reserved
         self.pids: dict[int, int] = {}
         self.poll = Poll()
         self.poll.add(self.control)
@@ -182,7 +182,7 @@ class Host:
             _complain(blame(error, scenario) or f"{type(error).__name__}: {error}")
             return abroad(error, known)
 
-        serve = server(self.prepared.simulation, explained, self.asked)
+        serve = server(self.prepared.simulation, explained, self.asked, self.reserved)
         lost: list[str] = []
         try:
             if not self._turn(lost):  # while the scenario was built

@@ -1,5 +1,6 @@
 """The process that observes a graph of processes: it takes in their rows, and ends the run."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -31,13 +32,13 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     if peer.reserved:
         post.most = lru_cache(1)(lambda k: largest(method.planned(k), place.agent, dim))
     place.parting = peer.part
-    met: set[int] = set()
-    place.handlers["ports"] = lambda message: _meet(peer, message, met)
+    place.handlers["ports"] = lambda message: _hear_ports(peer, message)
     kept = place.ground.transport.connection == "kept"
     calling = sorted(set(post.sources)) if kept else post.near
     place.report("ready", {"port": place.listen(calling)})
     place.wait_for(lambda: bool(post.ports))
     if kept:
+        _meet(peer)
         place.wait_for(lambda: len(place.greeted) == len(calling))
         place.close_port()
     place.report("connected", {})
@@ -52,21 +53,36 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
         peer.tell()
 
 
-def _meet(peer: Peer, message: Message, met: set[int]) -> None:
-    """Connect to those that links lead to: a connection that is kept serves one direction."""
+def _hear_ports(peer: Peer, message: Message) -> None:
+    """Note where the others listen."""
+    peer.post.ports = dict(enumerate(message.fields["ports"]))
+    peer.place.ground.peers = message.fields["places"]
+
+
+def _meet(peer: Peer) -> None:
+    """Connect to those that links lead to: a connection that is kept serves one direction.
+
+    Between hosts who calls waits until he is answered, and answers nobody meanwhile. So everybody
+    calls those above him first, in their order, and those below once they have called: who waits
+    for somebody waits for one that is through, or that waits for somebody farther up.
+    """
     post, place = peer.post, peer.place
-    ports: list[int] = message.fields["ports"]
-    post.ports = dict(enumerate(ports))
-    place.ground.peers = message.fields["places"]
-    if place.ground.transport.connection == "kept":
-        for j in post.targets:
-            post.lines[j] = place.connect(j, ports[j])
+    above = sorted(j for j in post.targets if j > place.agent)
+    below = {*post.targets} - {*above}
+
+    def call(some: Iterable[int]) -> None:
+        for j in some:
+            post.lines[j] = place.connect(j, post.ports[j])
             place.greet(post.lines[j])
+
+    call(above)
+    place.wait_for(lambda: below & {*post.sources} <= place.greeted.keys())
+    call(sorted(below))
 
 
 def assemble(fleet: Fleet) -> None:
     """Wait until every agent is connected with its neighbours."""
-    fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
+    fleet.get_ready()
     ports = [fleet.ports[i] for i in range(fleet.agents)]
     for i in fleet.alive:
         fleet.tell(i, "ports", {"ports": ports, "places": fleet.places()})

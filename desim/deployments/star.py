@@ -98,7 +98,7 @@ def _meet(client: Client, port: int) -> None:
 def assemble(fleet: Fleet) -> None:
     """Wait until every agent is ready and, where connections are kept, connected."""
     port = fleet.listen()
-    fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
+    fleet.get_ready()
     for i in fleet.alive:
         fleet.tell(i, "line", {"port": port})
     if fleet.ground.transport.connection == "kept":

@@ -119,9 +119,7 @@ class Simulation:
         keeper: Keeper | None = None,
         explained: Explained = unexplained,
     ) -> Outcome:
-        """Play the run once; its tables go to `sink` as it advances.
-
-        Numbers that go wrong are told in words, not by warnings.
+        """Play the run once; its tables go to `sink` as it advances. No numpy warnings.
 
         listeners: hang on this play, after those of the scenario.
         keeper: takes checkpoints, and may have one to go on from.

@@ -41,9 +41,7 @@ def compare(
     ] = None,
     label: Annotated[
         list[str] | None,
-        option(
-            "label", "TEXT", "What each RUN is called, in order; of a study its cases' first words."
-        ),
+        option("label", "TEXT", "Names of the RUNs; of a study, before its cases'."),
     ] = None,
     form: Annotated[
         str, option("format", "|".join(FORMS), "How it is written; latex: for booktabs.")
