@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 8490,  # signals, where features hang; who goes wrong there costs no row of the log
     "methods": 5750,
     "scenario": 7700,
-    "runs": 6800,
+    "runs": 6850,  # a replay looks at what listeners say
     "deployments": 9650,  # the first job of agents, before the clock
     "experiments": 12050,
     "interface": 7550,

@@ -8,6 +8,8 @@ import pytest
 
 import desim
 from desim.errors import InputError, RunError
+from desim.experiments.contract.stage import Stage
+from desim.methods.zcdp_nfl import ZcdpNfl
 from desim.runs.resume import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -241,3 +243,21 @@ def test_changed_numbers_of_messages_are_found_where_ends_of_links_count():
         assert played(case, ["watch"], engine).status == "done"
         with pytest.raises(RunError, match="listeners: a neighbour's models are numbered -1"):
             played(case, ["flip"], engine)
+
+
+def test_a_replay_holds_what_listeners_say_against_what_they_said(tmp_path):
+    plugin = tmp_path / "own.py"
+    plugin.write_text(Path(PLUGIN).read_text())
+    case = STARS["fedavg"] | {"plugins": [str(plugin)], "listeners": ["meter"]}
+    desim.run(case, out=tmp_path / "run")
+    assert desim.replay(tmp_path / "run").same
+    plugin.write_text(plugin.read_text().replace('"compute": self', '"compute": 2.0 * self'))
+    again = desim.replay(tmp_path / "run")
+    assert not again.same
+    assert again.lines()[0].startswith("listeners: row 0, meter joules 0: stored ")
+
+
+def test_laws_of_an_algorithm_are_tried_with_nobody_who_changes_messages():
+    case = GRAPHS["zcdp-nfl"] | {"plugins": [PLUGIN], "listeners": ["flip"]}
+    assert load(case).listeners
+    assert not Stage(ZcdpNfl, load(case)).scenario.listeners

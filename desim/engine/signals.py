@@ -162,9 +162,9 @@ class Signals:
         released, so that its numbers may depend on data.
         """
         where = slice(None) if out is None or out.all() else out
-        seen = tuple(_locked(part[where]) for part in traffic)
-        who, round_, release = (_locked(part[where]) for part in (who, round_, release))
-        message = Message(who, round_, release, _locked(payload[where].copy()), seen)
+        seen = tuple(_own(part[where]) for part in traffic)
+        who, round_, release = (_own(part[where]) for part in (who, round_, release))
+        message = Message(who, round_, release, _own(payload[where]), seen)
         for hear in self.sending:
             message = replace(message, payload=_answer(hear, message, message.payload))
         received = payload.copy()
@@ -176,9 +176,8 @@ class Signals:
         rows: Any = slice(None),
     ) -> Array:  # fmt: skip
         """Fire `releasing`; return what goes out (n, dim)."""
-        who, round_, ids = (_locked(part) for part in (who, round_, ids))
-        shown = _locked(value.copy()), _locked(output.copy())
-        release = Release(who, round_, ids, *shown, terms, rows)
+        who, round_, ids = map(_own, (who, round_, ids))
+        release = Release(who, round_, ids, _own(value), _own(output), terms, rows)
         for hear in self.releasing:
             release = replace(release, output=_answer(hear, release, release.output))
         return release.output.copy()
@@ -259,26 +258,31 @@ def _entries(one: Listener, said: Any) -> dict[str, Any]:
     return entries
 
 
-def _locked(array: Any) -> Any:
+def _locked(array: NDArray[Any]) -> Any:
     """A view of the array to which nobody can write."""
     shown = array.view()
     shown.flags.writeable = False
     return shown
 
 
+def _own(array: Any) -> Any:
+    """A copy of the array, for whoever is shown it, to which nobody can write."""
+    return _locked(array.copy())
+
+
 def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
     """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
-    found: object = hear(batch)
-    if found is given:
+    found: Any = hear(batch)
+    unchanged = found is given
+    if unchanged:
         return given
     one: Any = hear.__self__  # type: ignore[attr-defined]
     where = f"{one.name or type(one).__name__}: {hear.__name__}"
     try:
-        rows: Array = rows_given(f"{where} returns", found, *given.shape).copy()
+        rows: Array = _own(rows_given(f"{where} returns", found, *given.shape))
     except ValueError as error:
         raise ListenerError(str(error)) from None
     hears = type(one).releasing is not Listener.releasing
     if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
         raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
-    rows.flags.writeable = False
     return rows

@@ -1,6 +1,6 @@
 """`desim.replay`: a stored scenario played again, and the first row that comes out different."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from desim.runs.run import Run
 
 TABLES = ("events", "metrics", "releases")
 NOTHING = "no row"
+SUMMED = 1e-12  # relative, of listeners' numbers: rows come in batches that hang on real time
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Replay:
     """A run played again.
 
     differences: columns table, row, column, stored, replayed with the first one of each table and
-    array, in this order; whole: the stored run was complete, else it is the beginning that counts.
+    array, and of what listeners said, in this order; whole: the stored run was complete, else it is
+    the beginning that counts.
     """
 
     run: Run
@@ -84,6 +86,7 @@ def replay(run: Run | str | Path, progress: Callable[[Progress], None] | None = 
             for name in ARRAYS
             for label, a, b in _pairs(name, stored.store.arrays(name), again.store.arrays(name))
         ]
+        found.append(_difference_heard(stored.listeners, again.listeners))
     rows = [vars(one) for one in found if one is not None]
     columns = ["table", "row", "column", "stored", "replayed"]
     return Replay(again, pd.DataFrame(rows, columns=columns), whole)
@@ -144,3 +147,23 @@ def _array_difference(label: str, stored: Any, replayed: Any) -> Difference | No
         return None
     values = (one.reshape(-1)[odd[0]].item() for one in (stored, replayed))
     return Difference(label, int(odd[0]), "entry", *values)
+
+
+def _difference_heard(stored: Any, replayed: Any) -> Difference | None:
+    """The first entry of what listeners said that came out different."""
+    was, now = dict(_entries(stored)), dict(_entries(replayed))
+    for name in [*was, *(name for name in now if name not in was)]:
+        a, b = was.get(name, "nothing"), now.get(name, "nothing")
+        numbers = isinstance(a, float) and isinstance(b, float)
+        if a != b and not (numbers and np.isclose(a, b, rtol=SUMMED, atol=0.0, equal_nan=True)):
+            return Difference("listeners", 0, name, a, b)
+    return None
+
+
+def _entries(said: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of numbers and words in mappings and lists, as `meter joules 3`."""
+    if not isinstance(said, dict | list):
+        yield name, said
+        return
+    for key, one in said.items() if isinstance(said, dict) else enumerate(said):
+        yield from _entries(one, f"{name} {key}".lstrip())

@@ -71,7 +71,7 @@ class Stage:
         self.method = method
         written = small(method) if given is None else given.written()
         least = min(given.stop.rounds or ROUNDS, ROUNDS) if given else written["stop"]["rounds"]
-        fixed = {"observe.iterates": True, "stop": {"rounds": least}, "log": "all"}
+        fixed = {"observe.iterates": True, "stop": {"rounds": least}, "log": "all", "listeners": []}
         folder = None if given is None else given.folder
         self._tree = written, {**fixed, **(overrides or {})}, folder
         self.scenario = self.changed()
