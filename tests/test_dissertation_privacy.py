@@ -87,10 +87,12 @@ def test_unscaled_data_need_no_tolerance_where_no_epsilon_is_at_stake(tmp_path):
     assert desim.run(scenario).status == "done"
     scenario["problem"] |= {"clip": 1e9}
     scenario |= {"algorithm": {"name": "p-admm", "rho": 0.4}, "privacy": {"noise": {"sigma": 1.0}}}
+    assert build(load(scenario)).method.tolerance == pytest.approx(1.776e-6, rel=1e-3)  # default
+    assert desim.run(scenario).status == "done"
+    scenario["algorithm"]["tolerance"] = 1e-9
     with pytest.raises(InputError, match=r"noise and clip 1e\+09; allowed: at least 1\.776e-06"):
         desim.run(scenario)
     scenario["algorithm"]["tolerance"] = 1e-5
-    assert desim.run(scenario).status == "done"
     np.savez(tmp_path / "data.npz", A=100.0 * A, b=A @ np.ones(3))
     with pytest.raises(InputError, match=r"row 0 of agent 0 has norm .* scale the features"):
         desim.run(scenario)

@@ -555,7 +555,7 @@ def test_who_waits_for_nothing_pays_with_its_next_message():
 
 @pytest.mark.parametrize("name", ["ad-psgd", "push-sum"])
 def test_nothing_but_the_releases_moves_what_is_sent_where_nobody_waits(name):
-    made = merged(CASES[name], {"policy": "each", "stop": {"rounds": 3}})
-    checked = transcript_check(worst_pair(build(desim.load(made)), row=0, pinned=True), 3)
+    made = merged(CASES[name], {"policy": "each", "stop": {"rounds": 6}})
+    checked = transcript_check(worst_pair(build(desim.load(made)), row=0, pinned=True), 6)
     checked.demand()
     assert checked.largest > 0.9

@@ -94,7 +94,8 @@ def model(path):
     """A plug-in with the model and the listener that examples name."""
     path.write_text(
         "from desim.model import Model\nfrom desim.signals import Listener\n\n\n"
-        "class Meter(Listener):\n    name = 'energy-meter'\n    summary = 'an example'\n\n\n"
+        "class Meter(Listener):\n    name = 'energy-meter'\n    summary = 'an example'\n"
+        "    def rows(self, table, columns): ...\n\n\n"
         "class Own(Model):\n"
         "    name = 'my-network'\n    summary = 'an example'\n"
         "    def initial(self, seed): ...\n    def loss(self, x, rows): ...\n"

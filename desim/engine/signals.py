@@ -16,17 +16,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import methodcaller
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
 from desim.columns import Words
-from desim.engine.settings import Settings
 from desim.errors import ListenerError, refusal
 from desim.privacy.ledger.terms import Terms
 from desim.shapes import rows_given
+
+if TYPE_CHECKING:
+    from desim.engine.settings import Settings
 
 CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
 SIGNALS = (*CHANGING, "rows")
@@ -88,7 +90,7 @@ class Listener:
     #: what a scenario has written there
     parameters: Any = None
 
-    def begun(self, settings: Settings) -> None:
+    def begun(self, settings: "Settings") -> None:
         """A play begins; what was heard of an earlier one is to be forgotten."""
 
     def sending(self, message: Message) -> Array:
@@ -187,7 +189,7 @@ class Signals:
         for hear in self.waiting:
             hear(ids, waits)
 
-    def begun(self, settings: Settings) -> None:
+    def begun(self, settings: "Settings") -> None:
         """Say to all that a play begins."""
         for one in self.listeners:
             one.begun(settings)

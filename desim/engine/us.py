@@ -225,11 +225,13 @@ class Cohort(Releasing):
         if self._ahead:
             waiting = self._tell_kept(speaks & ~leaving)
         if self._world.signals.sending:
-            spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
+            quiet = (silent | self.gone | ~speaks)[:, None]
+            spoken = np.where(quiet, 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
             out = leaving | (self.live & speaks)
             out &= self.clock <= self._world.settings.horizon  # where others still go on after it
-            payload = self._world.signals.sent(*place, spoken, traffic, out)
+            heard = self._world.signals.sent(*place, spoken, traffic, out)
+            payload = np.where(quiet, payload, heard)  # what is not said, nobody changes
         self._carrier.send(self, payload, size, silent, used)
         if waiting:
             self._set(_ahead=waiting, _unsent=[*self._unsent, *waiting])

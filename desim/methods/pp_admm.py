@@ -81,7 +81,7 @@ class PPADMM(ExactADMM):
         self.goal, p = self.tolerance, self.parameters
         curvature = 2.0 * self.rho * self.graph.degree
         self.cost = PerturbedObjective(
-            self.problem, self.noise, curvature, p.norm, p.beta, p.splits
+            self.problem, self.noise, curvature, p.norm, self.tolerance, p.splits
         )
         self.warnings += self.cost.warnings
 

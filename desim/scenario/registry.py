@@ -96,7 +96,9 @@ def defined(module: Any, where: str) -> Known:
                     raise InputError(f"{where}: {one.__name__} lacks name")
     for parent, classes in zip(NEEDED, found, strict=True):
         for one in classes.values():
-            lacking = [key for key in NEEDED[parent] if getattr(one, key, "") == ""]
+            lacking = [key for key in NEEDED[parent] if not hasattr(one, key)]
+            if parent is Listener and not one.summary:
+                lacking = ["summary"]
             abstract = sorted(getattr(one, "__abstractmethods__", ()))
             lacking += sorted(abstract, key=[*vars(parent), *abstract].index)
             if lacking:
@@ -135,7 +137,7 @@ def _by_name(module: Any, parent: type, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     own = [one for one in vars(module).values() if isinstance(one, type)]
     for one in (one for one in own if issubclass(one, parent) and hasattr(one, "name")):
-        if one.__module__ != module.__name__ or one.name == "":
+        if one.__module__ != module.__name__ or (parent is Listener and not one.name):
             continue
         if not isinstance(one.name, str):
             raise InputError(f"{where}: {one.__name__} lacks a name that is text")

@@ -25,7 +25,8 @@ class Minimisation(Strict):
     examples: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-8}
 
     tolerance: Positive = 1e-10
-    """largest gradient norm that a minimisation leaves"""
+    """largest gradient norm that a minimisation leaves; with noise the default is what rounding
+    leaves of gradients of the size of the clip, if that is more"""
     passes: Count = 1
     """passes over its rows that a minimisation takes of an agent's time"""
     init: Init = Init.of("zeros")
@@ -44,9 +45,9 @@ class ExactADMM(ConsensusADMM):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        self.tolerance = float(getattr(self.parameters, self.accuracy))
-        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
         self.private = self.noise is not None and self.problem.clipped
+        self.tolerance = tolerance_of(self.parameters, self.accuracy, self.problem, self.private)
+        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
         self.demanded = self.tolerance if self.private else np.inf
 
     @classmethod
@@ -55,7 +56,7 @@ class ExactADMM(ConsensusADMM):
         found, accuracy = super().problems(parameters, problem, noise), cls.accuracy
         if noise is None or not problem.clipped or not problem.loss.curvature < np.inf:
             return found
-        tolerance, key = float(getattr(parameters, accuracy)), f"algorithm.{accuracy}"
+        tolerance, key = tolerance_of(parameters, accuracy, problem), f"algorithm.{accuracy}"
         penalty = 2.0 * float(getattr(parameters, cls.letter)) * (problem.agents > 1)
         return found + _unresolved(problem, key, tolerance, penalty)
 
@@ -69,6 +70,17 @@ class ExactADMM(ConsensusADMM):
         """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
         keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
         return minimisers(us, solution, self.tolerance, self.private, keys)
+
+
+def tolerance_of(parameters: Any, accuracy: str, problem: Problem, private: bool = True) -> float:
+    """The gradient norm that is charged: as written; the default is what doubles tell, at least.
+
+    Clip and numbers of rows are public.
+    """
+    written = float(getattr(parameters, accuracy))
+    if not private or written != type(parameters).model_fields[accuracy].default:
+        return written
+    return max(written, least_tolerance(problem.clip, problem.scale * problem.rows))
 
 
 def _unresolved(problem: Problem, key: str, tolerance: float, penalty: float) -> list[str]:
