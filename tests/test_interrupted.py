@@ -1,5 +1,6 @@
 """Ctrl-C at any moment, however often: what a run directory holds agrees, and a run goes on."""
 
+import gc
 import signal
 import sys
 from contextlib import contextmanager, suppress
@@ -18,6 +19,11 @@ from desim.runs import interruption
 from desim.runs import play as runs
 from desim.runs.replay import first_difference
 
+# What a press between an open and its `with` leaves open is the collector's, and one that falls
+# into a destructor is Python's to lose: both are said here, and not in whatever test comes next.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 OBSERVED = {"metrics": ["error"], "iterates": True}
 KINDS = {
     "compiled": star(stop={"rounds": 60}, observe=OBSERVED | {"iterates": False}),
@@ -38,6 +44,7 @@ def keyboard(monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+    gc.collect()
 
 
 @contextmanager
