@@ -143,6 +143,21 @@ def test_ctrl_c_at_any_moment(kind, share, more, pause, wholes, tmp_path_factory
         check_anywhere(kind, share, more, wholes, tmp_path_factory.mktemp("a") / "run")
 
 
+READING = {
+    "load": lambda: desim.load(KINDS["scouted"]),
+    "written": desim.load(KINDS["scouted"]).written,
+}
+
+
+@pytest.mark.parametrize("what", READING)
+def test_ctrl_c_while_a_scenario_is_read_or_written_is_no_error_of_it(what):
+    with pressing(()) as seen:
+        READING[what]()
+    for at in range(1, seen[0], max(seen[0] // 300, 1)):
+        with suppress(KeyboardInterrupt), pressing({at}):  # in a destructor it is lost
+            READING[what]()
+
+
 TWINS = [
     ("instants", round_observer, "self.rounds - later", "self.rounds", play, "RoundObserver"),
     ("graph", observer, "if time > end]", "if False]", play, "ClockObserver"),

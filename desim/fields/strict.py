@@ -15,9 +15,14 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import (
+    ErrorDetails,
+    InitErrorDetails,
+    PydanticCustomError,
+    PydanticSerializationError,
+)
 
-from desim.errors import refusal, spelling
+from desim.errors import AtOnce, refusal, spelling
 
 EXPLAINED = "explained"
 UNKNOWN_KEY = "unknown_key"
@@ -89,6 +94,16 @@ class Strict(BaseModel):
         text = "unknown key; allowed: " + (", ".join(cls.keys()) or "none")
         text += spelling(key, cls.keys())
         return {"type": PydanticCustomError(UNKNOWN_KEY, text), "loc": (key,), "input": key}
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As pydantic's; a Ctrl-C in a serializer stays one, where pydantic has but its name."""
+        try:
+            return super().model_dump(**options)
+        except PydanticSerializationError as error:
+            for pressed in (AtOnce, KeyboardInterrupt):
+                if f" {pressed.__name__}:" in str(error):
+                    raise pressed from None
+            raise
 
     def written(self) -> dict[str, Any]:
         """The section as a scenario writes it, every default explicit, in s, bit/s and 1/s."""
