@@ -9,7 +9,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.deployments.measuring import devices, laws, lines, profiles, robust, samples
+from desim.deployments.measuring import devices, laws, lines, profiles, samples
 from desim.errors import InputError
 from desim.interface.cli import main
 from desim.scenario.sections.transport import Tcp
@@ -86,8 +86,8 @@ def check_recovery(module, *, late=0):
 
 
 def test_a_line_comes_back_out_of_its_messages():
-    check_recovery(robust)
-    check_recovery(robust, late=20)
+    check_recovery(laws)
+    check_recovery(laws, late=20)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_line_comes_back_out_of_its_messages():
 )
 def test_a_wrong_fit_is_noticed(right, wrong, late):
     with pytest.raises(AssertionError):
-        check_recovery(mutant(robust, right, wrong), late=late)
+        check_recovery(mutant(laws, right, wrong), late=late)
 
 
 def carried(tcp, latency, rate, sizes, pause, rounds=12, number=2):

@@ -7,7 +7,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.deployments.fidelity import alike, errors, matching, models, reasons, replies
+from desim.deployments.fidelity import errors, matching
 from desim.errors import InputError
 from desim.interface.cli import main
 from desim.runs.reading import exchanges
@@ -189,7 +189,7 @@ def check_replies(module):
 
 
 def test_who_makes_a_deadline_and_by_how_much():
-    check_replies(replies)
+    check_replies(matching)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +201,12 @@ def test_who_makes_a_deadline_and_by_how_much():
 )
 def test_wrong_replies_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_replies(mutant(replies, right, wrong))
+        check_replies(mutant(matching, right, wrong))
 
 
 def test_a_quorum_is_as_narrow_as_what_came_next():
     run = played(policy={"quorum": 2, "late": "carry"})
-    made = replies.replies(run, run)
+    made = matching.replies(run, run)
     assert made["same"].all()
     closed = run.events[run.events["kind"] == "aggregate"].iloc[0]
     came = run.events[(run.events["kind"] == "deliver") & (run.events["agent"] < 0)]["time"]
@@ -214,7 +214,7 @@ def test_a_quorum_is_as_narrow_as_what_came_next():
 
 
 def test_pairs_of_replies(pair):
-    made = replies.replies(*pair)
+    made = matching.replies(*pair)
     right = 0
     for number in range(1, 7):
         times = []
@@ -231,7 +231,7 @@ def test_pairs_of_replies(pair):
 def test_models_to_the_bit_and_how_far_apart(pair):
     assert "equal to the bit" in str(desim.clock_errors(*pair).models)
     other = played(**DEADLINE)
-    found = models.compared(pair[1], other)
+    found = errors.compared(pair[1], other)
     assert found.first is not None
     one, two = pair[1].model, other.model
     norms = np.linalg.norm(two - one, axis=1)[1:] / np.linalg.norm(one, axis=1)[1:]
@@ -242,10 +242,10 @@ def test_models_to_the_bit_and_how_far_apart(pair):
 def test_reasons_say_what_the_log_knows(pair):
     made = desim.clock_errors(*pair)
     first = made.messages[np.isinf(made.messages["idle_real"])].iloc[0].to_dict()
-    assert reasons.of_message(first, made.messages).startswith("1 segment, the first on its link")
+    assert matching.of_message(first, made.messages).startswith("1 segment, the first on its link")
     big = {**first, "bytes_real": 1449 + 1448 * 10, "idle_real": 1.5}
-    assert reasons.of_message(big, made.messages).startswith("12 segments after 1.5 s of idleness")
-    assert reasons.parted({"real": 0.0579, "simulated": 0.0228}) == (
+    assert matching.of_message(big, made.messages).startswith("12 segments after 1.5 s of idleness")
+    assert matching.parted({"real": 0.0579, "simulated": 0.0228}) == (
         "real 57.9 ms, simulated 22.8 ms"
     )
     kinds = made.worst["what"].tolist()
@@ -287,7 +287,7 @@ def test_runs_of_other_scenarios_are_refused_in_words(tmp_path, pair):
     made = desim.compare([pair[0], other])
     assert made.clocks == ()
     assert any("algorithm.rho" in note for note in made.notes)
-    assert alike.against([pair[0], pair[0], other], True) is None
+    assert errors.against([pair[0], pair[0], other], True) is None
     with pytest.raises(InputError, match="not a run directory"):
         desim.clock_errors(tmp_path, pair[1])
 

@@ -11,12 +11,10 @@ from test_deploy import deploy, plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
-from desim.deployments import accounts, consent, deployed, deployment, join, overseer, peer, station
+from desim.deployments import consent, deployed, deployment, join, overseer, peer, station
 from desim.deployments import place as places
-from desim.deployments.abroad import Declined
-from desim.deployments.consent import FINE, Asked, Consent, form, largest
-from desim.deployments.jobs import terms_of
-from desim.deployments.wire import Message
+from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
+from desim.deployments.wire import Declined, Message
 from desim.engine.spending import Spending
 from desim.errors import InputError, RunError
 from desim.method import Mechanism, Terms, View, gradient
@@ -358,7 +356,7 @@ def test_hosts_have_it_from_the_scenario_whether_states_are_private(tmp_path, mo
 def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
     saying, came = deployed.order_of, tmp_path / "came"
     monkeypatch.setattr(deployed, "order_of", lambda *_: saying(*_) | {"secret_noise": False})
-    settle = accounts.Accounts.settle
+    settle = station.Accounts.settle
 
     def noted(self, number):
         if (report := self.sent[number].report) is not None:
@@ -366,7 +364,7 @@ def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
                 file.write("\n".join(["a report", *report.arrays, ""]))
         settle(self, number)
 
-    monkeypatch.setattr(accounts.Accounts, "settle", noted)
+    monkeypatch.setattr(station.Accounts, "settle", noted)
     waiting = Waiting(PRIVATE, tmp_path)
     pid, told = joining(waiting, "beta"), []
     join.take_part(waiting.address, waiting.invitation("alpha"), False, told.append)

@@ -12,20 +12,10 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import (
-    client,
-    deployed,
-    fleet,
-    frames,
-    ground,
-    linked,
-    star,
-    station,
-    wire,
-)
-from desim.deployments.carrier import refusal
-from desim.deployments.holding import ended_by_others
-from desim.deployments.processes import ended
+from desim.deployments import client, deployed, fleet, linked, station, wire
+from desim.deployments import place as place_module
+from desim.deployments.fleet import ended, ended_by_others
+from desim.deployments.linked import refusal
 from desim.errors import InputError, RunError
 from desim.runs.joint import joint
 from desim.runs.play import prepare
@@ -229,7 +219,7 @@ def test_news_that_a_void_call_has_brought_hold():
     job = {"name": "ascend", "given": 0, "bound": {}}
     for number in (1, 2):
         order = wire.Message("order", {"told": [{"job": job, "round": 1}]}, {"news0": np.ones(4)})
-        made.letters.append(client.Letter(frames.Frame(frames.CALL, -1, number, 2), order, 0.5))
+        made.letters.append(client.Letter(wire.Frame(wire.CALL, -1, number, 2), order, 0.5))
     made._take = lambda letter: said.append(("taken", {"number": letter.number}))
     with pytest.raises(IndexError):  # nothing more is to come
         made.live()
@@ -239,14 +229,14 @@ def test_news_that_a_void_call_has_brought_hold():
 
 def test_a_connection_for_every_message_gives_the_same_bits():
     from desim.deployments import deployed as module
-    from desim.deployments.ground import Loopback, Transport
-    from desim.deployments.local import Local
+    from desim.deployments.fleet import Local
+    from desim.deployments.place import Loopback, Transport
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
     for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):
-        ground = Loopback(Transport("new", "reno"))
-        real = module.deployed(prepare(load(given)), None, None, False, Local(4, ground))
+        place_module = Loopback(Transport("new", "reno"))
+        real = module.deployed(prepare(load(given)), None, None, False, Local(4, place_module))
         assert np.array_equal(real.iterates, desim.run(given).iterates)
 
 
@@ -334,7 +324,7 @@ def test_links_that_end_before_the_run_write_nothing(tmp_path, monkeypatch):
     ours, theirs = socket.socketpair()
     theirs.close()
 
-    class Gone(ground.Loopback):
+    class Gone(place_module.Loopback):
         alarm = ours
 
         def fate(self):
@@ -498,8 +488,8 @@ def test_budgets_retire_the_same_agents():
     for real in (desim.run(given), deploy(given)):
         assert real.manifest["reason"] == "privacy.budget: every agent has retired"
         assert any("4 of 4 agents retired" in text for text in real.manifest["warnings"])
-    star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
-    simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
+    station = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
+    simulated, real = same({**station, "privacy": {"budget": 3.0, **PRIVATE}})
     assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
 
 
@@ -511,7 +501,7 @@ def test_a_program_that_finds_its_time_over_ends_then(rounds, met, now, end):
     observer = SimpleNamespace(latest=0.28, rounds=rounds, rows=SimpleNamespace(met=met))
     settings = SimpleNamespace(rounds=5, horizon=0.3)
     world = SimpleNamespace(observer=observer, settings=settings)
-    assert star._ended(SimpleNamespace(world=world, now=now)) == end
+    assert station._ended(SimpleNamespace(world=world, now=now)) == end
 
 
 @pytest.mark.parametrize("method", ["fedavg", "dsgd"])
@@ -571,7 +561,7 @@ def test_a_congestion_control_that_is_refused_is_told_on_loopback():
             raise PermissionError(1, "Operation not permitted")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ground.Loopback, "_tune", refuse)
+        patch.setattr(place_module.Loopback, "_tune", refuse)
         real = deploy(given)
     assert real.status == "done"
     assert any("bbr is refused here" in text for text in real.manifest["warnings"])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from desim.deployments import namespaces, overseer
-from desim.deployments.carrier import Carrier, refusal
-from desim.deployments.lines import Line, Link, Plan
+from desim.deployments.linked import Carrier, refusal
+from desim.deployments.namespaces import Line, Link, Plan
 from desim.deployments.peer import PeerPost
 
 

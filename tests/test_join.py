@@ -14,7 +14,7 @@ import pytest
 from test_deploy import scenario
 
 import desim
-from desim.deployments import afar, alignment, certificates, doors, hosts, wire
+from desim.deployments import doors, hosts, wire
 from desim.deployments.join import take_part
 from desim.errors import InputError
 
@@ -57,13 +57,13 @@ class Waiting:
         from desim.deployments import deployed as module
         from desim.scenario.load import load
 
-        begun = afar.Remote.launch
+        begun = hosts.Remote.launch
 
         def launch(fleet, serve):
             os.write(writing, f"{fleet.door.port}\n".encode())
             begun(fleet, serve)
 
-        afar.Remote.launch = launch
+        hosts.Remote.launch = launch
         text = ""
 
         def tell(line):
@@ -178,7 +178,7 @@ def test_hosts_need_the_rows_of_their_own_agents_alone(tmp_path, monkeypatch):
     ],
 )
 def test_what_needs_all_rows_is_refused_where_hosts_have_their_own(changes, why):
-    from desim.deployments.parted import refuse_common
+    from desim.deployments.hosts import refuse_common
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
@@ -223,14 +223,14 @@ WRONG = {  # what somebody with a certificate of the run may say
 
 @pytest.mark.parametrize("key", WRONG)
 def test_what_cannot_be_understood_at_the_door_is_refused_in_words(key):
-    authority = certificates.Authority()
-    door = doors.Door("127.0.0.1", 0, authority.identity(certificates.COORDINATOR), {"a": "x"})
-    dialling = certificates.context(authority.identity("a"), server=False)
+    authority = doors.Authority()
+    door = doors.Door("127.0.0.1", 0, authority.identity(doors.COORDINATOR), {"a": "x"})
+    dialling = doors.context(authority.identity("a"), server=False)
     about = {"host": "a", "token": "x", "role": "host", "agent": -1, "protocol": wire.PROTOCOL}
     try:
         for value in WRONG[key]:
             plain = socket.create_connection(("127.0.0.1", door.port))
-            with dialling.wrap_socket(plain, server_hostname=certificates.COORDINATOR) as sock:
+            with dialling.wrap_socket(plain, server_hostname=doors.COORDINATOR) as sock:
                 said = {**about, "desim": doors.version("desim"), key: value}
                 sock.sendall(wire.packed("hello", said, {}))
                 text = door.refused.get(timeout=20)
@@ -252,16 +252,16 @@ def test_connections_whose_other_end_has_gone_end():
 
 def test_what_the_manifest_has_of_strangers_is_little(tmp_path):
     waiting = Waiting(scenario(), tmp_path)
-    for number in range(afar.TOLD + 3):
+    for number in range(hosts.TOLD + 3):
         with socket.create_connection(("127.0.0.1", waiting.port)) as stranger:
             stranger.sendall(bytes([number]) * 500)
     both = [joining(waiting, name) for name in ("alpha", "beta")]
     for pid in both:
         os.waitpid(pid, 0)
-    assert waiting.ended().count("a stranger") == afar.TOLD
+    assert waiting.ended().count("a stranger") == hosts.TOLD
     manifest = desim.open(tmp_path / "run").manifest
-    assert f"{afar.TOLD + 3} connections were refused in all" in manifest["warnings"]
-    assert manifest["clock"]["refused"] == afar.TOLD + 3
+    assert f"{hosts.TOLD + 3} connections were refused in all" in manifest["warnings"]
+    assert manifest["clock"]["refused"] == hosts.TOLD + 3
 
 
 def test_a_host_is_told_why_the_run_did_not_begin(tmp_path):
@@ -272,7 +272,7 @@ def test_a_host_is_told_why_the_run_did_not_begin(tmp_path):
 
 
 def test_invitations_of_a_later_deployment_stay(tmp_path):
-    file, authority = tmp_path / "hosts.yaml", certificates.Authority()
+    file, authority = tmp_path / "hosts.yaml", doors.Authority()
     known = hosts.Hosts("127.0.0.1", 0, 1.0, {"alpha": (0,), "beta": (1,)})
     first = hosts.invite(file, known, authority)
     later = hosts.invite(file, hosts.Hosts("127.0.0.1", 0, 1.0, {"alpha": (0,)}), authority)
@@ -365,7 +365,7 @@ def test_a_port_in_use_is_told(tmp_path):
 
 
 def test_an_invitation_of_another_run_is_told(tmp_path):
-    from desim.deployments.certificates import Authority
+    from desim.deployments.doors import Authority
 
     waiting = Waiting(scenario(), tmp_path, wait="3 s")
     file = waiting.invitation("alpha")
@@ -391,7 +391,7 @@ def test_wrong_addresses_and_invitations_are_told(tmp_path):
 
 
 def test_connections_are_tls_1_3_and_both_sides_show_certificates():
-    from desim.deployments.certificates import COORDINATOR, Authority, context
+    from desim.deployments.doors import COORDINATOR, Authority, context
 
     authority = Authority()
     made = context(authority.identity(COORDINATOR), server=True)
@@ -436,11 +436,11 @@ def test_messages_come_back_whole_in_any_pieces():
 
 def test_the_fastest_exchange_aligns_clocks():
     """A clock 5 s ahead, read over ways of which one is slow in one direction."""
-    found = [alignment.exchanged(t, t + 5.0 + there, t + there + back) for t, there, back in
+    found = [hosts.exchanged(t, t + 5.0 + there, t + there + back) for t, there, back in
              [(0.0, 0.03, 0.01), (1.0, 0.001, 0.001), (2.0, 0.2, 0.001)]]  # fmt: skip
-    offset = alignment.best(found)
+    offset = hosts.best(found)
     assert offset.ahead == pytest.approx(5.0)
     assert all(abs(one.ahead - 5.0) <= one.error + 1e-12 for one in found)
-    later = alignment.Offset(5.0105, 0.001, 100.0)
-    assert alignment.drift(offset, later) == pytest.approx(0.0105)
-    assert alignment.drift(offset, alignment.Offset(5.0015, 0.001, 100.0)) == 0.0
+    later = hosts.Offset(5.0105, 0.001, 100.0)
+    assert hosts.drift(offset, later) == pytest.approx(0.0105)
+    assert hosts.drift(offset, hosts.Offset(5.0015, 0.001, 100.0)) == 0.0

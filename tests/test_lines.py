@@ -16,9 +16,9 @@ import pytest
 from test_deploy import scenario
 
 from desim.deployments import namespaces
-from desim.deployments.carrier import Carrier, refusal
 from desim.deployments.forwarding import STAMP, Entry, Stage, Turns, Weather, waited
-from desim.deployments.lines import Line, Link, Plan, Site
+from desim.deployments.linked import Carrier, refusal
+from desim.deployments.namespaces import Line, Link, Plan, Site
 from desim.deployments.streams import TICK, Stream, _fed, later
 from desim.errors import InputError
 
@@ -184,7 +184,7 @@ def test_how_long_a_packet_waited_is_in_its_stamp():
 def planned(**network):
     """The plan of a star, or of a ring where `topology` is given."""
     from desim.deployments.deployed import transport_of
-    from desim.deployments.plan import plan_of
+    from desim.deployments.namespaces import plan_of
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
@@ -452,8 +452,8 @@ def test_nothing_is_left_behind():
 
 STARTER = """
 import sys, time
-from desim.deployments.carrier import Carrier
-from desim.deployments.lines import *
+from desim.deployments.linked import Carrier
+from desim.deployments.namespaces import *
 links = Carrier(Plan((Link(-1, 0, Line(), Line()),)))
 print(links.process.pid, flush=True)
 time.sleep(600)

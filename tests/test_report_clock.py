@@ -9,7 +9,7 @@ from mutant import mutant
 from test_clock_errors import DEADLINE, OTHER, played
 
 import desim
-from desim.deployments.fidelity import replies
+from desim.deployments.fidelity import matching
 from desim.interface import reports
 from desim.interface.reports import clock, page
 
@@ -99,6 +99,6 @@ def test_a_log_that_cannot_be_held_against_another_is_said(runs, tmp_path):
 
 def test_replies_that_the_simulation_has_level_have_no_order():
     real, level = played(network=OTHER, real=True), played(compute={"speed": "1000 /s"})
-    found = replies.replies(real, level)
+    found = matching.replies(real, level)
     assert found["pairs"].sum() == 0
     assert found["ordered"].sum() == 0

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from test_deploy import NOISY, PROBLEM, deploy, plain, scenario  # noqa: F401
 
-from desim.deployments import client, deployment, fleet, frames, peer, star
+from desim.deployments import client, deployment, fleet, peer, station
+from desim.deployments import wire as wire_module
 from desim.errors import InputError
 
 
@@ -25,7 +26,7 @@ class Wire:
         class Framed(fleet.Framing):
             def feed(self, data):
                 for frame in super().feed(data):
-                    keep("released", frames.values_of(frame.body))
+                    keep("released", wire_module.values_of(frame.body))
                     yield frame
 
         def own_kept(self):
@@ -111,7 +112,7 @@ def test_the_old_letters_are_found(monkeypatch, tmp_path):
     """The mutants: agents that tell their states, and models as the method reports them."""
     wire = Wire(monkeypatch, tmp_path)
     monkeypatch.setattr(
-        star, "Client", lambda place, world, method, _: client.Client(place, world, method)
+        station, "Client", lambda place, world, method, _: client.Client(place, world, method)
     )
     deploy(RESERVED["noise on models"])
     assert wire.unreleased[0]

@@ -19,26 +19,33 @@ from test_join import Waiting, joining
 
 import desim
 from desim.deployments import (
-    certificates,
     client,
+    consent,
     doors,
     fleet,
-    ground,
     hosts,
-    jobs,
     join,
     peer,
+    place,
     station,
-    strangers,
+    streams,
     wire,
 )
 from desim.deployments import place as places
-from desim.deployments.abroad import Declined, abroad
-from desim.deployments.accounts import Sent
-from desim.deployments.frames import COORDINATOR, HELLO, LETTER, REPLY, Frame, Framing, values_of
-from desim.deployments.keys import Keys, by_source
-from desim.deployments.rows import require_own
-from desim.deployments.streams import Stream
+from desim.deployments.station import Sent
+from desim.deployments.streams import Keys, Stream, by_source
+from desim.deployments.wire import (
+    COORDINATOR,
+    HELLO,
+    LETTER,
+    REPLY,
+    Declined,
+    Frame,
+    Framing,
+    abroad,
+    require_own,
+    values_of,
+)
 from desim.errors import InputError, RunError
 
 
@@ -152,7 +159,7 @@ class Neighbour:
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = places.Place(1, Stream(self.control), own, ground)
+        self.place = places.Place(1, Stream(self.control), own, place)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, wire.Unpacking()
         self.ours.setblocking(False)
@@ -185,7 +192,7 @@ class Neighbour:
 
 @contextmanager
 def neighbour(ground):
-    made = Neighbour(ground)
+    made = Neighbour(place)
     try:
         yield made
     finally:
@@ -197,7 +204,7 @@ def dialled(port):
 
 
 def test_an_agent_of_a_graph_hears_whom_it_expects_alone():
-    with neighbour(ground.Loopback()) as one:
+    with neighbour(place.Loopback()) as one:
         between = one.keys.between
         with dialled(one.port) as odd, dialled(one.port) as thief, dialled(one.port) as true:
             odd.sendall(Frame(HELLO, 2, 0).header(between(2, 1)))  # no neighbour that calls
@@ -213,10 +220,10 @@ def test_an_agent_of_a_graph_hears_whom_it_expects_alone():
 
 
 def test_silent_connections_make_room_for_those_who_speak():
-    with neighbour(ground.Loopback()) as one:
-        crowd = [dialled(one.port) for _ in range(3 * strangers.EACH)]
+    with neighbour(place.Loopback()) as one:
+        crowd = [dialled(one.port) for _ in range(3 * streams.EACH)]
         one.until(lambda it: len(it.refused) == places.TOLD)
-        assert len(one.place.strangers) <= strangers.EACH + 1
+        assert len(one.place.strangers) <= streams.EACH + 1
         with dialled(one.port) as true:
             true.sendall(Frame(HELLO, 0, 0).header(one.keys.between(0, 1)))
             one.until(lambda it: 0 in it.place.greeted)
@@ -228,8 +235,8 @@ def test_silent_connections_make_room_for_those_who_speak():
 def test_the_coordinator_lets_silent_connections_go_and_names_them_where_somebody_is_missing(
     monkeypatch,
 ):
-    made = fleet.Fleet(4, ground.Loopback())
-    port, most = made.listen(), strangers.EACH + made.agents
+    made = fleet.Fleet(4, place.Loopback())
+    port, most = made.listen(), streams.EACH + made.agents
     crowd = [dialled(port) for _ in range(most + 1)]
     until = time.monotonic() + 30.0
     while not made.turned_away and time.monotonic() < until:
@@ -245,9 +252,9 @@ def test_the_coordinator_lets_silent_connections_go_and_names_them_where_somebod
 
 
 def test_who_is_silent_for_long_must_go(monkeypatch):
-    some = strangers.Strangers(each=2)
+    some = streams.Strangers(each=2)
     now = [100.0]
-    monkeypatch.setattr(strangers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(streams.time, "monotonic", lambda: now[0])
     assert [some.enter(k, where) for k, where in enumerate("aab")] == [[], [], []]
     assert some.enter(3, "a") == [(0, "a")]
     assert (some.leave(1), some.leave(9), some.due) == ("a", "", 110.0)
@@ -288,9 +295,9 @@ def calling(outside, port, told):
 
 def test_between_hosts_a_key_is_worth_nothing_without_the_certificate():
     """Even who has stolen the key of agents 0 and 1 is not agent 0 with gamma's certificate."""
-    authority = certificates.Authority()
+    authority = doors.Authority()
     with neighbour(of_host("beta", authority, HOSTS)) as one:
-        silent = [dialled(one.port) for _ in range(strangers.EACH)]
+        silent = [dialled(one.port) for _ in range(streams.EACH)]
         hello = Frame(HELLO, 0, 0).header(one.keys.between(0, 1))
         for host in ("gamma", "alpha"):
             told = []
@@ -310,7 +317,7 @@ def test_between_hosts_a_key_is_worth_nothing_without_the_certificate():
 
 
 def test_who_answers_for_an_agent_shows_the_certificate_of_its_host():
-    authority, told = certificates.Authority(), []
+    authority, told = doors.Authority(), []
     with neighbour(of_host("gamma", authority, HOSTS)) as one:
         thread = calling(of_host("alpha", authority, HOSTS), one.port, told)
         one.until(lambda it: told)
@@ -319,7 +326,7 @@ def test_who_answers_for_an_agent_shows_the_certificate_of_its_host():
 
 
 def test_a_stranger_without_certificate_is_told_of_at_an_agents_port():
-    with neighbour(of_host("beta", certificates.Authority(), HOSTS)) as one:
+    with neighbour(of_host("beta", doors.Authority(), HOSTS)) as one:
         with dialled(one.port) as stranger:
             stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
             one.until(lambda it: any("a stranger at 127.0.0.1 was ref" in w for w in it.refused))
@@ -327,8 +334,8 @@ def test_a_stranger_without_certificate_is_told_of_at_an_agents_port():
 
 @contextmanager
 def door(authority=None, tokens=None):
-    authority = authority or certificates.Authority()
-    identity = authority.identity(certificates.COORDINATOR)
+    authority = authority or doors.Authority()
+    identity = authority.identity(doors.COORDINATOR)
     made = doors.Door("127.0.0.1", 0, identity, tokens or {"alpha": "x"})
     try:
         yield made, authority
@@ -348,7 +355,7 @@ def test_seventy_silent_connections_at_the_door_keep_no_host_out():
         guest.sock.sendall(wire.packed("welcome", {}, {}))
         thread.join(8.0)
         assert joined[0][1].kind == "welcome"
-        assert made.refused.qsize() >= 70 - strangers.EACH
+        assert made.refused.qsize() >= 70 - streams.EACH
         assert made.refused.get() == "a stranger at 127.0.0.1 was refused (said nothing)"
         for one in (*crowd, guest.sock, joined[0][0]):
             one.close()
@@ -402,7 +409,7 @@ def test_errors_of_agents_cross_as_their_kind_and_place_alone():
 
 
 def test_invitations_end(tmp_path, monkeypatch):
-    authority = certificates.Authority(600.0)
+    authority = doors.Authority(600.0)
     known = hosts.Hosts("127.0.0.1", 0, 1.0, {"alpha": (0,)})
     made = hosts.invite(tmp_path / "hosts.yaml", known, authority)
     file = made["alpha"][1]
@@ -486,7 +493,7 @@ def test_numbers_of_others_are_finite_and_words_do_not_steer_a_terminal():
 
 
 def test_no_frame_is_larger_than_what_was_asked_for():
-    made = fleet.Fleet(4, ground.Loopback())
+    made = fleet.Fleet(4, place.Loopback())
     ours, theirs = socket.socketpair()
     made.take_up(Stream(theirs, 1))
     made.allow(16)
@@ -524,9 +531,9 @@ def test_an_agent_that_sends_nonsense_is_lost_and_the_run_ends_in_words(message,
 @pytest.mark.parametrize("name", ["__init__", "__class__", "name", "no such", "warnings"])
 def test_no_message_calls_anything_but_a_function_of_the_method(name):
     method = SimpleMethod()
-    assert jobs.found({"name": "train", "given": 0, "bound": {}}, {}, method)() == 3
+    assert consent.found({"name": "train", "given": 0, "bound": {}}, {}, method)() == 3
     with pytest.raises(InputError, match="found no job"):
-        jobs.found({"name": name, "given": 0, "bound": {}}, {}, method)
+        consent.found({"name": name, "given": 0, "bound": {}}, {}, method)
 
 
 class SimpleMethod:

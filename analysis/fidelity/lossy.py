@@ -17,7 +17,7 @@ from typing import Any
 
 from analysis.fidelity.measuring import Flow, Message
 from analysis.fidelity.transfers import COLUMNS, QUEUE, disturbed, measure
-from desim.deployments.lines import Line
+from desim.deployments.namespaces import Line
 
 FILE = Path(__file__).parent / "measured" / "lossy.csv"
 LOSS = 0.01

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from desim.deployments.carrier import Carrier, Report
-from desim.deployments.lines import Line, Link, Plan
+from desim.deployments.linked import Carrier, Report
+from desim.deployments.namespaces import Line, Link, Plan
 
 PORT = 5000
 PAUSE = 1.5  # s of idleness, or three timeouts of the connection where these are longer

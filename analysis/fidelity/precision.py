@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from statistics import median
 
 from analysis.fidelity.measuring import Flow, Message, play
-from desim.deployments.lines import Line
+from desim.deployments.namespaces import Line
 
 RATE, LATENCY, SIZE = 2.5e7, 0.01, 1_000_000
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.fidelity.measuring import Flow, Message, Timed, lateness, over
-from desim.deployments.carrier import Report
-from desim.deployments.lines import Line, Link, Plan, Site
+from desim.deployments.linked import Report
+from desim.deployments.namespaces import Line, Link, Plan, Site
 
 FILE = Path(__file__).parent / "measured" / "shared.csv"
 OWN = Line(0.002, 1e8)

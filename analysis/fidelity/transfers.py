@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.fidelity.measuring import Flow, Message, Timed, lateness, play
-from desim.deployments.lines import Line
+from desim.deployments.namespaces import Line
 
 FILE = Path(__file__).parent / "measured" / "transfers.csv"
 LATENCIES = [0.0005, 0.005, 0.025, 0.075, 0.15]

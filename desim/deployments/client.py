@@ -13,12 +13,19 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.consent import Asked, Consent
-from desim.deployments.frames import CALL, COORDINATOR, POST, REPLY, Frame, body_of, values_of
-from desim.deployments.jobs import found, terms_of
+from desim.deployments.consent import Asked, Consent, found, terms_of
 from desim.deployments.place import Place
 from desim.deployments.streams import Stream
-from desim.deployments.wire import Message
+from desim.deployments.wire import (
+    CALL,
+    COORDINATOR,
+    POST,
+    REPLY,
+    Frame,
+    Message,
+    body_of,
+    values_of,
+)
 from desim.engine.answers import reply_of
 from desim.engine.assignments import Assignment
 from desim.engine.clients import Clients

@@ -12,21 +12,90 @@ of two values with the same noise the difference has none. No message is ever se
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.abroad import Declined
-from desim.deployments.jobs import named, terms_for
-from desim.deployments.wire import Message
+from desim.arrays import Array
+from desim.deployments.wire import Declined, Message
 from desim.engine.arguments import terms_given
 from desim.engine.world import World
+from desim.errors import InputError, show
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms, View, plain
 
-Arrays = Mapping[str, NDArray[Any]]
+# Jobs as messages name them: methods of the scenario's method, which every process has.
+
+
+Arrays = dict[str, NDArray[Any]]
+PLAIN = (int, float, str, bool, type(None))
+WANTED = "a function of the method, or a partial of one with numbers, words and arrays"
+
+
+def named(job: Any, method: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
+    """A job as fields and arrays, whose names begin with `prefix`; InputError if it has no name."""
+    given: list[Any] = []
+    options: dict[str, Any] = {}
+    while isinstance(job, partial):
+        given, options = [*job.args, *given], {**job.keywords, **options}
+        job = job.func
+    name = getattr(job, "__name__", "")
+    if getattr(job, "__self__", None) is not method or getattr(method, name, None) != job:
+        raise InputError(f"algorithm: its job {name or job!r} cannot be sent; allowed: {WANTED}")
+    arrays: Arrays = {}
+    bound = {str(place): value for place, value in enumerate(given)} | options
+    fields = {key: _field(value, f"{prefix}{key}", arrays) for key, value in bound.items()}
+    return {"name": name, "given": len(given), "bound": fields}, arrays
+
+
+def _field(value: Any, name: str, arrays: Arrays) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        arrays[name] = value
+        return {"array": name}
+    if not isinstance(value, PLAIN):
+        found = f"its job is bound to {type(value).__name__}"
+        raise InputError(f"algorithm: {found}, which cannot be sent; allowed: {WANTED}")
+    return value
+
+
+def found(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], method: Any) -> Any:
+    """The job that `named` has named."""
+    bound = {
+        key: arrays[value["array"]] if isinstance(value, dict) else value
+        for key, value in fields["bound"].items()
+    }
+    given = [bound.pop(str(place)) for place in range(fields["given"])]
+    name = str(fields["name"])
+    job: Callable[..., Array] | None = getattr(method, name, None)
+    if name.startswith("__") or getattr(job, "__self__", None) is not method:
+        raise InputError(f"algorithm: found no job {show(name)}; allowed: a function of the method")
+    assert job is not None
+    return partial(job, *given, **bound) if given or bound else job
+
+
+def terms_for(terms: Terms, agent: int) -> list[float | None]:
+    """What an agent must know of the terms of its reply; None for nan, which equals nothing."""
+    coupled = terms.sensitivity if terms.coupled is None else terms.coupled
+    amounts = terms.sensitivity, terms.scale, terms.sampling, coupled
+    own = [None if (one := float(amount[agent])) != one else one for amount in amounts]
+    return [float(terms.mechanism), float(terms.view), terms.resolution, *own]
+
+
+def terms_of(numbers: list[Any], agent: int, agents: int) -> Terms:
+    """Terms (agents,) whose row of that agent `terms_for` has told; others know none."""
+    mechanism, view, resolution, *own = numbers
+    rows = np.zeros((4, agents))
+    rows[:, agent] = [np.nan if one is None else one for one in own]
+    kind = Mechanism(int(mechanism)), View(int(view))
+    return Terms(*kind, rows[0], rows[1], rows[2], resolution, coupled=rows[3])
+
+
+ByName = Mapping[str, NDArray[Any]]
 ROUNDS = (1 << 24) - 1  # the next one has the addresses of another exchange, see Clients
 EXCHANGES = 256  # calls in a round, as Hub has it
 NEAR = 1e-9  # by which terms may differ, relatively, that two machines have computed
@@ -95,7 +164,7 @@ class Opening:
     work: NDArray[Any]
     round_: int
     exchange: int
-    state: Arrays
+    state: ByName
 
     def payload_of(self, agent: int) -> NDArray[Any]:
         """What that agent is called with; another one's if it is not called."""
@@ -219,7 +288,7 @@ class Consent:
         self.heard = 0, 0  # round of the latest news, how many there were
         self.price = np.zeros((3, 1))  # of the latest call
 
-    def to_start(self, state: Arrays) -> None:
+    def to_start(self, state: ByName) -> None:
         """Declined unless these are numbers to begin with, before any call."""
         if self.latest > (0, 0):
             raise Declined("hub.start: found a state after a call; allowed: before the first one")
@@ -287,7 +356,7 @@ class Consent:
             text = f"a message: found news {self.heard[1]} of round {round_}, after round {before}"
             raise Declined(f"{text}; allowed: {self.asked.often} in a round, in their order")
 
-    def _require_job(self, known: bool, job: Mapping[str, Any], arrays: Arrays) -> None:
+    def _require_job(self, known: bool, job: Mapping[str, Any], arrays: ByName) -> None:
         if known:
             most = MORE * self.asked.bound.get(form(job), 0.0)
             names = [one["array"] for one in job["bound"].values() if isinstance(one, dict)]
@@ -297,7 +366,7 @@ class Consent:
             found = f"a call: found the job {form(job)}"
             raise Declined(f"{found}; allowed: those of {self.method.name}'s program, {text}")
 
-    def _require_numbers(self, arrays: Arrays, most: float) -> None:
+    def _require_numbers(self, arrays: ByName, most: float) -> None:
         for name, array in arrays.items():
             if beyond(array, most):
                 text = f"found what is no number up to {most:.3g}"

@@ -7,19 +7,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from desim.deployments import overseer, star
-from desim.deployments.abroad import abroad
-from desim.deployments.afar import Remote
+from desim.deployments import overseer, station
 from desim.deployments.deployment import Deployment, refuse, secret, server, warm
-from desim.deployments.fleet import Fleet
-from desim.deployments.frames import HEADER
-from desim.deployments.ground import Ground, Loopback, Transport
-from desim.deployments.holding import held
-from desim.deployments.hosts import Hosts, read_hosts
+from desim.deployments.fleet import Fleet, Local, held
+from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
 from desim.deployments.linked import Linked
-from desim.deployments.local import Local
-from desim.deployments.parted import common, refuse_common
-from desim.deployments.plan import plan_of, remarks
+from desim.deployments.namespaces import plan_of, remarks
+from desim.deployments.place import Ground, Loopback, Transport
+from desim.deployments.wire import HEADER, abroad
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
@@ -167,7 +162,7 @@ def deployed(
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
         ground.ready()
-        (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
+        (overseer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
         return record(_real(prepared, observed, fleet, reserved), path, progress, force)
     finally:

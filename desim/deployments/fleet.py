@@ -1,21 +1,36 @@
 """The processes of a deployment as the coordinator's sees them: messages and deaths."""
 
+import ctypes
+import gc
+import os
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.frames import HELLO, Frame, Framing
-from desim.deployments.ground import Ground
-from desim.deployments.keys import Keys, by_source
-from desim.deployments.place import Place
-from desim.deployments.strangers import EACH, SILENT, Strangers, refused
-from desim.deployments.streams import Closed, Poll, Stream
-from desim.deployments.wire import Message, Torn, Unpacking, packed
+from desim.deployments.place import Ended, Ground, Place
+from desim.deployments.streams import (
+    EACH,
+    SILENT,
+    Closed,
+    Keys,
+    Poll,
+    Strangers,
+    Stream,
+    by_source,
+    refused,
+)
+from desim.deployments.wire import HELLO, Frame, Framing, Message, Torn, Unpacking, packed
+from desim.engine.patience import at
 from desim.errors import InputError, shortened
+from desim.numerics.jit import set_threads
 
 PATIENCE = 30.0  # s in which all agents have to be connected once they are ready
 PARTING = 2.0  # s in which they have to leave once the run is over
@@ -303,3 +318,210 @@ class Fleet:
     def _reap(self, agent: int) -> str:
         """How an agent's process ended, whose connection is closed."""
         raise NotImplementedError
+
+
+# How processes end, in words.
+
+
+def ending(status: int) -> str:
+    """How a process ended, by what os.waitpid says of it."""
+    return ended(os.waitstatus_to_exitcode(status))
+
+
+def ended(code: int) -> str:
+    """How a process ended: its exit code, negative for the number of a signal."""
+    if code < 0:
+        return f"was killed by signal {-code} ({signal_name(-code)})"
+    return f"ended with exit code {code}"
+
+
+def signal_name(number: int) -> str:
+    """Such as SIGKILL; real-time signals have numbers alone."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+# Signals that end a run: Ctrl-C waits until processes have begun, others count as Ctrl-C.
+
+
+WAITING = {signal.SIGINT}
+OTHERS = (signal.SIGTERM, signal.SIGHUP)  # what else asks a process to end
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Context whose Ctrl-C comes at its end; what is begun in it hears of none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.set())
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if pressed.is_set() and before is not signal.SIG_IGN:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_by_others(tell: Callable[[str], None]) -> Iterator[None]:
+    """Context in which SIGTERM and SIGHUP do what Ctrl-C does; tell: is told which it was.
+
+    One that was ignored, as nohup has it, still is.
+    """
+
+    def press(number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            tell(f"{signal.Signals(number).name}: stops as by Ctrl-C")
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.getsignal(number) for number in OTHERS}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, press)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def deaf() -> None:
+    """Be a process that others end: Ctrl-C is for the one that has begun it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in OTHERS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+
+
+# Agents as processes of this machine, forked from one that has built the scenario.
+
+
+HURRY = -10  # niceness of what is measured, where that is allowed
+
+
+class Local(Fleet):
+    """See Fleet."""
+
+    def __init__(self, agents: int, ground: Ground) -> None:
+        super().__init__(agents, ground)
+        self.pids: dict[int, int] = {}
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def launch(self, serve: Serve) -> None:
+        """Begin a process for each agent, which does serve(place) until the run is over."""
+        with held():
+            gc.collect()
+            gc.freeze()  # what is there already no collection looks at any more, in any process
+            for i in range(self.agents):
+                self._fork(i, serve)
+        hurry(HURRY)
+        if self.ground.alarm is not None:
+            self.poll.add(self.ground.alarm)
+
+    def _special(self, stream: Any) -> bool:
+        """See Fleet: without what carries packets nothing comes any more."""
+        if stream is not self.ground.alarm:
+            return False
+        self.poll.remove(stream)
+        how = self.ground.fate()
+        if self.origin == np.inf:
+            raise InputError(f"deploy: {how} before the run began")
+        if not self.dismissing:
+            raise at(self.now, how)
+        return True
+
+    def _fork(self, i: int, serve: Serve) -> None:
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._be(i, theirs, serve)
+        theirs.close()
+        self.pids[i] = pid
+        self.controls[i] = Stream(ours, ("control", i))
+        self.poll.add(self.controls[i])
+
+    def _be(self, agent: int, control: socket.socket, serve: Serve) -> None:
+        """What a new process does, and nothing else."""
+        status = 1
+        try:
+            deaf()
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            for stream in self.controls.values():
+                os.close(stream.fileno())
+            self.poll.close()
+            set_threads(1)
+            hurry(HURRY)
+            self.ground.enter(agent)
+            keys = by_source(self.keys.table(agent, self.agents), agent)
+            del self.keys, self._known  # those of others are not its own
+            place = Place(agent, Stream(control), keys, self.ground)
+            with suppress(Ended):
+                serve(place)
+            with suppress(OSError):
+                control.setblocking(True)
+                for rest in place.control.waiting:
+                    control.sendall(rest)
+                control.sendall(packed("bye", {}, {}))
+            status = 0
+        except BaseException as error:
+            with suppress(Exception):
+                text = f"{type(error).__name__}: {error}"
+                control.setblocking(True)
+                control.sendall(packed("failed", {"why": text, "where": "desim"}, {}))
+        finally:
+            os._exit(status)
+
+    def _reap(self, agent: int) -> str:
+        """How an agent's process ended, whose connection is closed."""
+        if agent not in self.pids:
+            return "closed its connection"
+        until, status = time.monotonic() + PARTING, None
+        while status is None and time.monotonic() < until:
+            status = self._status(agent)
+            time.sleep(0.002 if status is None else 0.0)
+        if status is None:
+            return "closed its connection"
+        return ending(status)
+
+    def _status(self, agent: int) -> int | None:
+        """How a process ended; None if it has not."""
+        try:
+            pid, status = os.waitpid(self.pids[agent], os.WNOHANG)
+        except ChildProcessError:
+            pid, status = self.pids[agent], 0
+        if pid == 0:
+            return None
+        del self.pids[agent]
+        return status
+
+    def close(self) -> None:
+        """End all processes, at once where they still run."""
+        for control in self.controls.values():
+            control.close()
+        until = time.monotonic() + 0.2
+        while self.pids:
+            for agent in list(self.pids):
+                self._status(agent)
+            if self.pids and time.monotonic() > until:
+                for pid in self.pids.values():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                until = np.inf
+            time.sleep(0.002 if self.pids else 0.0)
+        hurry(self._nice)
+        super().close()
+        gc.unfreeze()
+
+
+def hurry(nice: int) -> None:
+    """Run before others where that is allowed: a neighbour's work is not to be measured."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, nice)

@@ -21,8 +21,7 @@ from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
-from desim.deployments.lines import Line, Plan
-from desim.deployments.namespaces import Network, leave
+from desim.deployments.namespaces import Line, Network, Plan, leave
 from desim.errors import InputError
 
 BATCH = 16  # packets read from a device before the others, and those that are due, have their turn

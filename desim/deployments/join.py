@@ -11,22 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from desim.deployments.abroad import Declined, abroad
-from desim.deployments.certificates import name_of
 from desim.deployments.consent import Asked
 from desim.deployments.deployment import secret, server, warm
-from desim.deployments.doors import Caller, lasting
-from desim.deployments.fleet import Serve
-from desim.deployments.ground import Loopback, Transport
-from desim.deployments.holding import deaf, held
-from desim.deployments.hosts import read_invitation
-from desim.deployments.keys import by_source
-from desim.deployments.parted import common
-from desim.deployments.place import Ended, Place
-from desim.deployments.processes import ending
-from desim.deployments.strangers import HASTE
-from desim.deployments.streams import Closed, Poll, Stream
-from desim.deployments.wire import Torn, Unpacking, packed, printable
+from desim.deployments.doors import Caller, lasting, name_of
+from desim.deployments.fleet import Serve, deaf, ending, held
+from desim.deployments.hosts import common, read_invitation
+from desim.deployments.place import Ended, Loopback, Place, Transport
+from desim.deployments.streams import HASTE, Closed, Poll, Stream, by_source
+from desim.deployments.wire import Declined, Torn, Unpacking, abroad, packed, printable
 from desim.errors import DesimError, InputError
 from desim.numerics.jit import set_threads
 from desim.runs.play import Prepared, prepare

@@ -10,11 +10,204 @@ import os
 import socket
 import struct
 import sys
-from functools import cache
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from ipaddress import IPv4Address
+from math import inf, isfinite
 from pathlib import Path
+from typing import Any
 
-from desim.deployments.lines import Plan
+import numpy as np
+
+from desim.arrays import Array
+from desim.deployments.place import Transport
+from desim.engine.play import Simulation
 from desim.errors import InputError
+from desim.network.timeline.messages import FAIR, NONE, Links
+from desim.network.timeline.transport import (
+    HEADER,
+    IDEAL,
+    INITIAL,
+    KIND,
+    MOST,
+    NEW,
+    QUEUE,
+    RESTARTS,
+    SEGMENT,
+)
+from desim.scenario.sections.transport import Tcp
+
+# Links between hosts of one machine: what each direction does to packets, and who reaches whom.
+
+
+COORDINATOR = -1
+FIRST = int(IPv4Address("10.0.0.0"))
+MOST_LINKS = 1 << 22  # networks of four addresses in 10.0.0.0/8
+
+
+@dataclass(frozen=True)
+class Line:
+    """One direction: packets of MTU 1500 with all headers pass at `rate`, `latency` s long.
+
+    Args:
+        latency: s from the last bit sent to the last bit received.
+        rate: bit/s on the wire, IP and TCP headers included.
+        queue: packets that may wait or be under way onto the wire; a packet more is dropped. inf:
+            as many as come.
+        buffer: bytes that may, as well.
+        loss: probability that a packet is lost after it was sent, outside bursts.
+        bursts: rate 1/s at which the link's state is drawn anew, the same one for both directions,
+            the share of time in bursts, and the probability of a loss in them.
+        jitter: largest extra delay in s, drawn uniformly for each packet; packets stay in order.
+    """
+
+    latency: float = 0.0
+    rate: float = inf
+    queue: float = inf
+    buffer: float = inf
+    loss: float = 0.0
+    jitter: float = 0.0
+    bursts: tuple[float, float, float] | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [
+            f"{name}: found {value:g}; allowed: {allowed}"
+            for name, value, fits, allowed in [
+                ("latency", self.latency, 0 <= self.latency < inf, "seconds, at least 0"),
+                ("rate", self.rate, self.rate > 0, "bit/s, more than 0"),
+                ("queue", self.queue, self.queue >= 1, "packets, at least 1"),
+                ("buffer", self.buffer, self.buffer >= 1500, "bytes, at least 1500"),
+                ("loss", self.loss, 0 <= self.loss <= 1, "a probability"),
+                ("jitter", self.jitter, 0 <= self.jitter < inf, "seconds, at least 0"),
+            ]
+            if not fits
+        ]
+        if wrong:
+            raise InputError([f"line: {one}" for one in wrong])
+
+    def seconds(self, size: int) -> float:
+        """Time of one packet of `size` bytes, headers included, on an idle line."""
+        return self.latency + (8 * size / self.rate if isfinite(self.rate) else 0.0)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two hosts and the lines between them: `there` from `one` to `other`, `back` the other way."""
+
+    one: int
+    other: int
+    there: Line
+    back: Line
+
+
+@dataclass(frozen=True)
+class Site:
+    """Hosts behind one access line, which all that they send and receive shares.
+
+    fair: packets of different hosts leave in turn (self-clocked fair queueing, Golestani 1994);
+    otherwise as they come.
+    """
+
+    hosts: tuple[int, ...]
+    up: Line
+    down: Line
+    fair: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All links of a machine, at most one for a pair of hosts.
+
+    Args:
+        links: pairs of hosts and their lines.
+        sites: access lines; a host is behind one at most.
+        congestion: cubic, reno or bbr, for all connections.
+        restarts: whether a window that was idle for longer than a timeout begins anew.
+        seed: of what packets are lost and of jitter; each line draws by its own name.
+    """
+
+    links: tuple[Link, ...]
+    sites: tuple[Site, ...] = ()
+    congestion: str = "reno"
+    seed: int = 0
+    restarts: bool = True
+
+    def __post_init__(self) -> None:
+        pairs = [frozenset((link.one, link.other)) for link in self.links]
+        behind = [host for site in self.sites for host in site.hosts]
+        if any(len(pair) < 2 for pair in pairs) or len(set(pairs)) < len(pairs):
+            raise InputError("links: each joins two hosts, and a pair has one at most")
+        if len(pairs) > MOST_LINKS:
+            raise InputError(f"links: found {len(pairs)}; allowed: at most {MOST_LINKS}")
+        if len(set(behind)) < len(behind):
+            raise InputError("sites: a host is behind one at most")
+        if any(site.fair and site.up.latency + site.down.latency > 0.0 for site in self.sites):
+            raise InputError("sites: whose hosts take turns have no latency; allowed: on links")
+
+    @cached_property
+    def hosts(self) -> tuple[int, ...]:
+        """All hosts with a link, in order."""
+        return tuple(sorted({host for link in self.links for host in (link.one, link.other)}))
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], int]:
+        ends = enumerate(self.links)
+        return {pair: k for k, e in ends for pair in ((e.one, e.other), (e.other, e.one))}
+
+    @cached_property
+    def _behind(self) -> dict[int, int]:
+        return {host: k for k, site in enumerate(self.sites) for host in site.hosts}
+
+    def address(self, host: int, peer: int) -> str:
+        """The IP address under which `host` reaches `peer`."""
+        try:
+            number = self._numbers[host, peer]
+        except KeyError:
+            raise InputError(f"links: none joins {host} and {peer}") from None
+        return str(IPv4Address(FIRST + 4 * number + 1 + (self.links[number].other == peer)))
+
+    def ends(self, host: int) -> list[tuple[int, int]]:
+        """The links of a host: their numbers and the hosts at the other end."""
+        return [(k, peer) for (one, peer), k in self._numbers.items() if one == host]
+
+    def path(self, host: int, peer: int) -> list[tuple[str, Line]]:
+        """The lines from host to peer in order, with their names."""
+        link = self.links[self._numbers[host, peer]]
+        away, home = self._behind.get(host), self._behind.get(peer)
+        path = [(f"{host}>{peer}", link.there if link.one == host else link.back)]
+        if away == home:
+            return path
+        if away is not None:
+            path = [*path, (f"site {away}>", self.sites[away].up)]
+        if home is not None:
+            down = (f">site {home}", self.sites[home].down)
+            path = [down, *path] if away is None else [*path, down]
+        return path
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in numbers and words."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> "Plan":
+        """What `as_json` gave."""
+        links = tuple(
+            Link(one["one"], one["other"], _line_of(one["there"]), _line_of(one["back"]))
+            for one in stored["links"]
+        )
+        sites = tuple(
+            Site(tuple(one["hosts"]), _line_of(one["up"]), _line_of(one["down"]), one["fair"])
+            for one in stored["sites"]
+        )
+        return cls(links, sites, stored["congestion"], stored["seed"], stored["restarts"])
+
+
+def _line_of(stored: dict[str, Any]) -> Line:
+    """What a Line was before it was stored, as JSON has no tuples."""
+    bursts = stored["bursts"]
+    return Line(**{**stored, "bursts": None if bursts is None else tuple(bursts)})
+
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # linux/sched.h
 SET_INTERFACE, TUN, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
@@ -154,3 +347,124 @@ def _set(key: str, value: str, needed: bool = True) -> bool:
             raise InputError(f"{found} ({error.strerror}): {INSTEAD}") from None
         return False
     return True
+
+
+# The lines of a deployment on one machine, as the scenario has its links.
+
+
+PACKETS = "packets in its stead, which TCP sends again"
+
+
+def refused(simulation: Simulation) -> list[str]:
+    """What the lines of one machine cannot do, one text each."""
+    found = []
+    for where, links in sides(simulation).items():
+        if links.plays.shape[1]:
+            text = "lines of one machine have one rate each"
+            found.append(f"{where}.bandwidth: found a trace; {text}; allowed: a rate, or a law")
+        if links.transport.law.shape[1]:
+            found += _unlike(where, links.transport.law)
+        if links.contention != NONE and not links.lines.shape[1]:
+            text = "each link has a line of its own"
+            found.append(f"{where}.contention: found one; {text}; allowed: none, or network.behind")
+    return found
+
+
+def _unlike(where: str, law: Array) -> Iterator[str]:
+    """What connections of the scenario have that those of this machine's kernel have not."""
+    usual = Tcp()
+    fixed = {
+        "segment": (SEGMENT, usual.segment, "bytes"),
+        "header": (HEADER, usual.header, "bytes"),
+        "initial_window": (INITIAL, usual.initial_window, "segments"),
+        "buffer": (MOST, usual.most, "segments under way at most"),
+    }
+    played = law[:, law[KIND] != IDEAL]
+    for key, (row, own, unit) in fixed.items():
+        for odd in played[row][played[row] != own][:1]:
+            text = f"found {odd:g} {unit}; the system's own connections have {own:g}"
+            yield f"{where}.transport.tcp.{key}: {text}; allowed: leave it out"
+    for key, row in {"congestion": KIND, "connection": NEW, "idle_restart": RESTARTS}.items():
+        if np.unique(law[row]).size > 1:
+            text = "found links that differ; all connections of one machine have the same"
+            yield f"{where}.transport.tcp.{key}: {text}; allowed: one of them"
+
+
+def remarks(simulation: Simulation) -> list[str]:
+    """What lines do otherwise than the scenario's links, one text each."""
+    found = []
+    for where, links in sides(simulation).items():
+        if links.jitter[0] != 0:
+            found.append(f"deploy: {where}.jitter is a law of messages; the lines have none")
+        if max(links.loss) > 0.0 and links.transport.ideal:
+            found.append(f"deploy: {where}.loss: the lines lose {PACKETS}")
+    return found
+
+
+def sides(simulation: Simulation) -> dict[str, Links]:
+    """The scenario's links by where it says them."""
+    settings = simulation.settings
+    named = {"link": settings.links, "uplink": settings.uplinks, "downlink": settings.downlinks}
+    return {f"network.{name}": links for name, links in named.items() if links is not None}
+
+
+def plan_of(simulation: Simulation, transport: Transport) -> Plan:
+    """A pair of hosts for each link; InputError for what lines cannot do."""
+    if found := refused(simulation):
+        raise InputError(found)
+    settings = simulation.settings
+    lines: dict[tuple[int, int], Line] = {}
+    for links in sides(simulation).values():
+        for e in range(links.ends.shape[1]):
+            lines[int(links.ends[0, e]), int(links.ends[1, e])] = _line(links, e)
+    pairs = {(max(pair), min(pair)) for pair in lines}
+    made = [
+        Link(one, other, _either(lines, one, other), _either(lines, other, one))
+        for one, other in sorted(pairs)
+    ]
+    congestion = transport.congestion or "cubic"
+    laws = [links.transport.law for links in sides(simulation).values()]
+    restarts = all((law[RESTARTS] != 0.0).all() for law in laws)
+    return Plan(tuple(made), _sites(simulation), congestion, settings.seed, bool(restarts))
+
+
+def _sites(simulation: Simulation) -> tuple[Site, ...]:
+    """Access lines that agents share; their latency is in that of the links."""
+    up, down = simulation.settings.uplinks, simulation.settings.downlinks
+    if up is None or down is None or not up.lines.shape[1]:
+        return ()
+    found = []
+    for number in np.unique(up.lines[0]):
+        hosts = np.flatnonzero(up.lines[0] == number)
+        if len(hosts) > 1:
+            there, back = (Line(rate=float(one.lines[1, hosts[0]])) for one in (up, down))
+            found.append(Site(tuple(hosts.tolist()), there, back, up.contention == FAIR))
+    return tuple(found)
+
+
+def _either(lines: dict[tuple[int, int], Line], one: int, other: int) -> Line:
+    """The line of a direction, or of the other where the graph has no link this way: for ACKs."""
+    return lines.get((one, other)) or lines[other, one]
+
+
+def _line(links: Links, e: int) -> Line:
+    rate = float(links.wires[1, e])
+    law, (outside, inside), (often, share) = links.transport.law, links.loss, links.bursts
+    ahead = float(law[QUEUE, e]) if law.shape[1] else inf  # beside the one on the wire
+    bursts = (often, share, inside) if often > 0.0 and inside != outside else None
+    return Line(float(links.latency[e]), rate, queue=ahead + 1, loss=outside, bursts=bursts)
+
+
+def told(plan: Plan) -> dict[str, Any]:
+    """What the manifest says of the lines."""
+    lines = [line for link in plan.links for line in (link.there, link.back)]
+    rates = sorted(line.rate for line in lines if isfinite(line.rate))
+    return {
+        "kind": "user-space lines between network namespaces",
+        "lines": len(lines),
+        "latency": [min(one.latency for one in lines), max(one.latency for one in lines)],
+        "rate": [rates[0], rates[-1]] if rates else [],
+        "queue": most if isfinite(most := max(one.queue for one in lines)) else None,
+        "congestion": plan.congestion,
+        "hub": COORDINATOR in plan.hosts,
+    }

@@ -10,13 +10,24 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.deployments.abroad import Declined
 from desim.deployments.consent import beyond
-from desim.deployments.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
 from desim.deployments.place import Place
-from desim.deployments.rows import raw_rows, released_by
 from desim.deployments.streams import Stream
-from desim.deployments.wire import Message, Torn
+from desim.deployments.wire import (
+    LAST,
+    LETTER,
+    NULL,
+    Declined,
+    Frame,
+    Message,
+    Torn,
+    body_of,
+    raw_rows,
+    released_by,
+    size_of,
+    stamped,
+    values_of,
+)
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.arguments import result_given

@@ -1,29 +1,156 @@
 """The coordinator's station on sockets: it posts calls, counts replies and writes rows."""
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.deployments.accounts import Accounts, Sent
+from desim.deployments.client import Client
+from desim.deployments.consent import Asked, named, terms_for
 from desim.deployments.fleet import Fleet
-from desim.deployments.frames import (
+from desim.deployments.place import Place
+from desim.deployments.real import RealWorld, slower
+from desim.deployments.wire import (
     CALL,
     COORDINATOR,
     POST,
     REPLY,
     Frame,
+    Message,
+    Torn,
     body_of,
     size_of,
     values_of,
 )
-from desim.deployments.jobs import named, terms_for
-from desim.deployments.real import RealWorld
-from desim.deployments.wire import Message, Torn
+from desim.engine.assignments import Train
+from desim.engine.coding import news
+from desim.engine.hub import Hub
 from desim.engine.patience import at
+from desim.engine.world import Exhausted, World
 from desim.errors import RunError
-from desim.network.timeline.record import Kind, release_id
+from desim.network.timeline.messages import log_message
+from desim.network.timeline.record import UPLINK, Kind, release_id
+
+# What became of a coordinator's messages: rows of the log and of the ledger, as reports come.
+
+
+STATE = "state "  # before the names of arrays that are an agent's state
+
+
+@dataclass
+class Sent:
+    """A message to an agent, until all is known of it."""
+
+    agent: int
+    round_: int
+    exchange: int
+    down: int  # bytes
+    up: int  # bytes of the reply, -1 where none is asked for
+    time: float
+    terms: tuple[Any, ...] = ()
+    price: Array = field(default_factory=lambda: np.zeros(3))
+    came: float = np.inf  # when s the reply was here
+    body: bytes = b""
+    inside: bool = True  # whether the values are in the body
+    report: Message | None = None
+
+
+class Accounts:
+    """Messages by number, and what is known of them; see Station."""
+
+    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
+        self.world, self.fleet = world, fleet
+        agents = world.settings.problem.agents
+        self.sent: dict[int, Sent] = {}
+        self.latest = [0] * agents  # number of the latest call of each agent
+        self.used = [0] * agents  # number of its latest call whose reply was used
+        self.late: list[tuple[float, int, int]] = []  # s by which computations took longer
+        self.computed = 0
+
+    def row(
+        self, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int, release: int,
+        time: float, seconds: float,
+    ) -> None:  # fmt: skip
+        """A row of a message."""
+        log = self.world.log
+        log.reserve(1)
+        place = side, agent, peer, round_, size, release
+        log_message(log.flat, int(kind), *place, time, seconds, 0)
+
+    def settle(self, number: int) -> None:
+        """Write the rows that are known of a message now."""
+        sent, world = self.sent[number], self.world
+        if (report := sent.report) is None:
+            return
+        i, round_, told = sent.agent, sent.round_, report.fields
+        if sent.down >= 0:
+            got = float(told["got"])
+            self.row(Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time)
+            sent.down = -1
+            if report.kind == "aborted":
+                self._aborted(sent, told)
+            elif report.kind == "done":
+                self._done(number, sent, told)
+        if report.kind == "done" and number == self.used[i]:
+            self.take_over(number, i, report)
+        if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
+            release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
+            seconds, came = sent.came - float(told["sent"]), sent.came
+            self.row(Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds)
+            sent.up = -1
+        self.forget(number)
+
+    def forget(self, number: int) -> None:
+        """Drop what is known of a message, unless more is to come or it is still to be used."""
+        sent = self.sent.get(number)
+        if sent is None or sent.report is None or number == self.latest[sent.agent]:
+            return
+        if sent.report.kind != "done" or sent.came < np.inf:
+            del self.sent[number]
+
+    def _aborted(self, sent: Sent, told: dict[str, Any]) -> None:
+        world, cut, begin = self.world, float(told["cut"]), float(told["begin"])
+        if cut > begin:
+            world.log.add(Kind.ABORT, UPLINK, sent.agent, sent.round_, cut, seconds=cut - begin)
+        if world.filter is not None:
+            world.filter.refund(sent.agent, sent.price)
+
+    def _done(self, number: int, sent: Sent, told: dict[str, Any]) -> None:
+        world, i, round_ = self.world, sent.agent, sent.round_
+        release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
+        end, begin, left = (float(told[name]) for name in ("end", "begin", "sent"))
+        world.log.add(Kind.COMPUTE, UPLINK, i, round_, end, seconds=end - begin)
+        world.log.add(Kind.RELEASE, UPLINK, i, round_, left, release=release)
+        self.row(Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
+        world.ledger.charge_one(left, i, round_, release, sent.terms, 1)
+        self.computed += 1
+        if float(told["late"]) > 0.0:
+            self.late.append((float(told["late"]), i, round_))
+
+    def take_over(self, number: int, agent: int, report: Message) -> None:
+        """Have the state of an agent as it was after that call, where agents tell it."""
+        if self.world.reserved:
+            return
+        agents, state = len(self.latest), self.world.state
+        for name, row in report.arrays.items():
+            if name.startswith(STATE):
+                key = name.removeprefix(STATE)
+                if key not in state:
+                    state[key] = np.zeros((agents, *row.shape))
+                state[key][agent] = row
+        observer: Any = self.world.observer
+        observer.arrived(number, state["x"][agent])
+
+    def conclude(self) -> None:
+        """All has been told: say what was not as the scenario has it."""
+        self.world.settled = np.inf
+        for text in self.fleet.warnings:
+            self.world.caution(text)
+        if self.late:
+            self.world.caution(slower(len(self.late), self.computed, *max(self.late)))
+
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
 SYNC = 1.0  # s between two questions whether all reports until then are in
@@ -295,3 +422,142 @@ class Station(Accounts):
         number = self.used[i] = self.latest[i]
         if (report := self.sent[number].report) is not None:
             self.take_over(number, i, report)
+
+
+# Plays a coordinator method by processes: the program here, each agent in a process of its own.
+
+
+class RealHub(Hub):
+    """`hub` where agents run their jobs themselves."""
+
+    def __init__(self, world: World, station: Station, method: Any) -> None:
+        super().__init__(world, station)
+        self.method = method
+
+    def start(self, **state: Array) -> None:
+        """As Hub.start; every agent is told its rows."""
+        super().start(**state)
+        fleet = self.station.fleet  # type: ignore[attr-defined]
+        for i in fleet.alive:
+            rows = {name: array[i] for name, array in self.world.state.items()}
+            fleet.tell(i, "state", {}, rows)
+        fleet.begin()  # the clock: what came before is preparation
+
+    def publish(self, *given: Any, **more: Any) -> None:
+        """As Hub.publish; the clock begins here at the latest."""
+        self.station.fleet.begin()  # type: ignore[attr-defined]
+        super().publish(*given, **more)
+
+    def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
+        """What agents who (n,) have replied."""
+        station: Any = self.station
+        rows = [station.reply(i) for i in who.tolist()]
+        exchange = np.array([self.assignments.exchange(i) for i in who.tolist()], np.int64)
+        observer: Any = self.world.observer
+        for i in who.tolist():
+            if not observer.reserved:
+                observer.owed.append((i, station.latest[i]))
+            station.use(i)
+        width = self.payloads.width if not rows else len(rows[0])
+        for i, row in zip(who.tolist(), rows, strict=True):
+            if row.shape != (width,):
+                text = f"agent {i} sent a reply of shape {row.shape}, and others of ({width},)"
+                raise at(station.now, text)
+        return np.array(rows).reshape(len(who), width), exchange
+
+    def tell(self, who: Int, job: Train, payload: Array) -> None:
+        """As Hub.tell; agents run the job, too, once the news is there."""
+        station: Any = self.station
+        payload = news(self, np.asarray(payload, float))
+        observer: Any = self.world.observer
+        if not observer.reserved:
+            station.need(who)
+        super().tell(who, _nothing if observer.reserved else job, payload)
+        for i in who.tolist():
+            prefix = f"told {len(station.told[i])} "
+            fields, arrays = named(job, self.method, prefix)
+            order = {"job": fields, "round": self.round}
+            station.told[i].append((order, np.array(payload, float), arrays))
+            if not observer.reserved:
+                observer.told[i] = self.world.state["x"][i]
+
+
+def _nothing(us: Any, payload: Array) -> Array:
+    """Stands for a job that changes the state of agents, where these keep it to themselves."""
+    return payload
+
+
+def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
+    """What an agent's process does; asked: where it tells nothing but what it releases."""
+    client = Client(place, world, method, asked)
+    place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
+    kept = place.ground.transport.connection == "kept"
+    place.report("ready", {"port": -1 if kept else place.listen([-1])})
+    client.live()
+
+
+def _meet(client: Client, port: int) -> None:
+    client.port = port
+    if client.place.ground.transport.connection == "kept":
+        client.line = client.place.connect(-1, port)
+        client.place.greet(client.line)
+
+
+def assemble(fleet: Fleet) -> None:
+    """Wait until every agent is ready and, where connections are kept, connected."""
+    port = fleet.listen()
+    fleet.get_ready()
+    for i in fleet.alive:
+        fleet.tell(i, "line", {"port": port})
+    if fleet.ground.transport.connection == "kept":
+        fleet.wait_for("not all are connected", lambda: len(fleet.lines) == fleet.agents)
+
+
+def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
+    """Run `program(hub)` by the processes of `fleet`; return the end of the run, s."""
+    station = Station(world, fleet)
+    hub = station.hub = RealHub(world, station, method)
+    try:
+        return _coordinate(program(hub), hub, station)
+    finally:
+        fleet.dismiss()
+        station.conclude()
+
+
+def _ended(station: Station) -> float:
+    """When a program that has nothing more to do was over, s: what it took to look is no time."""
+    observer: Any = station.world.observer
+    settings, now = station.world.settings, station.now
+    due = observer.rounds < settings.rounds and not observer.rows.met
+    if due and now >= settings.horizon:  # it found its time over
+        return float(settings.horizon)
+    return float(observer.latest or now)
+
+
+def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
+    answer: Any = None
+    policy = station.world.settings.policy
+    while True:
+        try:
+            generator.send(answer)
+        except StopIteration:
+            return _ended(station)
+        except Exhausted:
+            return station.now
+        opened = station.now if station.opened is None else station.opened
+        station.opened = None
+        if (closed := station.collect(opened)) == np.inf:
+            return station.world.settings.horizon
+        station.closed = closed
+        pending = np.flatnonzero(hub.calls.pending)
+        here = np.isin(pending, sorted(station.arrived))
+        missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
+        if policy.limited and missing > 0:
+            hub.missed(opened, missing)
+            hub.calls.pending[list(station.lost)] = 0
+            station.lost -= set(station.lost) - set(station.fleet.dead)
+        who = np.array(sorted(station.arrived), np.int64)
+        station.arrived.clear()
+        hub.close(who, opened)
+        answer = hub.accept(who)
+        station.closed = None

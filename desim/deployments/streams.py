@@ -1,15 +1,22 @@
 """Sockets that never block: what cannot leave at once waits in order; one place to wait for all."""
 
+import secrets
 import select
 import socket
 import ssl
 import struct
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
+from hashlib import blake2b
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.deployments.wire import COORDINATOR
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
@@ -215,3 +222,108 @@ class Poll:
     def close(self) -> None:
         """Forget all."""
         self._epoll.close()
+
+
+# Connections whose other end has not said yet who it is: few from each address, each for a while.
+
+
+One = TypeVar("One", bound=Hashable)
+HASTE = 10.0  # s in which who connects has to say who it is
+EACH = 16  # that may be silent at once from one address
+CROWD = 256  # more than that from all
+SILENT = "said nothing"
+
+
+class Strangers(Generic[One]):
+    """Connections by age; each: how many one address may have at once."""
+
+    def __init__(self, each: int = EACH) -> None:
+        self.each = each
+        self._since: dict[One, tuple[str, float]] = {}
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._since
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def enter(self, one: One, address: str) -> list[tuple[One, str]]:
+        """Take in a new one; those that must go for it, with their addresses."""
+        self._since[one] = address, time.monotonic()
+        places = Counter(where for where, _ in self._since.values())
+        if places[address] > self.each:
+            return [self._oldest(address)]
+        return (
+            [self._oldest(places.most_common(1)[0][0])]
+            if len(self._since) > CROWD + self.each
+            else []
+        )
+
+    def leave(self, one: One) -> str:
+        """Forget one, which is known now or gone; its address, empty if it was none of them."""
+        return self._since.pop(one, ("", 0.0))[0]
+
+    def overdue(self) -> list[tuple[One, str]]:
+        """Forget and return those whose time is over, with their addresses."""
+        until, gone = time.monotonic() - HASTE, []
+        for one, (address, since) in self._since.items():
+            if since > until:
+                break
+            gone.append((one, address))
+        for one, _ in gone:
+            del self._since[one]
+        return gone
+
+    def clear(self) -> list[tuple[One, str]]:
+        """Forget and return all, with their addresses."""
+        gone = [(one, address) for one, (address, _) in self._since.items()]
+        self._since.clear()
+        return gone
+
+    @property
+    def due(self) -> float:
+        """When s of time.monotonic the next is overdue; far off where there is none."""
+        return next((since + HASTE for _, since in self._since.values()), 1e18)
+
+    def _oldest(self, address: str) -> tuple[One, str]:
+        one = next(one for one, (where, _) in self._since.items() if where == address)
+        del self._since[one]
+        return one, address
+
+
+def refused(address: str, why: str) -> str:
+    """What is said of somebody who was not let in."""
+    return f"a stranger at {address} was refused ({why})"
+
+
+# Keys of the measured links: 8 bytes for each pair of nodes, which no third node has.
+
+
+SIZE = 8  # bytes
+PAIR = struct.Struct("!qq")
+
+
+class Keys:
+    """All keys of one run, made from what its coordinator alone knows."""
+
+    def __init__(self) -> None:
+        self._root = secrets.token_bytes(32)
+
+    def between(self, one: int, other: int) -> bytes:
+        """The key of two nodes, agents or -1 for the coordinator."""
+        pair = PAIR.pack(min(one, other), max(one, other))
+        return blake2b(pair, digest_size=SIZE, key=self._root).digest()
+
+    def table(self, node: int, agents: int) -> NDArray[np.uint8]:
+        """The keys (agents + 1, SIZE) of a node with each agent, and last with the coordinator."""
+        with_each = b"".join(self.between(node, other) for other in (*range(agents), -1))
+        return np.frombuffer(with_each, np.uint8).reshape(agents + 1, SIZE)
+
+
+def by_source(table: NDArray[np.uint8], node: int) -> dict[int, bytes]:
+    """A table's keys by the other node as frames name it; a node has none with itself."""
+    keys = {i: row.tobytes() for i, row in enumerate(table[:-1])} | {
+        COORDINATOR: table[-1].tobytes()
+    }
+    keys.pop(node & COORDINATOR)
+    return keys

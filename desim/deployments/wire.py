@@ -4,16 +4,23 @@ They carry orders, reports and whatever the measured links do not count. What is
 of another kind is a `Torn`: whoever reads it ends that connection, and not the run.
 """
 
+import hmac
 import json
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import MOST_WORDS
+from desim.arrays import Array, Int
+from desim.errors import MOST_WORDS, InputError
+from desim.log.rows import EventLog
+from desim.network.timeline.appended import Appended
+from desim.network.timeline.record import EVENT, RELEASED, Kind, part
+from desim.privacy.ledger.ledger import Ledger
 
 PROTOCOL = 2  # of control messages and frames; both ends must have the same
 MARK = b"dsm1"
@@ -120,3 +127,203 @@ def _unpacked(header: bytes, body: bytes) -> Message:
     except (ValueError, TypeError, RecursionError, UnicodeDecodeError) as error:
         raise Torn(f"a message that cannot be read: {error}") from None
     return Message(kind, fields, arrays)
+
+
+# Frames of the measured links: 44 bytes of header, then as many bytes as the simulation counts.
+
+
+HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, key
+FRAME_MARK = b"ds"
+HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
+ELSEWHERE = 0x80  # added to a kind: the values come over the control connection
+LARGEST = 1 << 31
+
+
+class Frame(NamedTuple):
+    """What a frame says besides its body.
+
+    kind; source: agent, or COORDINATOR; number of the message; round; order: number of the order
+    that it asks to be carried out; used: number of the latest reply of the receiver that was used,
+    0 for none; release: id of what a letter carries, -1 for none; inside: whether the body has the
+    values.
+    """
+
+    kind: int
+    source: int
+    number: int
+    round_: int = 0
+    order: int = 0
+    used: int = 0
+    release: int = -1
+    inside: bool = True
+    body: bytes = b""
+
+    @property
+    def time(self) -> float:
+        """When s a letter between agents was sent, which the numbers of order and use tell."""
+        return (self.order << 32 | self.used) * 1e-9
+
+    def header(self, key: bytes, size: int | None = None) -> bytes:
+        """What goes before the body, of `size` bytes; key: of sender and receiver, see `keys`."""
+        kind = self.kind if self.inside else self.kind | ELSEWHERE
+        size = len(self.body) if size is None else size
+        source = self.source & COORDINATOR
+        numbers = source, self.number, self.round_, self.order, self.used, self.release
+        return HEADER.pack(FRAME_MARK, PROTOCOL, kind, size, *numbers, key)
+
+
+COORDINATOR = 0xFFFFFFFF
+
+
+def stamped(letter: Frame, time: float) -> Frame:
+    """The letter, which says that it was sent at `time` s."""
+    word = max(round(time * 1e9), 0)
+    return letter._replace(order=word >> 32, used=word & 0xFFFFFFFF)
+
+
+def size_of(bits: int) -> int:
+    """Bytes that a message of so many bits takes, as the log counts them."""
+    return (bits + 7) // 8
+
+
+def body_of(values: Array, size: int) -> tuple[bytes, bool]:
+    """The body of a frame for values (n,) of `size` bytes; whether they are in it."""
+    if 8 * len(values) == size:
+        return np.ascontiguousarray(values, "<f8").tobytes(), True
+    return bytes(size), False
+
+
+def values_of(body: bytes) -> Array:
+    """The numbers (n,) in a body."""
+    return np.frombuffer(body, "<f8").astype(float)
+
+
+class Framing:
+    """Bytes as they come, which become frames; Torn for what is no frame of this run.
+
+    keys: by source those of the nodes that may speak here.
+    """
+
+    def __init__(self, keys: Mapping[int, bytes], largest: int = LARGEST) -> None:
+        self.keys, self.largest = keys, largest
+        self._bytes = bytearray()
+
+    @property
+    def _allowed(self) -> str:
+        """Who may speak here."""
+        some = ", ".join(named(source) for source in [*self.keys][:1])
+        return some if len(self.keys) == 1 else "those that are expected here"
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
+        """The frames that are whole with these bytes."""
+        self._bytes += data
+        while len(self._bytes) >= HEADER.size:
+            mark, protocol, kind, size, *numbers, key = HEADER.unpack_from(self._bytes)
+            if mark != FRAME_MARK:
+                raise Torn(f"found {mark!r} where a frame begins; allowed: {FRAME_MARK!r}")
+            if protocol != PROTOCOL:
+                raise Torn(f"found protocol {protocol}; allowed: {PROTOCOL}")
+            if numbers[0] not in self.keys:
+                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {self._allowed}")
+            if not hmac.compare_digest(key, self.keys[numbers[0]]):
+                raise Torn(f"found a wrong token of {named(numbers[0])}; allowed: its own")
+            if size > self.largest:
+                raise Torn(f"found a frame of {size} bytes; allowed: {self.largest} at most")
+            end = HEADER.size + size
+            if len(self._bytes) < end:
+                return
+            body = bytes(memoryview(self._bytes)[HEADER.size : end])
+            del self._bytes[:end]
+            about: tuple[Any, ...] = (*numbers, kind < ELSEWHERE, body)
+            yield Frame(kind & ~ELSEWHERE, *about)
+
+
+def named(source: int) -> str:
+    """A node as messages call it."""
+    return "the coordinator" if source == COORDINATOR else f"agent {source}"
+
+
+# Rows of events and of releases from one process's buffers to those of another, as they are.
+
+
+def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
+    """Remove and return the rows earlier than `frontier` s as they are in their buffer."""
+    appended._over(frontier)
+    fate, gone = appended._fate(frontier), appended.rows
+    rest = appended._empty(len(gone.ints))._replace(brief=gone.brief)
+    rest.n[1] = gone.n[1]
+    early = int(part(tuple(gone), fate, tuple(rest)))
+    appended.rows = rest
+    return gone.ints[:early].copy(), gone.floats[:early].copy()
+
+
+def released_by(agents: int, release: Any) -> Any:
+    """The agent whose release has that id, see `timeline.record.release_id`."""
+    return (release & ((1 << 48) - 1)) % agents
+
+
+def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array) -> None:
+    """Torn where rows of the log or of the ledger are not an agent's own."""
+    for numbers, others, width in ((ints, floats, EVENT), (whole, real, RELEASED)):
+        if (numbers.shape, others.shape) != tuple((len(numbers), one) for one in width):
+            raise Torn(f"found rows of shapes {numbers.shape} and {others.shape}")
+    who = [ints[:, 1] // (1 << 32) - 1, whole[:, 0], released_by(agents, whole[:, 2])]
+    if any((one != agent).any() for one in who):
+        raise Torn(f"found rows of others than agent {agent}, which says them")
+    kinds = ints[:, 3] & 255
+    if not (np.isin(kinds, [*Kind]).all() and np.isfinite(floats[:, 0]).all()):
+        raise Torn("found rows of no kind, or of no time")
+    if not np.isfinite(real[:, 0]).all():
+        raise Torn("found a release at no time")
+
+
+def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
+    """Append rows that `raw_rows` gave, those that are not kept to be counted only."""
+    kept = np.ones(len(ints), bool)
+    if isinstance(appended, EventLog):
+        kept = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
+    appended.reserve(len(ints))
+    rows: Any = appended.rows
+    first, more = int(rows.n[0]), int(kept.sum())
+    rows.ints[first : first + more], rows.floats[first : first + more] = ints[kept], floats[kept]
+    rows.n[0] = first + more
+    if more < len(ints):
+        brief, number = int(rows.n[1]), len(ints) - more
+        rows.brief[brief : brief + number, 0] = floats[~kept, 0]
+        rows.brief[brief : brief + number, 1] = ints[~kept, 3]
+        rows.n[1] = brief + number
+
+
+# What another machine hears of an error here: its kind and where in the scenario, and no values.
+
+
+PLACE = re.compile(r"([^:\s]+):")
+REST = "its words are on the screen of its host"
+
+
+class Declined(InputError):
+    """A host does not take part; the words are desim's own and say nothing of its data."""
+
+
+def abroad(error: BaseException, scenario: Mapping[str, Any]) -> str:
+    """What may be said of an error; scenario: as the other side has sent it."""
+    if isinstance(error, Declined):
+        return str(error)
+    text = type(error).__name__
+    problems = error.problems if isinstance(error, InputError) else []
+    known = {where for one in problems if (where := _known(one, scenario))}
+    return f"{text}{f' at {min(known)}' if known else ''}; {REST}"
+
+
+def _known(problem: str, scenario: Mapping[str, Any]) -> str:
+    """The key at which a problem is, as far as the scenario that was sent has it."""
+    for found in PLACE.findall(problem):
+        names, node = list[str](), cast(Any, scenario)
+        for name in re.split(r"[.\[]", found):
+            if not isinstance(node, Mapping) or name not in node:
+                break
+            names.append(name)
+            node = node[name]
+        if names:
+            return ".".join(names)
+    return ""

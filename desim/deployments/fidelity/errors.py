@@ -7,30 +7,243 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.deployments.fidelity.alike import against, blur, deployed, linked, provisos, unlike
 from desim.deployments.fidelity.matching import (
+    NARROW,
+    NOTHING,
     Matched,
     matched_computations,
     matched_messages,
     matched_rounds,
+    percent,
     relative,
+    replies,
+    spelled,
+    worst,
 )
-from desim.deployments.fidelity.models import Models, compared
-from desim.deployments.fidelity.reasons import spelled
-from desim.deployments.fidelity.replies import NARROW, replies
-from desim.deployments.fidelity.tables import summary_table, target_table, worst_table
-from desim.deployments.fidelity.worst import worst
 from desim.errors import InputError
 from desim.log.described import described
 from desim.numerics.later import pd
+from desim.runs.likeness import same_seed
 from desim.runs.opened import as_run
+from desim.runs.reading.labels import differing
 from desim.runs.run import Run
 from desim.tabulated import Table, card, together
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Which runs have a real clock, and whether two tell of the same scenario.
+
+
+FREE = {"name", "network", "compute", "observe", "log", "stop", "engine", "plugins"}
+SHOWN = 4
+
+
+def deployed(run: Run) -> bool:
+    """Whether real processes have played the run, so that its seconds are those of a real clock."""
+    clock = run.manifest.get("clock")
+    return isinstance(clock, Mapping) and clock.get("kind") == "real"
+
+
+def linked(run: Run) -> bool:
+    """Whether messages of a deployed run had links, be they lines of one machine or a network."""
+    clock = run.manifest.get("clock")
+    links = clock.get("links") if isinstance(clock, Mapping) else None
+    kind = str(links.get("kind", "")) if isinstance(links, Mapping) else ""
+    return not kind.startswith("loopback")
+
+
+def provisos(real: Run, simulated: Sequence[Run]) -> Iterator[str]:
+    """Why a simulation of a deployed run cannot be as it was."""
+    if not linked(real):
+        text = "was played over loopback, without links: times of its messages and rounds, and to"
+        yield f"{_who(real)} {text} targets, are not comparable with those of a network"
+    drawn = [_noise(run) for run in (real, *simulated)]
+    if drawn[0] == "os" and any(one != "os" for one in drawn[1:]):
+        text = "drew its noise from the operating system, and the simulation from the seed"
+        why = "models differ for that, and times to targets with them"
+        yield f"{_who(real)} {text}: {why} (--set privacy.noise_seed=scenario for both)"
+
+
+def _noise(run: Run) -> str:
+    """Where the noise of a run came from."""
+    privacy = run.manifest.get("privacy")
+    return str(privacy.get("noise", "")) if isinstance(privacy, Mapping) else ""
+
+
+def blur(run: Run) -> float:
+    """By how much s the clocks of a deployed run's hosts may differ."""
+    clock = run.manifest.get("clock")
+    found = clock.get("error", 0.0) if isinstance(clock, Mapping) else 0.0
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def unlike(real: Run, simulated: Run) -> list[str]:
+    """In which ways the runs do not tell of the same scenario, but for its network and devices."""
+    return list(_unlike(real, simulated))
+
+
+def _unlike(real: Run, simulated: Run) -> Iterator[str]:
+    places = differing([real, simulated])
+    odd = [
+        ".".join(place) for place in places
+        if place[0] not in FREE or place[:2] == ("network", "topology")
+    ]  # fmt: skip
+    if odd:
+        more = f" and {len(odd) - SHOWN} more" if len(odd) > SHOWN else ""
+        names = f"{', '.join(odd[:SHOWN])}{more}"
+        yield f"{_who(real)} and {_who(simulated)} are different scenarios: they differ in {names}"
+    elif not same_seed(real, simulated):
+        seeds = " and ".join(str(run.manifest.get("seed")) for run in (real, simulated))
+        yield f"found seeds {seeds}; allowed: one seed, so that both are asked for the same"
+
+
+def _who(run: Run) -> str:
+    return str(run.directory or run.name)
+
+
+def against(runs: Sequence[Run], asked: bool) -> tuple[Run, list[Run]] | None:
+    """The real run and those that simulate it; None where none is real.
+
+    asked: the first stands for a real one where none is deployed.
+    """
+    real = [run for run in runs if deployed(run)]
+    if len(real) > 1 or (not real and not asked) or len(runs) < 2:
+        return None
+    first = real[0] if real else runs[0]
+    return first, [run for run in runs if run is not first]
+
+
+# The errors of a clock as tables that people read.
+
+
+SIGN = "errors are simulated - real; bias: their median; the rest of their sizes, not their signs"
+
+
+def summary_table(
+    summary: "pd.DataFrame", name: str, quantiles: Sequence[str], about: Sequence[str] = ()
+) -> Table:
+    """How large the relative errors are, and in brackets how many seconds; about: what to know."""
+    rows = []
+    for row in summary.to_dict("records"):
+        if not row["n"]:
+            continue
+        cells = [_size(row[one], row[f"{one} s"]) for one in quantiles]
+        rows.append(
+            [
+                row["what"],
+                str(row["n"]),
+                percent(row["bias"] if row["max s"] >= NOTHING else 0.0),
+                *cells,
+            ]
+        )
+    head = ["", "compared", "bias", *quantiles]
+    return Table(f"errors of the clock of {name}", head, rows, [*about, SIGN])
+
+
+def target_table(targets: "pd.DataFrame") -> Table:
+    """Times to targets and the whole."""
+    rows = [
+        [row["what"], _time(row["real"]), _time(row["simulated"]), percent(row["relative"])]
+        for row in targets.to_dict("records")
+    ]
+    return Table("how long it took", ["", "real", "simulated", "error"], rows)
+
+
+def worst_table(worst: "pd.DataFrame", notes: Sequence[str]) -> Table:
+    """The largest errors and their reasons."""
+    rows = [
+        [
+            row["what"], row["who"], str(row["round"]), spelled(row["real"]),
+            spelled(row["simulated"]), percent(row["relative"]), row["reason"],
+        ]
+        for row in worst.to_dict("records")
+    ]  # fmt: skip
+    head = ["what", "who", "round", "real", "simulated", "error", "as far as the logs tell"]
+    return Table("the largest errors", head, rows or [["none"] + [""] * 6], notes)
+
+
+def _size(share: float, seconds: float) -> str:
+    if not np.isfinite(share):
+        return "-"
+    if seconds < NOTHING:
+        return "0 %"
+    whole = 100.0 * share
+    number = f"{whole:.0f}" if whole >= 100.0 else f"{whole:.2g}"
+    return f"{number} % ({spelled(seconds)})"
+
+
+def _time(seconds: float) -> str:
+    return "never" if np.isinf(seconds) else spelled(seconds)
+
+
+# Whether two runs come to the same models: to the bit, or how far apart.
+
+
+KINDS = {"model": "the coordinator's models", "iterates": "the agents' models"}
+FINAL = "the final states"
+LEAST = 5e-324  # of other bits, as of -0 and 0
+
+
+@dataclass(frozen=True)
+class Models:
+    """What was compared, of how many rounds; the first that differs, None where all are equal.
+
+    distance: the largest over rounds of ||simulated - real|| / ||real||; rounds: 0 of a final state
+    alone.
+    """
+
+    what: str
+    rounds: int
+    first: int | None
+    distance: float
+
+    def __str__(self) -> str:
+        of = f" of {self.rounds} rounds" if self.rounds else ""
+        if not self.distance:
+            return f"{self.what}{of} are equal to the bit"
+        since = f" from round {self.first} on" if self.first is not None else ""
+        return f"{self.what}{of} differ{since}, by {self.distance:.3g} of their norm at most"
+
+
+def compared(real: Run, simulated: Run) -> Models | None:
+    """The first of what both have: models, else iterates, else the final state."""
+    for name, words in KINDS.items():
+        pair = [getattr(run, name) for run in (real, simulated)]
+        if all(one is not None and one.ndim > 1 for one in pair):
+            if pair[0].shape[1:] == pair[1].shape[1:]:
+                return _over_rounds(words, *pair)
+    states = [run.state for run in (real, simulated)]
+    shared = [
+        name for name in states[0].keys() & states[1].keys()
+        if states[0][name].shape == states[1][name].shape and states[0][name].dtype.kind in "fiu"
+    ]  # fmt: skip
+    if not shared:
+        return None
+    apart = max(_distance(states[0][name], states[1][name]) for name in shared)
+    return Models(FINAL, 0, None, apart)
+
+
+def _over_rounds(words: str, real: NDArray[np.float64], simulated: NDArray[np.float64]) -> Models:
+    n = min(len(real), len(simulated))
+    apart = [_distance(one, other) for one, other in zip(real[:n], simulated[:n], strict=True)]
+    unlike = [k for k, one in enumerate(apart) if one > 0.0]
+    return Models(words, n - 1, unlike[0] if unlike else None, max(apart, default=0.0))
+
+
+def _distance(real: Array, simulated: Array) -> float:
+    """||simulated - real|| / ||real||; 0 only for equal bits."""
+    if real.tobytes() == simulated.tobytes():
+        return 0.0
+    with np.errstate(all="ignore"):
+        norm = float(np.linalg.norm(real.astype(float)))
+        apart = float(np.linalg.norm(simulated.astype(float) - real.astype(float)))
+    return max(apart / norm if norm > 0.0 else apart, LEAST)
+
 
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "max": 1.0}
 Targets = Mapping[str, float | Sequence[float]]

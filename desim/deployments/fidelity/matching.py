@@ -1,18 +1,22 @@
 """The same message, computation or round in two runs, and by how much its seconds differ."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.numerics.later import pd
 from desim.runs.reading.exchanges import LINK, computations, messages, rounds
+from desim.runs.reading.sites import called
+from desim.runs.reading.traffic import hearing
 from desim.runs.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 FREE = ("each", "buffer")  # policies under which a reply's round is a matter of luck
 
@@ -84,3 +88,279 @@ def _free(run: Run) -> bool:
     known = run.known
     star = known is None or known.network.topology.kind == "star"
     return bool(known and star and known.policy.kind in FREE)
+
+
+# Why a message, a computation or a round took longer or shorter than it was simulated.
+
+
+SEGMENT = 1448  # bytes of payload in a packet of 1500 with IPv4, TCP and timestamps
+NOTHING = 1e-9  # s: no clock is so fine
+ALONE = 0.5  # of an agent's error: below, its usual one explains it
+
+
+def spelled(seconds: float) -> str:
+    """A duration with the unit in which it reads best."""
+    if abs(seconds) < NOTHING:
+        return "0 s"
+    unit, factor = best_unit(abs(seconds), "s")
+    return f"{seconds * factor:.3g} {unit}"
+
+
+def percent(share: float) -> str:
+    """A relative error in percent, with its sign."""
+    if not np.isfinite(share):
+        return "-"
+    whole = 100.0 * share
+    return f"{whole:+.0f} %" if abs(whole) >= 100.0 else f"{whole:+.3g} %"
+
+
+def parted(row: "Mapping[str, Any] | pd.Series[Any]") -> str:
+    """What both clocks say: real 57.9 ms, simulated 22.8 ms."""
+    return f"real {spelled(row['real'])}, simulated {spelled(row['simulated'])}"
+
+
+def of_message(row: Mapping[str, Any], all_messages: "pd.DataFrame") -> str:
+    """What is known of a message: its segments, its link's idleness, resends, company."""
+    count = max(1, -(-int(row["bytes_real"]) // SEGMENT))
+    words = [f"{count} segment{'s' * (count > 1)}"]
+    idle = float(row["idle_real"])
+    if np.isinf(idle):
+        words[0] += ", the first on its link"
+    elif idle >= 0.0:
+        words[0] += f" after {spelled(idle)} of idleness"
+    else:
+        words[0] += ", sent before the one before it had arrived"
+    for run, name in (("real", "in reality"), ("simulated", "in the simulation")):
+        again = int(row[f"attempts_{run}"]) - 1
+        if again > 0:
+            words.append(f"sent {again + 1} times {name}")
+    beside = _beside(row, all_messages)
+    if beside:
+        words.append(f"{beside} other{'s' * (beside > 1)} of its sender or receiver on the way")
+    return ", ".join(words)
+
+
+def _beside(row: Mapping[str, Any], table: "pd.DataFrame") -> int:
+    """How many messages that leave its sender or reach its receiver were on the way meanwhile."""
+    overlap = (table["begin_real"] < row["time_real"]) & (table["time_real"] > row["begin_real"])
+    ends = (table["sender"] == row["sender"]) | (table["receiver"] == row["receiver"])
+    return int((overlap & ends).sum()) - 1
+
+
+def of_computation(row: Mapping[str, Any], table: "pd.DataFrame") -> str:
+    """Whether all of an agent's computations are off by as much, or this one alone."""
+    own = table.loc[table["agent"] == row["agent"], "relative"].dropna()
+    usual = float(own.median()) if len(own) else np.nan
+    if len(own) < 3 or not np.isfinite(usual):
+        return f"one of {len(own)} of its computations"
+    apart = abs(float(row["relative"]) - usual)
+    text = f"the median of its {len(own)} is {100 * usual:+.2g} %"
+    return f"as others of this agent: {text}" if apart < ALONE * abs(usual) else f"alone: {text}"
+
+
+def of_round(
+    row: Mapping[str, Any],
+    closers: tuple[Mapping[int, int], Mapping[int, int]],
+    messages: "pd.DataFrame",
+    computations: "pd.DataFrame",
+) -> str:
+    """Who closed the round in both runs, and what of that one's part differs most."""
+    number = int(row["round"])
+    real, simulated = (one.get(number, -3) for one in closers)
+    if real < 0:
+        names = {-2: "the deadline", -3: "nobody"}
+        same = "" if real == simulated else f", simulated by {named(simulated)}"
+        return f"closed by {names.get(real, 'the coordinator')}{same}"
+    same = " in both" if real == simulated else f", simulated by {named(simulated)}"
+    part = _largest(number, real, messages, computations)
+    return f"closed by agent {real}{same}" + (f": its {part}" if part else "")
+
+
+def named(who: int) -> str:
+    """Who closes a wait."""
+    return {-2: "the deadline", -3: "nobody"}.get(who, called(who))
+
+
+def _largest(
+    number: int, who: int, messages: "pd.DataFrame", computations: "pd.DataFrame"
+) -> str:  # fmt: skip
+    """The message or computation of an agent in a round that differs most, in words."""
+    found: list[tuple[float, str]] = []
+    own = computations[computations["agent"] == who]
+    sent, got = messages["sender"] == who, messages["receiver"] == who
+    parts = {"computation": own, "message": messages[sent], "call": messages[got]}
+    for what, rows in parts.items():
+        key = "round" if "round" in rows else "round_real"
+        rows = rows[rows[key] == number]
+        if len(rows):
+            worst = rows.iloc[int(np.argmax(rows["error"].abs().to_numpy()))]
+            found.append((abs(float(worst["error"])), f"{what} {parted(worst)}"))
+    return max(found)[1] if found else ""
+
+
+# The largest errors of a simulated clock, each with its reason as far as the logs tell it.
+
+
+TOLD = 3  # of each kind
+COLUMNS = ["what", "who", "round", "real", "simulated", "error", "relative", "reason"]
+
+
+def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.DataFrame":
+    """What is farthest off in seconds: TOLD messages, computations and rounds, columns COLUMNS."""
+    messages, computations = matches["messages"].frame, matches["computations"].frame
+    closers = _closers(real), _closers(simulated)
+    records: list[tuple[Any, ...]] = []
+    for row in _largest_rows(messages):
+        who = f"{called(int(row['sender']))} to {called(int(row['receiver']))}"
+        records.append(("message", who, *_numbers(row), of_message(row, messages)))
+    for row in _largest_rows(computations):
+        reason = of_computation(row, computations)
+        records.append(("computation", f"agent {int(row['agent'])}", *_numbers(row), reason))
+    for row in _largest_rows(matches["rounds"].frame):
+        reason = of_round(row, closers, messages, computations)
+        records.append(("round", "all", *_numbers(row), reason))
+    return pd.DataFrame(records, columns=COLUMNS)
+
+
+def _largest_rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    """The rows with the largest errors; none that is off by rounding alone."""
+    size = frame["error"].abs()
+    some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:TOLD]
+    return [{str(key): value for key, value in frame.loc[one].items()} for one in some]
+
+
+def _numbers(row: Mapping[str, Any]) -> tuple[int, float, float, float, float]:
+    number = row["round"] if "round" in row else row["round_real"]
+    return (
+        int(number), float(row["real"]), float(row["simulated"]), float(row["error"]),
+        float(row["relative"]),
+    )  # fmt: skip
+
+
+def _closers(run: Run) -> Mapping[int, int]:
+    """Who closed each round: the closer of its last wait."""
+    waits = run.waits()
+    last = waits.sort_values("time", kind="stable").groupby("round").tail(1)
+    return dict(zip(last["round"].astype(int), last["closer"].astype(int), strict=True))
+
+
+# Whether the same replies count in both runs, how narrow that was, and who comes before whom.
+
+
+MOST = 1500  # replies of a round whose pairs are counted
+NARROW = 0.02  # of a round: no law of a link decides a margin below
+
+
+def replies(real: Run, simulated: Run) -> "pd.DataFrame":
+    """A row for each collection of both: round, same, margin, share, pairs, ordered.
+
+    same: whether the same replies count; margin: s between closing and the next reply that could
+    have been on the other side, the narrower one of both runs, inf where none could; share: of the
+    real round; pairs: of replies that both have and the simulation tells apart, `ordered` of them
+    as in reality. On a graph the messages of a round are its replies, and there is nothing to be
+    missed.
+    """
+    sides = [_Collections(run) for run in (real, simulated)]
+    both = [one for one in sides[0].closing if one in sides[1].closing]
+    rows = []
+    for number in both:
+        sets = [side.accepted(number) for side in sides]
+        margin = min(side.margin(number) for side in sides)
+        lasted = sides[0].lasted(number)
+        pairs, ordered = _ordered(*(side.arrivals(number) for side in sides))
+        share = margin / lasted if lasted > 0.0 else np.inf
+        rows.append((number, sets[0] == sets[1], margin, share, pairs, ordered))
+    columns = ["round", "same", "margin", "share", "pairs", "ordered"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+class _Collections:
+    """The collections of a run: when each closes, which replies came, which of them count."""
+
+    def __init__(self, run: Run) -> None:
+        events = run.events
+        self._void = hearing(run.scenario)["void"]
+        limit = run.scenario.policy.deadline
+        self._limit = np.inf if limit is None else float(limit)
+        hub = events[events["agent"] < 0]
+        closed = hub[hub["kind"] == "aggregate"].sort_values("round")
+        self.star = bool((events["agent"] < 0).any() or (events["peer"] < 0).any()) and len(closed)
+        came = hub if self.star else events
+        came = came[came["kind"] == "deliver"]
+        self._by_round: dict[Any, Any] = dict(iter(came.groupby("round")))
+        if not self.star:
+            closed = (
+                events[events["kind"] == "aggregate"]
+                .groupby("round", as_index=False)
+                .max(numeric_only=True)
+            )
+        numbers, times = closed["round"].to_numpy(int), closed["time"].to_numpy(float)
+        self.closing: dict[int, float] = dict(zip(numbers.tolist(), times.tolist(), strict=True))
+        self._opened: dict[int, float] = dict(
+            zip(numbers.tolist(), [0.0, *times[:-1].tolist()], strict=True)
+        )
+        self._waited: dict[int, float] = dict(
+            zip(numbers.tolist(), closed["seconds"].tolist(), strict=True)
+        )
+        self._came = came
+        self._times = came["time"].to_numpy(float)
+        self._who = came["peer"].to_numpy(int)
+
+    def lasted(self, number: int) -> float:
+        """How long the round was, s."""
+        return self.closing[number] - self._opened[number]
+
+    def arrivals(self, number: int) -> "pd.Series":
+        """When the replies to the calls of a round came, s, by who sent them."""
+        rows = self._by_round.get(number)
+        if rows is None:
+            rows = self._came[:0]
+        return rows.groupby(["peer", "agent"])["time"].min()
+
+    def accepted(self, number: int) -> frozenset[int]:
+        """Whose replies count."""
+        if not self.star:
+            return frozenset()
+        last = self.closing[number]
+        if self._void:
+            came = self.arrivals(number)
+            inside = came.to_numpy(float) <= last
+            return frozenset(came.index.get_level_values("peer")[inside].tolist())
+        inside = (self._times > self._opened[number]) & (self._times <= last)
+        return frozenset(self._who[inside].tolist())
+
+    def margin(self, number: int) -> float:
+        """How far s from the closing the nearest reply was that could have been beyond it."""
+        if not self.star:
+            return np.inf
+        last = self.closing[number]
+        begun = last - self._waited[number]
+        end = begun + self._limit
+        times = self.arrivals(number).to_numpy(float) if self._void else self._times
+        if end < np.inf:  # a deadline: replies near to it, before and after
+            near = np.abs(times[times > begun] - end)
+        else:
+            near = times[times > last] - last
+        return float(near.min()) if len(near) else np.inf
+
+
+def _ordered(real: "pd.Series", simulated: "pd.Series") -> tuple[int, int]:
+    """Pairs of replies to one receiver that both have, and how many come in the same order.
+
+    Those that the simulation has level, to the last bit, have no order that could be wrong.
+    """
+    both = real.index.intersection(simulated.index)
+    where = both.get_level_values("agent")
+    pairs = ordered = 0
+    for receiver in where.unique():
+        some = both[where == receiver][:MOST]
+        first, second = (one.loc[some].to_numpy(float) for one in (real, simulated))
+        upper = np.triu_indices(len(some), 1)
+        told = _signs(second, upper)
+        pairs += int((told != 0.0).sum())
+        ordered += int((_signs(first, upper) == told)[told != 0.0].sum())
+    return pairs, ordered
+
+
+def _signs(times: Array, pairs: Any) -> Array:
+    return np.asarray(np.sign(times[pairs[0]] - times[pairs[1]]))

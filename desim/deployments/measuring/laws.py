@@ -12,6 +12,7 @@ from desim.network.conditions.links import make_links
 from desim.network.conditions.transports import connected, law
 from desim.network.timeline.messages import Links, carried
 from desim.numerics.jit import lean_kernel
+from desim.numerics.later import optimize
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.transport import Tcp
 
@@ -134,3 +135,151 @@ def all_carried(
         late = latency[k] * factor
         for n in range(line.shape[0]):
             out[k, n] = carried(links, line[n], begin[n], bits[n], late, n, 0, False)[1]
+
+
+# Robust least squares of positive quantities: a median law, its standard errors, how well it fits.
+
+
+TO_DEVIATION = 1.4826  # times a median of sizes: the standard deviation of a normal law
+NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
+INSTANT = 1e-12  # s: a law of which a search tries nothing at all
+FLOOR = 1e-4  # the least relative deviation of a measurement
+FARTHEST = 300.0  # of logarithms: what fits nothing stays finite
+MEDIAN_ERROR = 1.1664  # relative, of a median of sizes of normal numbers, times sqrt(n)
+SHAKEN = 1e-4  # of a logarithm: a longer latency, to see what part of a message that is
+PASSES = 4
+TRIED = 1e-5  # of a logarithm: a step to either side
+CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
+Model = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters (k,) with their relative standard errors (k,), and what they leave.
+
+    residuals (n,): log(measured / law), of deviations scale (n,); spread: sigma of a jitter on the
+    first parameter; left: the median |residual|; r2: share of the variance of log(measured) that
+    the law explains; doubt: relative standard error of spread.
+    """
+
+    values: Array
+    errors: Array
+    residuals: Array
+    spread: float
+    left: float
+    r2: float
+    scale: Array
+    doubt: float
+
+
+def fitted(
+    model: Model,
+    measured: Array,
+    start: Array,
+    clusters: NDArray[np.int64] | None = None,
+    whole: bool = False,
+    quantile: float = 0.5,
+    jittered: Model | None = None,
+) -> Fit:
+    """Fit model(theta) (n,) to measured (n,), all > 0, from theta (k,) > 0 on.
+
+    clusters (n,): measurements of one line are not independent; whole: what varies is all of a
+    measurement, not its first parameter's part; quantile: of measurements, that the model is;
+    jittered: the model where what varies is longer by `SHAKEN`; None: that is the first parameter.
+    """
+    theta, scale = np.log(start), np.ones(len(measured))
+    target = np.log(measured)
+
+    def off(at: Array) -> Array:
+        return np.asarray(
+            np.log(np.maximum(model(np.exp(np.clip(at, -FARTHEST, FARTHEST))), INSTANT)) - target
+        )
+
+    def weighed(at: Array, by: Array) -> Array:
+        away = off(at)
+        return np.asarray(away * _weights(away, quantile) / by)
+
+    spread = FLOOR
+    for turn in range(PASSES):
+        loss = NARROW if turn else 1.0
+        size = max(_deviation(off(theta) / scale), FLOOR)
+        found = optimize.least_squares(
+            lambda at, by=scale * size: weighed(at, by), theta, loss="soft_l1", f_scale=loss,
+            x_scale="jac", max_nfev=200,
+        )  # fmt: skip
+        theta = found.x
+        steep = slopes(off, theta)
+        share = np.ones(len(measured)) if whole else np.abs(steep[:, 0])
+        if jittered is not None:
+            at = np.exp(np.clip(theta, -FARTHEST, FARTHEST))
+            share = np.abs(np.log(jittered(at) / np.maximum(model(at), INSTANT))) / SHAKEN
+        spread, scale = _scales(off(theta), share)
+    residuals = -off(theta)
+    by = _weights(-residuals, quantile) / scale
+    errors = _errors(residuals * by, steep * by[:, None], clusters)
+    explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
+    left = float(np.median(np.abs(residuals)))
+    return Fit(
+        np.exp(np.clip(theta, -FARTHEST, FARTHEST)),
+        errors,
+        residuals,
+        spread,
+        left,
+        float(explained),
+        scale,
+        MEDIAN_ERROR / float(np.sqrt(max((share >= np.median(share)).sum(), 1))),
+    )
+
+
+def cost(model: Array, measured: Array, quantile: float) -> float:
+    """Mean deviation of logarithms of measured (n,) from a quantile (n,), which minimises it."""
+    away = np.log(model / measured)
+    return float(np.mean(np.abs(away * _weights(away, quantile))))
+
+
+def _weights(away: Array, quantile: float) -> Array:
+    """What log(model / measured) (n,) is multiplied by: late measurements, early ones; 1 for .5."""
+    return np.where(away < 0.0, 2.0 * quantile, 2.0 * (1.0 - quantile))
+
+
+def _deviation(values: Array) -> float:
+    return float(TO_DEVIATION * np.median(np.abs(values)))
+
+
+def slopes(off: Model, theta: Array) -> Array:
+    """Slopes d off / d theta (n, k), by the flatter of the differences to either side.
+
+    A law in pieces may jump beside theta, and a jump is no slope.
+    """
+    here, columns = off(theta), []
+    for unit in np.eye(len(theta)):
+        one, other = ((off(theta + step * unit) - here) / step for step in (TRIED, -TRIED))
+        columns.append(np.where(np.abs(one) <= np.abs(other), one, other))
+    return np.stack(columns, axis=1)
+
+
+def _scales(residuals: Array, share: Array) -> tuple[float, Array]:
+    """Sigma of the jitter, and the deviation (n,) of each residual, of which `share` is latency."""
+    much = share >= np.median(share)
+    spread = _deviation(residuals[much] / np.maximum(share[much], 1e-3))
+    rest = _deviation(residuals[~much]) if (~much).sum() >= 5 else 0.0
+    floor = max(FLOOR, min(rest, _deviation(residuals)) * 0.3)
+    return spread, np.maximum(share * spread, floor)
+
+
+def _errors(u: Array, slopes: Array, clusters: NDArray[np.int64] | None) -> Array:
+    """Standard errors (k,) of log theta by the sandwich of an M-estimator."""
+    steep = 1.0 + (u / NARROW) ** 2
+    pull, stiff = u / np.sqrt(steep), steep**-1.5
+    bread = (slopes * stiff[:, None]).T @ slopes
+    scores = slopes * pull[:, None]
+    if clusters is not None and len(np.unique(clusters)) >= CLUSTERS:
+        names, place = np.unique(clusters, return_inverse=True)
+        sums = np.zeros((len(names), slopes.shape[1]))
+        np.add.at(sums, place, scores)
+        scores = sums * np.sqrt(len(names) / (len(names) - 1.0))
+    try:
+        inverse = np.linalg.inv(bread)
+    except np.linalg.LinAlgError:
+        return np.full(slopes.shape[1], np.inf)
+    return np.asarray(np.sqrt(np.maximum(np.diag(inverse @ (scores.T @ scores) @ inverse), 0.0)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.deployments.measuring.laws import IDEAL, WAYS, Law, Sent, by_tcp
+from desim.deployments.measuring.laws import IDEAL, WAYS, Fit, Law, Sent, by_tcp, cost, fitted
 from desim.deployments.measuring.profiles import (
     LARGEST,
     LEVEL,
@@ -21,7 +21,6 @@ from desim.deployments.measuring.profiles import (
     starts,
     telling,
 )
-from desim.deployments.measuring.robust import Fit, cost, fitted
 from desim.deployments.measuring.samples import Samples
 from desim.numerics.later import special
 from desim.scenario.sections.transport import Tcp

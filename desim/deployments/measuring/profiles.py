@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.measuring.laws import Law, Sent
-from desim.deployments.measuring.robust import CLUSTERS, NARROW, SHAKEN, Fit, fitted, slopes
+from desim.deployments.measuring.laws import (
+    CLUSTERS,
+    NARROW,
+    SHAKEN,
+    Fit,
+    Law,
+    Sent,
+    fitted,
+    slopes,
+)
 from desim.numerics.later import optimize, special
 
 LEVEL = 0.95

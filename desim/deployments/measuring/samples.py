@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.fidelity.alike import deployed
+from desim.deployments.fidelity.errors import deployed
 from desim.engine.opening import opening
 from desim.errors import DesimError, InputError
 from desim.numerics.later import pd

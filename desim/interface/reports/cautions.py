@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from desim.deployments.fidelity.alike import deployed, provisos
+from desim.deployments.fidelity.errors import deployed, provisos
 from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.wording import by_text

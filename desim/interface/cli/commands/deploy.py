@@ -31,7 +31,7 @@ def deploy(
 ) -> None:
     """Play a scenario by real processes, one for each agent, in real seconds."""
     from desim.deployments.deployed import begin
-    from desim.deployments.holding import ended_by_others
+    from desim.deployments.fleet import ended_by_others
     from desim.errors import InputError
     from desim.interface.cli.compiling import announced
     from desim.interface.cli.progress import progress_bar

@@ -19,7 +19,7 @@ def join(
     ] = False,
 ) -> None:
     """Take part in a deployment: play this host's agents until the run is over."""
-    from desim.deployments.holding import ended_by_others
+    from desim.deployments.fleet import ended_by_others
     from desim.deployments.join import take_part
 
     try:

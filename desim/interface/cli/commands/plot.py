@@ -209,7 +209,7 @@ def _every(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "list[Run]":
 
 def _real_first(runs: "Sequence[Run]") -> "Sequence[Run]":
     """Two runs of one scenario, the deployed one first; InputError for others."""
-    from desim.deployments.fidelity.alike import against, unlike
+    from desim.deployments.fidelity.errors import against, unlike
 
     found = against(runs, asked=True)
     if found is None or len(found[1]) != 1:
