@@ -10,9 +10,8 @@ from test_engines import differences
 import desim
 from desim.engine import arguments
 from desim.engine import us as us_module
-from desim.engine.assignments import Assignment, Assignments
-from desim.engine.clients import Clients
-from desim.engine.exposure import difference
+from desim.engine.clients import Assignment, Assignments, Clients
+from desim.engine.releasing import difference
 from desim.errors import RunError
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View, plain
 
@@ -145,7 +144,7 @@ def test_a_late_reply_has_its_own_job_after_a_resume(monkeypatch):
     assert recalled(Jobs().second).__name__ == "first"
     with pytest.raises(RunError, match="found replies to a job first of before the run was stop"):
         recalled(print)
-    monkeypatch.setattr("desim.engine.assignments.job_name", lambda job: "")
+    monkeypatch.setattr("desim.engine.clients.job_name", lambda job: "")
     assert recalled(Jobs().second).__name__ == "second"
 
 

@@ -7,8 +7,9 @@ from laws import check_log
 from mutant import mutant
 
 import desim
-from desim.engine.agents import clock, star_client
+from desim.engine.agents import clock
 from desim.engine.agents import star as star_agents
+from desim.engine.agents import star as star_module
 from desim.errors import Deadlock, InputError
 from desim.network.conditions import churn, traces
 from desim.network.timeline.phases import is_up
@@ -233,7 +234,7 @@ def test_state_that_is_not_forgotten_is_noticed(monkeypatch, once):
 
 def test_computations_that_survive_a_failure_are_noticed(monkeypatch):
     broken = mutant(clock, "self.process.interrupt(None)", "pass")
-    monkeypatch.setattr(star_client, "Device", broken.Device)
+    monkeypatch.setattr(star_module, "Device", broken.Device)
     run = desim.run({**star(), "engine": "agents", "churn": DRAWN})
     assert not (run.events.kind == "abort").any()
 

@@ -8,9 +8,9 @@ from mutant import mutant
 
 import desim
 from desim.engine import clients as clients_module
+from desim.engine import hub as variables_module
 from desim.engine import us as cohort_module
-from desim.engine import variables as variables_module
-from desim.engine.variables import Variables
+from desim.engine.hub import Variables
 from desim.errors import RunError
 
 PLUGIN = Path(__file__).parent / "plugins" / "copies.py"

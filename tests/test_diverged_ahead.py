@@ -6,7 +6,7 @@ from cases import CASES, graph, merged
 from mutant import mutant
 
 import desim
-from desim.engine import growth, play
+from desim.engine import patience, play
 from desim.log.parquet import Tables
 from desim.runs.exports.public import write_public
 from desim.runs.reading.facts import facts
@@ -89,7 +89,7 @@ def test_growth_is_held_against_the_start_and_against_zeros():
     one, cures = rng.normal(size=(1, problem.dim)), ("x",)
     far = 1e9 * one
 
-    def told(start, end, optimum=None, of=growth):
+    def told(start, end, optimum=None, of=patience):
         with np.errstate(all="ignore"):
             return of.grown(problem, start, end, optimum, cures)
 
@@ -101,7 +101,7 @@ def test_growth_is_held_against_the_start_and_against_zeros():
     assert "the error of the last models is" in told(one, 9e2 * one, 0.5 * one[0])[0]
     assert not told(1e-9 * one, one, 0.5 * one[0])  # the start is close to zeros, not worse
     assert "no longer finite" in told(one, np.full_like(one, 1e308))[0]
-    assert not told(one, far, of=mutant(growth, "MANY = 1e6", "MANY = 1e300"))
+    assert not told(one, far, of=mutant(patience, "MANY = 1e6", "MANY = 1e300"))
 
 
 def test_what_has_grown_is_in_no_mean_of_a_study_or_comparison(tmp_path):
@@ -118,6 +118,6 @@ def test_what_has_grown_is_in_no_mean_of_a_study_or_comparison(tmp_path):
 
 
 def test_a_run_that_does_not_look_at_growth_is_noticed(monkeypatch):
-    broken = mutant(growth, "if np.array_equal(start, end)", "if True")
+    broken = mutant(patience, "if np.array_equal(start, end)", "if True")
     monkeypatch.setattr(play, "grown", broken.grown)
     assert "diverged" not in grown().manifest

@@ -16,7 +16,7 @@ from test_against_naive import INSTANT, SEED, TOLERANCE, Rows, gap
 from test_engines import differences
 
 import desim
-from desim.engine import addressees
+from desim.engine import releasing
 from desim.errors import InputError
 from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import worst_pair
@@ -543,7 +543,7 @@ def test_who_is_left_over_pays_when_it_speaks_again(name):
 
 
 def test_a_release_that_is_told_at_once_is_noticed(monkeypatch):
-    broken = mutant(addressees, "np.where(speaks, ids, -1), np", "ids, np")
+    broken = mutant(releasing, "np.where(speaks, ids, -1), np", "ids, np")
     monkeypatch.setattr("desim.engine.releasing.parted", broken.parted)
     with pytest.raises((AssertionError, RuntimeError, desim.RunError)):
         check_told_with_the_next_message(privately("gossip", network=PATH))

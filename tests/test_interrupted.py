@@ -14,7 +14,7 @@ from mutant import mutant
 from test_resume import quick_flushes, unlike
 
 import desim
-from desim.engine import observer, play, round_observer
+from desim.engine import observer, play
 from desim.runs import interruption
 from desim.runs import play as runs
 from desim.runs.replay import first_difference
@@ -159,7 +159,7 @@ def test_ctrl_c_while_a_scenario_is_read_or_written_is_no_error_of_it(what):
 
 
 TWINS = [
-    ("instants", round_observer, "self.rounds - later", "self.rounds", play, "RoundObserver"),
+    ("instants", observer, "self.rounds - later", "self.rounds", play, "RoundObserver"),
     ("graph", observer, "if time > end]", "if False]", play, "ClockObserver"),
     ("unmeasured", observer, "if at >= frontier", "if False", play, "ClockObserver"),
     ("graph", interruption, "raise AtOnce", "raise KeyboardInterrupt", runs, "Interruption"),

@@ -204,7 +204,7 @@ WRONG = [
     ({"desim.problem.losses.scalar": "import desim.runs"}, layering),
     ({"desim.problem.losses.scalar": "from desim import run", "desim.run": ""}, layering),
     (
-        {"desim.problem.kernels.local": "def f():\n    from desim.engine.agents.jobs import run"},
+        {"desim.problem.kernels.local": "def f():\n    from desim.engine.agents.graph import run"},
         layering,
     ),
     ({"desim.interface.cli": "from .run import run"}, layering),

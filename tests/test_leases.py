@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.engine import leases
+from desim.engine import hub
 
 
 def address(array):
@@ -32,16 +32,16 @@ def check_lending(of):
 
 
 def test_what_is_held_is_not_lent_again():
-    check_lending(leases)
+    check_lending(hub)
 
 
 def test_a_lease_that_ends_too_early_is_noticed():
     with pytest.raises(AssertionError):
-        check_lending(mutant(leases, "return np.asarray(lease)", "return lease.matrix"))
+        check_lending(mutant(hub, "return np.asarray(lease)", "return lease.matrix"))
 
 
 def test_what_nobody_holds_is_lent_again():
-    lent = leases.Leases()
+    lent = hub.Leases()
     first = lent.matrix(5, 2)
     where = address(first)
     del first
@@ -54,10 +54,10 @@ def test_what_nobody_holds_is_lent_again():
 
 
 def test_no_more_than_two_are_kept_that_nobody_holds():
-    lent = leases.Leases()
+    lent = hub.Leases()
     many = [lent.matrix(2, 2) for _ in range(6)]
     del many
     gc.collect()
     last = lent.matrix(2, 2)
-    assert len(lent._free) <= leases.KEPT
+    assert len(lent._free) <= hub.KEPT
     assert last.shape == (2, 2)

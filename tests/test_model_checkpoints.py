@@ -7,7 +7,7 @@ from scenarios_of_models import modelled
 from test_checkpoints import eager, left  # noqa: F401
 
 import desim
-from desim.engine.marks import Marks
+from desim.engine.metrics import Marks
 from desim.errors import InputError
 from desim.problem import problem as problems
 from desim.runs.marked import checkpoints_of

@@ -9,7 +9,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play, round_observer
+from desim.engine import observer, play
 from desim.engine.compiled import star as star_compiled
 from desim.errors import Diverged
 from desim.problem.kernels import tally
@@ -85,7 +85,7 @@ def test_models_of_the_wrong_time_are_noticed(monkeypatch):
 def test_a_wrong_observer_is_noticed(monkeypatch, right, wrong):
     changes = {"stop.metric": {"error": 3.0}}
     true = observed(observe=TARGETS, **changes)
-    broken = mutant(round_observer, right, wrong)
+    broken = mutant(observer, right, wrong)
     monkeypatch.setattr(play, "RoundObserver", broken.RoundObserver)
     assert differences(observed("cohort", TARGETS, **changes), true)
 

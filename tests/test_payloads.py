@@ -7,7 +7,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import assignments, hub
+from desim.engine import clients, hub
 from desim.errors import RunError
 
 PLUGIN = Path(__file__).parent / "plugins" / "personal.py"
@@ -35,7 +35,7 @@ def check_rows():
 
 def test_each_agent_gets_its_row(monkeypatch):
     check_rows()
-    wrong = mutant(assignments, "else payload[order]", "else payload")
+    wrong = mutant(clients, "else payload[order]", "else payload")
     monkeypatch.setattr(hub, "ascending", wrong.ascending)
     with pytest.raises(AssertionError):
         check_rows()

@@ -5,7 +5,7 @@ from cases import graph, star
 from tuner_scenes import TUNER, tuner
 
 import desim
-from desim.engine.waits import cure
+from desim.engine.patience import cure
 from desim.errors import InputError, RunError
 from desim.experiments.tuning import search
 from desim.network.conditions.policy import Policy

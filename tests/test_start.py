@@ -112,9 +112,9 @@ def test_names_that_are_known_without_looking_are_those_of_the_classes():
 def test_a_scenario_is_loaded_without_any_engine():
     engines = "[one for one in sys.modules if one.startswith('desim.engine.') or one == 'simpy']"
     load = "import desim\ndesim.load('scenarios/quickstart.yaml')"
-    found = said_after([load, "import desim.engine.agents.jobs"], engines)
+    found = said_after([load, "import desim.engine.agents.graph"], engines)
     assert found[0] == "['desim.engine.signals']"  # what listeners of plug-ins are, and no engine
-    assert "desim.engine.agents.jobs" in found[1]
+    assert "desim.engine.agents.graph" in found[1]
 
 
 def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):

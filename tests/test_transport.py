@@ -16,7 +16,7 @@ import desim
 from desim.engine.agents import crossings
 from desim.engine.agents import graph as agents_graph
 from desim.engine.agents.clock import Clock
-from desim.engine.agents.streams import Handed, Site
+from desim.engine.agents.ports import Handed, Site
 from desim.engine.crossing import demand_patience
 from desim.network.conditions.links import make_links
 from desim.network.conditions.transports import connected, law

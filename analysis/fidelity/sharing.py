@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from desim.engine.agents.clock import Clock
-from desim.engine.agents.streams import Handed, Streams
+from desim.engine.agents.ports import Handed, Streams
 from desim.network.timeline.messages import FIFO, Links
 from desim.runs.play import prepare
 from desim.scenario.load import load

@@ -26,9 +26,7 @@ from desim.deployments.wire import (
     body_of,
     values_of,
 )
-from desim.engine.answers import reply_of
-from desim.engine.assignments import Assignment
-from desim.engine.clients import Clients
+from desim.engine.clients import Assignment, Clients, reply_of
 from desim.engine.world import World
 from desim.network.conditions.compute import lasting
 from desim.network.timeline.speed import seconds_into

@@ -28,11 +28,11 @@ from desim.deployments.wire import (
     stamped,
     values_of,
 )
-from desim.engine.addressees import outgoing_part
 from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.patience import at
+from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World

@@ -24,7 +24,7 @@ from desim.deployments.wire import (
     size_of,
     values_of,
 )
-from desim.engine.assignments import Train
+from desim.engine.clients import Train
 from desim.engine.coding import news
 from desim.engine.hub import Hub
 from desim.engine.patience import at

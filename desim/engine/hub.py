@@ -1,38 +1,244 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from weakref import finalize, ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.engine.answers import answers
-from desim.engine.arguments import agents_given, job_given
-from desim.engine.assignments import Assignment, Assignments, Train, ascending
+from desim.engine.arguments import (
+    agents_given,
+    called,
+    check_owing,
+    job_given,
+    published,
+    sizes,
+    started,
+)
 from desim.engine.at_work import Outside
-from desim.engine.carrier import Station
-from desim.engine.clients import Clients
+from desim.engine.clients import Assignment, Assignments, Clients, Train, answers, ascending
 from desim.engine.coding import memories, news, reference, sizes_coded, told
-from desim.engine.given import called, check_owing, published, sizes, started
-from desim.engine.inviting import Inviting
-from desim.engine.leases import Leases
-from desim.engine.loss_reports import BITS
-from desim.engine.payloads import Payloads
-from desim.engine.requests import COLLECT, Collect, Replies
-from desim.engine.spending import Spending
-from desim.engine.variables import Variables, recalled, remembered
-from desim.engine.world import World
+from desim.engine.inviting import BITS, Inviting, LossReports
+from desim.engine.requests import COLLECT, Collect, Replies, Station
+from desim.engine.world import Exhausted, World
 from desim.errors import RunError
-from desim.memory import Tree, attributes, fill, fitting, recall
-from desim.network.timeline.calls import CALLED, PENDING, Calls, learned, no_calls
+from desim.memory import Tree, attributes, fill, fitting, recall, recalling
+from desim.network.timeline.calls import (
+    CALLED,
+    EXCHANGE,
+    FINISH,
+    LOGGED,
+    PENDING,
+    ROUND,
+    TAKEN,
+    Calls,
+    learned,
+    no_calls,
+)
 from desim.network.timeline.intake import AT_WORK
-from desim.network.timeline.record import DISTANT, Kind, release_id
+from desim.network.timeline.record import DISTANT, INSTEAD, Kind, release_id
+from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
 
+# What the latest call of each agent carried: one row for all that were told the same.
+
+
+class Payloads:
+    """Rows (width,) by agent; a row that several agents were sent is in memory once."""
+
+    def __init__(self, agents: int) -> None:
+        self.width = 0
+        self._blocks: dict[int, Array] = {}
+        self._block, self._row = np.zeros(agents, np.int64), np.zeros(agents, np.int64)
+        self._number = 0
+
+    def note(self, who: Int, payload: Array) -> None:
+        """Agents who (n,) are sent payload (p,), or (n, p), a row each."""
+        if payload.shape[-1] != self.width:
+            self.width, self._blocks = payload.shape[-1], {}
+        self._number += 1
+        self._blocks[self._number] = np.atleast_2d(np.array(payload, float))
+        self._block[who] = self._number
+        self._row[who] = 0 if payload.ndim == 1 else np.arange(len(who))
+        if len(self._blocks) > 2 * len(self._block) + 2:
+            used = np.unique(self._block).tolist()
+            self._blocks = {one: self._blocks[one] for one in used if one in self._blocks}
+        elif len(who) == len(self._block):
+            self._blocks = {self._number: self._blocks[self._number]}
+
+    def of(self, who: Int) -> Array:
+        """A copy of the rows (n, width) of agents who (n,)."""
+        block, row = self._block[who], self._row[who]
+        if len(who) and (block == block[0]).all():
+            return self._blocks[int(block[0])][row]
+        rows = np.empty((len(who), self.width))
+        for one in np.unique(block).tolist():
+            mine = block == one
+            rows[mine] = self._blocks[one][row[mine]]
+        return rows
+
+
+# Large matrices that are lent again once nobody holds them.
+
+
+MAX_FREE = 2  # matrices that nobody holds
+
+
+class Leases:
+    """Lends matrices; their memory comes back when the last array that looks at it is gone."""
+
+    def __init__(self) -> None:
+        self._free: list[Array] = []
+
+    def matrix(self, rows: int, width: int) -> Array:
+        """A matrix (rows, width), float64, of any numbers."""
+        self._free = [one for one in self._free if one.shape == (rows, width)]
+        lease = _Lease(self._free.pop() if self._free else np.empty((rows, width)))
+        finalize(lease, _returned, ref(self), lease.matrix).atexit = False
+        return np.asarray(lease)
+
+
+def _returned(lender: "ref[Leases]", matrix: Array) -> None:
+    leases = lender()
+    if leases is not None and len(leases._free) < MAX_FREE:
+        leases._free.append(matrix)
+
+
+class _Lease:
+    """What arrays hold that look at a matrix, in the matrix's place."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix, self.__array_interface__ = matrix, matrix.__array_interface__
+
+
+# What a coordinator's program remembers from one round to the next, as attributes.
+
+
+class Variables:
+    """Arrays, numbers, and what remembers and recalls itself, such as `Latest`, by name.
+
+    Arrays are copied when they are set and read, so that `x = own.x; x -= g` changes no variable.
+    """
+
+    def __init__(self, start: Tree) -> None:
+        self.__dict__["_values"] = {name: _copied(value) for name, value in start.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__dict__["_values"]:
+            raise self._unknown(name)
+        return _copied(self._values[name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._values:
+            raise self._unknown(name)
+        self._values[name] = _copied(value)
+
+    def _unknown(self, name: str) -> AttributeError:
+        names = ", ".join(self._values) or "none"
+        return AttributeError(f"hub.memory: found {name!r}; allowed: those it began with, {names}")
+
+
+def remembered(own: Variables | None) -> Tree:
+    """What a checkpoint needs of them."""
+    values: Tree = {} if own is None else own._values
+    return {k: v.remembered() if hasattr(v, "recall") else v for k, v in values.items()}
+
+
+def recalled(own: Variables, tree: Tree) -> None:
+    """Give them what they were when the checkpoint was taken."""
+    before = SimpleNamespace(**own._values)
+    with recalling():
+        for name, value in own._values.items():
+            if hasattr(value, "recall"):
+                value.recall(tree[name])
+            else:
+                recall(before, tree, name)
+                own._values[name] = getattr(before, name)
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+# What a coordinator's calls cost under a budget: charged when made, given back if never answered.
+
+
+class Spending:
+    """The budget as a coordinator's engine uses it."""
+
+    def __init__(self, world: World, filter_: Filter, reports: LossReports | None = None) -> None:
+        agents = world.settings.problem.agents
+        self.world, self.filter, self.reports = world, filter_, reports
+        self.everybody = np.arange(agents)
+        self.terms: Terms | None = None
+        self.prices = np.zeros((3, agents))  # of the present terms
+        self.latest = np.zeros((3, agents))  # of the latest call that arrived
+        self.void: list[tuple[float, int, Array]] = []  # interrupted: when s, whom, price
+
+    def affordable(self, who: Int, terms: Terms, round_: int, now: float) -> Int:
+        """Those of agents who (n,) whose budgets allow one more release; the others retire."""
+        filter_ = self.filter
+        self._give_back(now)
+        if terms is not self.terms:
+            self.terms, self.prices = terms, filter_.price(self.everybody, terms, self.everybody)
+            if self.reports is not None:
+                self.prices = self.prices + self.reports.price
+        who = who[~filter_.retired[who]]
+        fit = filter_.admit(who, self.prices[:, who], np.full(len(who), now))
+        if filter_.stopped <= now:
+            raise Exhausted
+        for i in who[~fit]:
+            spent = filter_.epsilon(int(i))
+            self.world.log.add(Kind.RETIRE, INSTEAD, int(i), round_, now, value=spent)
+        if filter_.retired.all():
+            raise Exhausted
+        return who[fit]
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        times, agents = [v[0] for v in self.void], [v[1] for v in self.void]
+        prices = np.array([v[2] for v in self.void]).reshape(-1, 3)
+        return {"latest": self.latest, "times": times, "agents": agents, "prices": prices}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        recall(self, tree, "latest")
+        times, agents = tree["times"].tolist(), tree["agents"].tolist()
+        self.void = [(t, int(i), p) for t, i, p in zip(times, agents, tree["prices"], strict=True)]
+
+    def _give_back(self, now: float) -> None:
+        due = sorted((v for v in self.void if v[0] <= now), key=lambda v: v[0])
+        self.void = [v for v in self.void if v[0] > now]
+        for _, i, price in due:
+            self.filter.refund(i, price)
+
+    def charge_calls(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
+        """Charge the calls just made to agents who (n,), as far as they arrive.
+
+        before: (begin s, finish s, open) of their calls so far, from `under_way`.
+        """
+        begin, finish, open_ = before
+        cut = calls.real[who, TAKEN]
+        here = (calls.whole[who, ROUND] == round_) & (calls.whole[who, EXCHANGE] == exchange)
+        void = here & open_ & ((begin >= cut) | (cut < finish))
+        for r in np.flatnonzero(void):
+            self.void.append((float(cut[r]), int(who[r]), self.latest[:, who[r]].copy()))
+        arrived = who[here]
+        self.latest[:, arrived] = self.prices[:, arrived]
+        self.filter.spend(arrived, self.prices[:, arrived])
+
+    @staticmethod
+    def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
+        return calls.real[who, TAKEN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0
+
+
 NOBODY = np.empty(0, np.int64)
-KEPT = "round begun exchange unheard busy reference"
+STORED = "round begun exchange unheard busy reference"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -106,7 +312,7 @@ class Hub:
     def remembered(self) -> Tree:
         """What a checkpoint needs; the payloads, of those that owe a reply."""
         owing = np.flatnonzero(self.calls.pending)
-        return attributes(self, KEPT) | {
+        return attributes(self, STORED) | {
             "own": remembered(self.own),
             "calls": self.calls._asdict(),
             "assignments": self.assignments.remembered(owing),
@@ -118,7 +324,7 @@ class Hub:
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint: until the first round begins, nothing is started or shown."""
-        recall(self, tree, KEPT)
+        recall(self, tree, STORED)
         for name, array in self.calls._asdict().items():
             fill(array, tree["calls"][name])
         self.before, self.informed = tree["own"], tree["told"]

@@ -4,10 +4,17 @@ Only a number of rounds ends such a run; where one is given, nothing here is ask
 is virtual, so that all engines fail in the same round, at the same time.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.errors import RunError
+from desim.engine.requests import Compute
+from desim.errors import Deadlock, RunError, raised
+from desim.network.conditions.policy import Policy
+from desim.problem.kernels.metrics import squared_distances
+from desim.problem.problem import Problem
 
 STANDSTILL = 50_000  # rounds between two looks at a clock, which has to move meanwhile
 ROUNDS = 1e10  # more than any machine plays until stop.time
@@ -86,3 +93,136 @@ def earlier(one: RunError | None, other: RunError | None) -> RunError | None:
     if one is None or other is None:
         return one or other
     return other if other.time < one.time else one
+
+
+# Whether models have gone far away while staying finite: one rule, for every method and engine.
+
+
+MANY = 1e6  # times what it was, or is of a model of zeros, from which on a value has grown
+DIVERGED = "diverged: "  # how the warning begins
+
+
+def grown(
+    problem: Problem, start: Array, end: Array, optimum: Array | None, cures: Sequence[str]
+) -> list[str]:
+    """A warning where models end (n, dim) are far worse than at the start, (n, dim); or none.
+
+    Rows: all agents' models, or the coordinator's. Worse is a loss of more than MANY times that of
+    the start and of zeros, or an error, where the optimum (dim,) is known: sum_i ||x_i - x*||^2.
+    """
+    if np.array_equal(start, end):
+        return []
+    try:
+        found = _worst(problem, start, end, optimum)
+    except Exception as error:  # a user's loss may raise; the run has ended well
+        return [f"whether the models have grown is unknown: their loss raised {raised(error)}"]
+    if found is None:
+        return []
+    name, value, times = found
+    cure = f"lower {' or change '.join(cures)}, or set problem.clip"
+    far = f"{times:.2g} times that of the start" if np.isfinite(times) else "no longer finite"
+    return [f"{DIVERGED}the {name} of the last models is {value:.3g}, {far}; {cure}"]
+
+
+def _worst(
+    problem: Problem, start: Array, end: Array, optimum: Array | None
+) -> tuple[str, float, float] | None:
+    """The first measure that has grown: its name, its value and how many times what it was."""
+    zeros = np.zeros_like(start)
+    measures: dict[str, Callable[[Array], float]] = {"loss": lambda x: _loss(problem, x)}
+    if optimum is not None:
+        norm = float(optimum @ optimum) or 1.0
+        measures["error"] = lambda x: float(squared_distances(x, optimum).sum()) / norm
+    for name, measure in measures.items():
+        before = [abs(measure(x)) for x in ((start, zeros) if start.any() else (start,))]
+        scale = max((value for value in before if np.isfinite(value)), default=0.0)
+        value = measure(end)
+        if scale > 0.0 and not value <= MANY * scale:
+            return name, value, value / scale
+    return None
+
+
+def _loss(problem: Problem, models: Array) -> float:
+    """The objective at a coordinator's model (1, dim), or the sum of f_i at the agents' own."""
+    if len(models) == problem.agents:
+        return float(np.sum(problem.agent_values(models)))
+    return float(problem.objective(models[0]))
+
+
+# Why nobody can go on: the first cause of a wait that never ends, in words.
+
+
+RESENT = "use on_loss: resend with a higher limit"
+
+
+class Waits:
+    """Collects causes with the time at which they strike; the earliest is the root."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.roots: list[tuple[float, str]] = []
+        self.cure = cure(policy)
+
+    def lost(self, time: float, sender: int, receiver: int, round_: int) -> None:
+        """A message that is waited for was lost for good."""
+        self.roots.append(
+            (
+                time,
+                f"{_name(receiver)} waits for the message of round {round_} from "
+                f"{_name(sender)}, which was lost after {time:.6g} s; {RESENT}, or {self.cure}",
+            )
+        )
+
+    def endless(self, time: float, agent: int, round_: int) -> None:
+        """A computation never ends."""
+        self.roots.append(
+            (
+                time,
+                f"agent {agent} began a computation in round {round_} at {time:.6g} s that "
+                "never ends; its speed is 0: change compute.speed",
+            )
+        )
+
+    def away(self, time: float, agent: int) -> None:
+        """An agent is needed that has left for good."""
+        self.roots.append(
+            (
+                time,
+                f"agent {agent} is needed at {time:.6g} s, but has left and never comes back; "
+                f"churn.trace ends so: use end: loop, or {self.cure}",
+            )
+        )
+
+    def note_graph(self, request: Any, us: Any, before: Any, wires: Any) -> None:
+        """Note the agents that this request of the cohort engine has stopped for good."""
+        for i in np.flatnonzero((us.clock == np.inf) & (before < np.inf)):
+            if isinstance(request, Compute):
+                self.endless(float(before[i]), int(i), int(us.round[i]))
+                continue
+            graph = wires.graph
+            for e in range(graph.incoming[i], graph.incoming[i + 1]):
+                source = int(graph.source[e])
+                sent = us.ended[source] if us.gone[source] else before[source]
+                if wires.awaited[e] == np.inf and sent < np.inf:
+                    self.lost(float(sent), source, int(i), int(us.round[i]))
+
+    def deadlock(self, waiting: int) -> Deadlock:
+        """The error that names the root."""
+        time, root = min(self.roots, default=(0.0, "no cause is known"))
+        others = f"; {waiting} in all wait, directly or in turn" if waiting > 1 else ""
+        error = Deadlock(f"nobody can go on: {root}{others}")
+        error.time = time
+        return error
+
+
+def cure(policy: Policy) -> str:
+    """What of a policy that waits for ever makes it go on."""
+    if policy.at_least:
+        lower = f"policy.at_least below {policy.at_least}, or none"
+        return lower if policy.at_least > 1 else "no policy.at_least"
+    if policy.kind in ("quorum", "buffer"):
+        return f"policy: {{{policy.kind}: {policy.value:g}, at_most: ...}}"
+    return "policy.at_most" if policy.adaptive else "a policy with a deadline"
+
+
+def _name(agent: int) -> str:
+    return "the coordinator" if agent < 0 else f"agent {agent}"

@@ -11,11 +11,9 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.agents.programs import checked_requests
-from desim.engine.growth import grown
 from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver, ReleasedObserver
-from desim.engine.patience import Patience
-from desim.engine.round_observer import RoundObserver
+from desim.engine.observer import ClockObserver, ReleasedObserver, RoundObserver
+from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
 from desim.engine.world import Discard, Keeper, Progress, World

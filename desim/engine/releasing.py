@@ -11,19 +11,166 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.addressees import parted
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
 from desim.engine.coding import Coding
-from desim.engine.exposure import Exposed, difference, idle, rows, union
 from desim.engine.observer import ReleasedObserver
 from desim.engine.requests import Compute, Gather
-from desim.engine.retirement import admitted
 from desim.engine.world import World
+from desim.errors import show
 from desim.masks import is_public, of_agents, public
-from desim.network.timeline.record import UPLINK, Kind, round_of
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.record import LEAVING, UPLINK, Kind, round_of
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, refuse, rows_given, whole_given
+
+# The budget of agents on a graph: who may release, and how the others take their leave.
+
+
+def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool_]:
+    """Agents (n,) of the cohort that release now where `where`: live, and within their budget.
+
+    The others leave: they retire with the next message, a null, or are gone where the run stops.
+    """
+    mask, filter_ = us.live if where is None else us.live & np.asarray(where), world.filter
+    if filter_ is None or not mask.any():
+        return np.asarray(mask)
+    rows = np.flatnonzero(mask)
+    price = filter_.price(us.who[rows], terms, rows)
+    fit = filter_.admit(us.who[rows], price, us.clock[rows])
+    filter_.spend(us.who[rows[fit]], price[:, fit])
+    if fit.all():
+        return np.asarray(mask)
+    refused = np.zeros_like(mask)
+    refused[rows[~fit]] = True
+    us._set(live=us.live & ~refused)
+    if filter_.budget.on_exhausted == "stop":
+        us.depart(refused)
+    else:
+        us._set(leaving=us.leaving | refused)
+        for r in rows[~fit]:
+            i, k, now = int(us.who[r]), int(us.round[r]), float(us.clock[r])
+            world.log.add(Kind.RETIRE, LEAVING, i, k, now, value=filter_.epsilon(i))
+            world.observer.leave(i, now)
+    return np.asarray(mask & ~refused)
+
+
+# Whose data were read and are not noised yet: of all agents, of none, or of a mask (n,).
+
+
+Exposed = bool | Mask
+
+
+def rows(exposed: Exposed, n: int) -> Mask:
+    """The mask (n,)."""
+    return np.full(n, exposed) if isinstance(exposed, bool) else exposed
+
+
+def union(one: Exposed, other: Exposed) -> Exposed:
+    """Those of either."""
+    if isinstance(one, bool):
+        return True if one else other
+    if isinstance(other, bool):
+        return True if other else one
+    return np.asarray(one | other)
+
+
+def difference(exposed: Exposed, mask: Any) -> Exposed:
+    """Those that are not in `mask` (n,)."""
+    number = np.count_nonzero(mask)
+    if exposed is False or number == len(mask):
+        return False
+    if number == 0:
+        return exposed
+    left = rows(exposed, len(mask)) & ~np.asarray(mask)
+    return left if left.any() else False
+
+
+def idle(work: Array, result: Array) -> Mask | None:
+    """Agents (n,) whose job had no work and gave zeros, which says nothing; None if there are none.
+
+    A job that reads an agent's data has work there: that is the method's word. work (n,); result:
+    what the job gave, rows (n, ...).
+    """
+    if np.count_nonzero(work) == len(work):
+        return None
+    nothing: Mask = (work == 0.0) & ~(result != 0.0).reshape(len(work), -1).any(axis=1)
+    return nothing
+
+
+# Messages to chosen neighbours: whom every agent sends to in a round, which everybody knows.
+
+
+WHERE = "us.send(to=...)"
+RELEASED = (
+    "to release only where an agent sends, us.release(..., where=us.public(...)), or with kept=True"
+)
+
+
+def used_links(to: Any, graph: Graph, changing: Any) -> Mask:
+    """Links (links,) on which a message goes if agent i sends to to[i], -1 for nobody.
+
+    ValueError unless `to` (agents,) names neighbours, on a graph that stays.
+    """
+    rows, agents = np.asarray(to), graph.agents
+    if changing is not None:
+        raise ValueError(f"{WHERE}: found a graph that changes; allowed: one that stays")
+    if rows.shape != (agents,) or rows.dtype.kind not in "iu":
+        found = f"an array of {rows.dtype} {rows.shape}"
+        allowed = f"whom each of all {agents} agents sends to, whole numbers ({agents},)"
+        raise ValueError(f"{WHERE}: found {found}; allowed: {allowed}")
+    used = rows[graph.source] == graph.target
+    number = np.bincount(graph.source[used], minlength=agents)
+    if len(wrong := np.flatnonzero((rows != -1) & (number == 0))):
+        i = int(wrong[0])
+        near = graph.target[graph.source == i].tolist()
+        allowed = f"-1 for nobody, or a neighbour of it: {show(near)}"
+        raise ValueError(f"{WHERE}: found {rows[i]} for agent {i}; allowed: {allowed}")
+    return np.asarray(used)
+
+
+def outgoing_part(graph: Graph, used: Mask) -> tuple[Int, Int]:
+    """Outgoing pointers (agents + 1,) and links of the graph's used links (links,) alone."""
+    links = graph.out_links[used[graph.out_links]]
+    before = np.concatenate([[0], np.cumsum(used[graph.out_links])])
+    return before[graph.outgoing], links
+
+
+def demand_released(who: Int, speaks: Mask, releases: list[Int]) -> None:
+    """ValueError where an agent that sends to nobody, not `speaks` (n,), has released a value.
+
+    releases: ids (n,) of those that were made to be sent now.
+    """
+    for ids in releases:
+        if len(mute := np.flatnonzero(~speaks & (ids >= 0))):
+            found = f"agent {who[mute[0]]}, which sends to nobody, has released a value"
+            raise ValueError(f"{WHERE}: found {found}; allowed: {RELEASED}")
+
+
+def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
+    """The links (links,) that `us` send on, or None for all; and which agents (n,) send at all."""
+    everybody = np.ones(len(us.who), bool)
+    if to is None or settings.graph is None:
+        return None, everybody
+    used = used_links(to, settings.graph, settings.changing)
+    speaks = np.asarray(np.asarray(to)[us.who] >= 0)
+    now = [ids for ids in us._unsent if not any(ids is one for one in us._ahead)]
+    demand_released(us.who, speaks | ~us.live, now)
+    return used, speaks
+
+
+def parted(ids: Int, speaks: Mask) -> tuple[Int, Int]:
+    """Releases ids (n,) of agents that speak, and of those that keep them until they do."""
+    return np.where(speaks, ids, -1), np.where(speaks, -1, ids)
+
+
+def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
+    """Entries (links,) of a matrix (agents, agents) for the links into agents who (n,)."""
+    first, number = graph.incoming[who], np.diff(graph.incoming)[who]
+    before = np.cumsum(number) - number
+    links = np.repeat(first - before, number) + np.arange(number.sum())
+    return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
+
 
 Request = TypeVar("Request", Compute, Gather)
 MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine import arguments
-from desim.engine.addressees import addressed, entries_heard
+from desim.engine.arguments import refuse_owned, state_rows, unknown
 from desim.engine.at_work import Outside
-from desim.engine.carrier import Carrier
-from desim.engine.exposure import difference, rows, union
-from desim.engine.given import refuse_owned, state_rows, unknown
-from desim.engine.releasing import Releasing
-from desim.engine.requests import Compute, Gather, Heard, Job
+from desim.engine.releasing import Releasing, addressed, difference, entries_heard, rows, union
+from desim.engine.requests import Carrier, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
 from desim.network.conditions.compute import overheads_of, speeds_of

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from desim.engine.growth import DIVERGED
+from desim.engine.patience import DIVERGED
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised

@@ -8,10 +8,9 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver
+from desim.engine.observer import ClockObserver, RoundObserver
 from desim.engine.patience import Patience
 from desim.engine.play import Observation, Simulation
-from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
 from desim.numerics.later import pd
 from desim.problem.problem import Problem

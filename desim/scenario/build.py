@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.engine.loss_reports import terms_of
+from desim.engine.inviting import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal

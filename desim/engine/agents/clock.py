@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from desim.engine.absences import Absences
-from desim.engine.waits import Waits
+from desim.engine.patience import Waits
 from desim.engine.world import World
 from desim.network.timeline.phases import Calendar, is_up
 from desim.network.timeline.record import UPLINK, Kind

@@ -3,6 +3,7 @@
 The reference: it runs whatever the scenario asks for, churn included.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,22 +12,76 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.addressees import outgoing_part
 from desim.engine.agents.clock import Clock, Device, Steps
 from desim.engine.agents.crossings import Crossings
-from desim.engine.agents.jobs import Jobs, Ticket
-from desim.engine.agents.mailbox import Mailbox, heard_by
+from desim.engine.agents.mailbox import Mailbox, Meetings, heard_by
 from desim.engine.agents.ports import Ports
+from desim.engine.arguments import result_given
+from desim.engine.at_work import Rows
 from desim.engine.crossing import demand_patience, meeting, used_both_ways
-from desim.engine.meetings import Meetings
-from desim.engine.requests import Compute, Gather, Heard
+from desim.engine.patience import Waits
+from desim.engine.releasing import outgoing_part
+from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.us import Cohort
-from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.collection import ALL, FIXED
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
+
+# Pure jobs, run late: what has begun waits until a result is needed, then runs as one batch.
+
+
+@dataclass
+class Ticket:
+    """One agent's job and, once it has run, its result (1, dim)."""
+
+    job: Job
+    who: Int
+    round: Int
+    inputs: tuple[Array, ...]
+    result: Array | None = None
+
+    def alike(self, other: "Ticket") -> bool:
+        """Whether one batch may run both."""
+        one, two = ([(rows.dtype, rows.shape[1:]) for rows in t.inputs] for t in (self, other))
+        return self.job == other.job and one == two
+
+
+class Jobs:
+    """Jobs that have begun and not run yet."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pending: list[Ticket] = []
+
+    def begin(self, job: Job, us: Any, inputs: tuple[Array, ...]) -> Ticket:
+        """Freeze the inputs (rows of one agent) and return the ticket for the result."""
+        ticket = Ticket(job, us.who, us.round, tuple(np.array(rows) for rows in inputs))
+        self.pending.append(ticket)
+        return ticket
+
+    def drop(self, ticket: Ticket) -> None:
+        """Nobody will ask for the result of this job."""
+        self.pending = [other for other in self.pending if other is not ticket]
+
+    def result(self, ticket: Ticket) -> Array:
+        """Return the result of a job; if it has not run, run it and all pending of its kind."""
+        if ticket.result is None:
+            kind = [t for t in self.pending if t.alike(ticket) and t is not ticket]
+            batch = [ticket, *kind][: self.world.settings.batch_limit]
+            self.pending = [t for t in self.pending if all(t is not b for b in batch)]
+            who, round_ = (np.concatenate([getattr(t, n) for t in batch]) for n in ("who", "round"))
+            rows = Rows(who, round_, int(self.world.ledger.seed))
+            inputs = [
+                np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
+            ]
+            results = self.world.work(ticket.job, rows, *inputs)
+            results = result_given(ticket.job, results, len(who))
+            for r, t in enumerate(batch):
+                t.result = results[r : r + 1]
+        assert ticket.result is not None
+        return ticket.result
 
 
 class Post:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.addressees import outgoing_part
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.crossing import APART, demand_patience, meeting, used_both_ways
+from desim.engine.patience import Waits
+from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
-from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.errors import Diverged
 from desim.network.conditions.topology import Graph

@@ -10,7 +10,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.absences import tell
 from desim.engine.hub import Hub
-from desim.engine.waits import Waits
+from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
 from desim.memory import Tree, recall

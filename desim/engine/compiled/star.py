@@ -19,8 +19,7 @@ from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.engine.compiled.rounds import PART, advance, assist
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
-from desim.engine.observer import MOST
-from desim.engine.round_observer import SEEN_NUMBERS
+from desim.engine.observer import MOST, SEEN_NUMBERS
 from desim.engine.world import World
 from desim.errors import ProgramError
 from desim.log.rows import FLUSH_ROWS

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from desim.engine.absences import needed
 from desim.engine.observer import MOST
 from desim.engine.opening import opening
+from desim.engine.patience import cure
 from desim.engine.play import Simulation
 from desim.engine.presences import ROUNDING, never
 from desim.engine.settings import Settings
-from desim.engine.waits import cure
 from desim.errors import InputError
 from desim.network.conditions.compute import fastest, speeds_of
 from desim.network.timeline.intake import takes
