@@ -12,7 +12,7 @@ import desim
 from desim.deployments.measuring import devices, laws, lines, profiles, samples
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 BASE = {
     "name": "small",

@@ -221,7 +221,7 @@ def test_messages_on_another_graph_are_noticed(monkeypatch, engine, module, righ
 def test_graphs_that_are_drawn_in_order_of_demand_are_noticed(monkeypatch):
     broken = mutant(changing, "self.seed, place)", "self.seed, next(COUNT))")
     vars(broken)["COUNT"] = iter(range(1, 1000))
-    monkeypatch.setattr("desim.scenario.layout.Redrawn", broken.Redrawn)
+    monkeypatch.setattr("desim.scenario.build.Redrawn", broken.Redrawn)
     monkeypatch.setattr(changing, "KEPT", 1)
     made = scenario(topology={"regular": 3, "redraw": "round"})
     runs = []

@@ -10,7 +10,7 @@ from analysis.fidelity.calibrated import AIM, CASES, HELD, off
 from analysis.fidelity.sharing import FILE, PAIR, replayed
 from analysis.fidelity.verdicts import MEASURED, barrier, errors_of
 from desim.deployments.measuring import calibration, devices, lines, samples
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 SMALL = 100_000  # bytes: pairs that are soon sent again
 

@@ -59,7 +59,7 @@ LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.spl
 FENCES = {
     "simpy": "desim.engine",
     "networkx": "desim.network.conditions.topology",
-    "ruamel": "desim.scenario.load desim.scenario.dump",
+    "ruamel": "desim.scenario.load desim.scenario.tree",
     "matplotlib": "desim.interface.plots desim.report",
     "PIL": "desim.problem.data.folders",
     "pyarrow": "desim.log",

@@ -13,7 +13,7 @@ from desim.engine import observer, play
 from desim.engine.compiled import star as star_compiled
 from desim.errors import Diverged
 from desim.problem.kernels import tally
-from desim.scenario import observing
+from desim.scenario import build as build_module
 from desim.scenario.build import build, check
 
 ENGINES = ("compiled", "cohort", "agents")
@@ -164,7 +164,7 @@ def test_a_tally_is_the_sum_to_the_last_bit():
 def test_observing_that_takes_longer_than_training_is_told(monkeypatch, observe, changes, told):
     scenario = desim.load({**PLAIN, "observe": observe}, {"problem.agents": 200, **changes})
     assert not any("observe" in text for text in check(scenario).method.warnings)
-    monkeypatch.setattr(observing, "HEAVY", 1000.0)
+    monkeypatch.setattr(build_module, "HEAVY", 1000.0)
     found = [text for text in check(scenario).method.warnings if text.startswith("observe")]
     assert len(found) == bool(told)
     assert not told or re.search(told, found[0])

@@ -14,7 +14,7 @@ from desim.experiments.contract.finding import BrokenError
 from desim.experiments.contract.stage import Stage
 from desim.runs.directory import write_arrays
 from desim.scenario import own, registry
-from desim.scenario.declarations import odd
+from desim.scenario.registry import odd
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
 FILES = {one.name: one.text for one in pages.blocks(PAGE.read_text("utf-8")) if one.name}

@@ -21,9 +21,8 @@ from desim.problem.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
 from desim.scenario.checks import methods as consistency
-from desim.scenario.dump import dumped
 from desim.scenario.load import load, parse, resolved_yaml
-from desim.scenario.shipped import networks
+from desim.scenario.tree import dumped, networks
 
 CORPUS = Path(__file__).parent / "scenarios"
 VALID = sorted((CORPUS / "valid").glob("*.yaml"))

@@ -11,7 +11,7 @@ from desim.experiments.studies.file import study_schema
 from desim.scenario import registry
 from desim.scenario.load import read
 from desim.scenario.schema import json_schema
-from desim.scenario.shipped import networks
+from desim.scenario.tree import networks
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))

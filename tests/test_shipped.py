@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import plan
 from desim.interface.cli import main
-from desim.scenario import shipped
+from desim.scenario import tree
 from desim.scenario.load import load
 
 OWN = """\
@@ -28,22 +28,22 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_every_shipped_file_has_one_kind():
-    kinds = [shipped.scenarios(), shipped.studies(), shipped.networks()]
+    kinds = [tree.scenarios(), tree.studies(), tree.networks()]
     files = [file for kind in kinds for file in kind.values()]
-    assert sorted(files) == sorted(shipped.FOLDER.rglob("*.yaml"))
+    assert sorted(files) == sorted(tree.FOLDER.rglob("*.yaml"))
     assert {"quickstart", "papers/fed-plt", "studies/phones-on-3g"} <= set(kinds[0])
     assert {"waiting", "deadlines"} <= set(kinds[1])
 
 
-@pytest.mark.parametrize("name", shipped.studies())
+@pytest.mark.parametrize("name", tree.studies())
 def test_every_shipped_study_is_read(name):
     study, folder = read_study(name)
-    assert (study.name, folder) == (name, shipped.STUDIES)
+    assert (study.name, folder) == (name, tree.STUDIES)
 
 
 def test_a_shipped_scenario_goes_by_its_name():
     assert load("papers/fed-plt").name == "fed-plt"
-    assert load(Path("quickstart")).written() == load(shipped.FOLDER / "quickstart.yaml").written()
+    assert load(Path("quickstart")).written() == load(tree.FOLDER / "quickstart.yaml").written()
 
 
 def check_own_files_win(module, folder):
@@ -60,13 +60,13 @@ def check_own_files_win(module, folder):
 
 
 def test_a_file_of_that_name_goes_before_what_is_shipped(elsewhere):
-    check_own_files_win(shipped, elsewhere)
+    check_own_files_win(tree, elsewhere)
     assert load("quickstart").name == "bare"
 
 
 def test_an_order_that_hides_own_files_is_noticed(elsewhere):
     with pytest.raises(AssertionError):
-        check_own_files_win(mutant(shipped, "if file.is_file():", "if not file:"), elsewhere)
+        check_own_files_win(mutant(tree, "if file.is_file():", "if not file:"), elsewhere)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_order_that_hides_own_files_is_noticed(elsewhere):
 def test_what_is_nowhere_is_told_with_both_places(name, kind, end, elsewhere):
     (elsewhere / "mine.yaml").write_text(OWN)
     with pytest.raises(InputError) as error:
-        shipped.named_file(name, kind)
+        tree.named_file(name, kind)
     assert str(error.value).startswith(f"{name}: no such file")
     assert str(error.value).endswith(end)
 

@@ -24,7 +24,7 @@ from desim.problem.data.bundled import bundled
 from desim.runs.warmup import shipped
 from desim.scenario import own, registry
 from desim.scenario.sections.problem import Loss
-from desim.scenario.shipped import networks
+from desim.scenario.tree import networks
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 

@@ -21,7 +21,7 @@ from desim.network.timeline.bursts import in_burst
 from desim.numerics.keys import seed_word
 from desim.scenario import conditions, registry
 from desim.scenario.build import build
-from desim.scenario.shipped import networks
+from desim.scenario.tree import networks
 
 PLUGINS = Path(__file__).parent / "plugins"
 COMPLETE = {"topology": "complete"}

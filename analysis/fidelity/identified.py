@@ -28,7 +28,7 @@ from desim.network.conditions.links import make_links
 from desim.network.conditions.transports import connected, law
 from desim.network.timeline.messages import carried
 from desim.scenario.sections.links import Link as NoLoss
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 MEASURED = Path(__file__).parent / "measured"
 AIM = 0.02

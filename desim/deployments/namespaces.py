@@ -36,7 +36,7 @@ from desim.network.timeline.transport import (
     RESTARTS,
     SEGMENT,
 )
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 # Links between hosts of one machine: what each direction does to packets, and who reaches whom.
 

@@ -93,7 +93,7 @@ class Observation:
 class Simulation:
     """A method on its settings, ready to be played by `engine`, chosen for the reason `why`.
 
-    origin: what makes it anew on other data, where that is known (desim.scenario.origin).
+    origin: what makes it anew on other data, where that is known (desim.scenario.build).
     listeners: what makes those that hang on each play.
     """
 

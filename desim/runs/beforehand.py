@@ -24,7 +24,7 @@ from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
 from desim.privacy.ledger.terms import MECHANISMS, Terms
 from desim.runs.played import Played
-from desim.scenario.endings import unreleased_targets
+from desim.scenario.disclosures import unreleased_targets
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation

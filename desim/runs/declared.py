@@ -5,7 +5,7 @@ from typing import Any
 
 from desim.runs.played import Played
 from desim.runs.real import exposed
-from desim.scenario.listening import uncounted
+from desim.scenario.disclosures import uncounted
 from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from desim.problem.fairness import MEASURES
 from desim.runs.run import Run
-from desim.scenario.listening import changing
+from desim.scenario.disclosures import changing
 from desim.scenario.schema import Scenario
 
 OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone

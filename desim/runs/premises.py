@@ -10,7 +10,7 @@ from desim.privacy.papers.theorems import bound_of
 from desim.runs.beforehand import at_most
 from desim.runs.decided_by_rows import tuned
 from desim.runs.played import Played
-from desim.scenario import listening
+from desim.scenario import disclosures
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
@@ -56,7 +56,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     }
     if found := at_most(scenario, simulation):
         own["allowed"] = found
-    if changing := listening.changing(scenario):
+    if changing := disclosures.changing(scenario):
         own["changing"] = changing
     if scenario.participation.power:
         budget = scenario.privacy is not None and scenario.privacy.budget is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from desim.errors import InputError
 from desim.runs.digests import own_scenario
 from desim.runs.directory import SCENARIO
-from desim.scenario.dump import plain
+from desim.scenario.tree import plain
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario

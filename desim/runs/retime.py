@@ -36,11 +36,10 @@ from desim.runs.retimed_metrics import Training
 from desim.runs.run import Run
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
-from desim.scenario.include import include_network
 from desim.scenario.load import load, read
 from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
-from desim.scenario.tree import from_python
+from desim.scenario.tree import from_python, include_network
 
 Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from

@@ -10,7 +10,7 @@ from desim.numerics.environment import environment
 from desim.numerics.plain import at_once, when
 from desim.numerics.watched import watched
 from desim.runs.play import run
-from desim.scenario.shipped import scenarios
+from desim.scenario.tree import scenarios
 
 APART = "studies/"  # the same methods again
 ROUNDS = 2

@@ -1,41 +1,282 @@
 """From a checked scenario to a simulation that is ready to be played; data are read here."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.inviting import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.method import Ingredients
+from desim.network.conditions.changing import Changing, Listed, Redrawn
 from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.topology import from_edges
+from desim.network.conditions.contacts import Contacts, recorded, switched
+from desim.network.conditions.policy import Policy
+from desim.network.conditions.topology import Edges, Graph, from_edges, generate, read_graphml
+from desim.network.timeline.collection import FIXED, MEDIAN, QUANTILE
+from desim.network.timeline.messages import Links
+from desim.network.timeline.staleness import UNWEIGHED
+from desim.numerics import keys
 from desim.numerics.cache import cache_home
+from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
+from desim.problem.data import Change
+from desim.problem.data.prepare import scaling
+from desim.problem.data.table import Draw
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.losses.modelled import ModelLoss
 from desim.problem.models.checked import said
 from desim.problem.models.model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosing, endings, listening
+from desim.scenario import choosing, disclosures
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.codec import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.links import meddling
-from desim.scenario.conditions import Conditions
-from desim.scenario.layout import Layout
-from desim.scenario.observing import heavy, sampled
-from desim.scenario.origin import Origin
+from desim.scenario.conditions import Conditions, outlives
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
-from desim.scenario.waiting import policy_of
+
+# From `network.topology` to the graph of agents: one for the run, or one for every round.
+
+
+WHERE = "network.topology"
+
+
+class Layout:
+    """Who can talk to whom; agents: how many that takes, None where it does not say."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.topology = scenario, scenario.network.topology
+        self.edges: Edges | None = None
+        self.contacts: Contacts | None = None
+        self.agents: int | None = None
+        topology = self.topology
+        if topology.kind == "graph":
+            self.agents, self.edges = read_graphml(topology.value)
+            return
+        if topology.kind == "grid":
+            rows, columns = topology.value
+            self.agents = rows * columns
+            return
+        if topology.kind == "contacts":
+            self.contacts = recorded(topology.value, f"{WHERE}.contacts")
+            self.edges = self.contacts.edges
+        elif topology.kind == "switching":
+            self.edges = [(int(i), int(j)) for edges in topology.value for i, j in edges]
+            if isinstance(topology.every, float):
+                self.contacts = switched(topology.value, topology.every, self._directed)
+        elif topology.kind == "edges":
+            self.edges = [(int(i), int(j)) for i, j in topology.value]
+        if self.edges is not None:
+            least = max(max(pair) for pair in self.edges) + 1
+            self.agents = max(least, scenario.problem.agents or 0)
+
+    @property
+    def _directed(self) -> bool:
+        return bool(self.topology.directed)
+
+    def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:
+        """Graph and links of `agents` agents, of the first round where they change by rounds.
+
+        InputError where they are disconnected, all rounds together, or do not fit the agents.
+        """
+        topology = self.topology
+        if topology.redraw == "round":
+            redrawn = Redrawn(topology.kind, topology.value, agents, self.scenario.seed)
+            return self._changing(redrawn, conditions)
+        edges = self.edges
+        if edges is None:
+            edges = generate(topology.kind, topology.value, agents, self.scenario.seed)
+        graph = from_edges(agents, edges, WHERE, self._directed)
+        if topology.per_round:
+            return self._changing(self._listed(agents), conditions)
+        links = conditions.links(graph.source, graph.target)
+        if self.contacts is not None:
+            end, horizon = topology.end, self.scenario.stop.time
+            outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
+            links = self.contacts.along(links)
+        return graph, links, None
+
+    def _listed(self, agents: int) -> Listed:
+        """The graphs of rounds, in turn."""
+        turns: Sequence[Edges] = [[*edges] for edges in self.topology.switching or ()]
+        lasting = self.topology.lasting
+        if self.contacts is not None:
+            assert self.topology.round is not None
+            turns, lasting = self.contacts.slots(self.topology.round), 1
+            outlives(self.topology.end, self.scenario.stop.rounds, len(turns), f"{WHERE}.contacts")
+        make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
+        return Listed([make(edges=edges) for edges in turns], lasting)
+
+    def _changing(
+        self, turns: Listed | Redrawn, conditions: Conditions
+    ) -> tuple[Graph, Links, Changing]:
+        changing = Changing(turns, lambda graph: conditions.links(graph.source, graph.target))
+        return *changing.at(1), changing
+
+
+# What observing a coordinator's rounds costs, where it will take longer than the training.
+
+
+HEAVY = 1e10  # numbers read: some ten seconds
+TIMES = 10  # what the training reads, in one step of those whose replies are awaited
+
+
+def sampled(scenario: Scenario, problem: Problem) -> Int | None:
+    """Which test rows are measured, ascending; None for all. InputError where that has no meaning.
+
+    They are a function of the seed and of how many there are.
+    """
+    size, tested = scenario.observe.sample, problem.test_A
+    if size is None:
+        return None
+    wanted = [*scenario.observe.metrics, *scenario.stop.targets]
+    named = [name for name in wanted if name == "accuracy" or name in MEASURES]
+    if not named:
+        text = f"found {size} without a metric of test rows"
+        raise InputError(f"observe.sample: {text}; allowed: with accuracy, or leave it out")
+    if tested is None or size >= len(tested):
+        return None
+    found = keys.subset(scenario.seed, Stream.DATA, len(tested), size, round=Draw.MEASURED)
+    few = problem.tested_on(found)
+    for name in named:
+        if name in MEASURES and (text := lacking(name, few)):
+            raise InputError(f"observe.sample: found {size} rows, of which {text}; allowed: more")
+    return np.asarray(found)
+
+
+def heavy(observation: Observation, settings: Settings) -> list[str]:
+    """A warning where metrics of every round read far more numbers than the training does."""
+    if observation.every or settings.rounds == float("inf"):
+        return []
+    problem, policy, rounds = settings.problem, settings.policy, settings.rounds
+    awaited = policy.number(problem.agents)
+    trained = rounds * awaited / problem.agents * problem.A.size
+    costs = {
+        name: rounds * _numbers(name, problem, observation.sample) for name in observation.metrics
+    }
+    if observation.iterates:
+        costs["iterates"] = rounds * problem.agents * problem.dim
+    dear = [name for name, cost in costs.items() if cost > max(HEAVY, TIMES * trained)]
+    if not dear:
+        return []
+    total = sum(costs[name] for name in dear)
+    cures = ["set observe.every to a duration such as 10 s"] if dear != ["iterates"] else []
+    cures += ["leave observe.iterates out"] if "iterates" in dear else []
+    return [
+        f"observe: {', '.join(dear)} of each of {rounds:g} rounds take {total:.1g} numbers, the "
+        f"training {trained:.1g} in each local step; {' and '.join(cures)}"
+    ]
+
+
+def _numbers(name: str, problem: Problem, sample: Int | None) -> int:
+    """How many numbers one value of a metric reads; an error is kept up reply by reply."""
+    if name == "error":
+        return 0
+    if name == "consensus":
+        return problem.agents * problem.dim
+    if name in ("loss", "gradient"):
+        return int(problem.A.size)
+    tested = problem.test_A if sample is None else problem.tested_on(sample).test_A
+    return 0 if tested is None else int(tested.size)
+
+
+# Where a simulation comes from: what of it follows from the data, made anew for other data.
+
+
+ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from the training rows
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A scenario, and features before preparation, by row, that take the place of its own.
+
+    fitted, read: what makes the method, and the problem with changed features (scenario.build).
+    """
+
+    scenario: Scenario
+    fitted: Callable[[Scenario, Any, Settings], Any] = field(repr=False)
+    read: Callable[[Scenario, int | None, Change], tuple[Problem, list[str]]] = field(repr=False)
+    raw: Mapping[int, Array] = field(default_factory=dict)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether every row takes part in how the others are scaled."""
+        return getattr(self.scenario.problem.data, "scale", "none") in ESTIMATED
+
+    def method(self, kind: Any, settings: Settings) -> Any:
+        """The method of class `kind` on the problem of `settings`, with the noise due to it.
+
+        InputError where a run of this problem would be refused.
+        """
+        return self.fitted(self._uncalibrated(), kind, settings)
+
+    def prepared(self, problem: Problem, place: int, features: Array) -> tuple["Origin", Problem]:
+        """Itself and the problem, with other features (features,) of the row `place` from 0.
+
+        features: as the data at hand would be prepared; what they were before that replaces the row
+        in the data, and all rows are prepared anew.
+        """
+        made = dict(self.raw)
+        section: Any = self.scenario.problem.data
+
+        def change(rows: NDArray[Any], order: NDArray[np.int64]) -> Array:
+            raw = np.array(rows, float)
+            for one, known in made.items():
+                raw[order[one]] = known
+            shift, width = scaling(raw, section.scale)
+            own = features[1:] if section.intercept else features
+            made[place] = shift + own * np.where(np.isfinite(width), width, 0.0)
+            raw[order[place]] = made[place]
+            return raw
+
+        nodes = problem.agents if self.scenario.kind == "graph" else None
+        anew = self.read(self.scenario, nodes, change)[0]
+        return replace(self, raw=made), replace(problem, A=anew.A, test_A=anew.test_A)
+
+    def _uncalibrated(self) -> Scenario:
+        """The scenario whose target sets the noise, though the noise of its own data is stored."""
+        privacy = self.scenario.privacy
+        if privacy is None or privacy.target is None or not privacy.target.calibrated:
+            return self.scenario
+        target = privacy.target.model_copy(update={"calibrated": False})
+        uncalibrated = privacy.model_copy(update={"target": target})
+        return self.scenario.model_copy(update={"privacy": uncalibrated})
+
+
+# The rule of waiting that a scenario's `policy` stands for, as engines take it.
+
+
+LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """Return the policy; a coordinator's `each` is a buffer of one reply."""
+    policy, late = scenario.policy, scenario.policy.late or scenario.late
+    kind: Any = policy.kind
+    if kind == "each" and scenario.kind != "graph":
+        return Policy("buffer", 1, late)
+    law, value = (FIXED, 0.0, 0.0), policy.value
+    if (of := policy.adaptive) is not None:
+        law, value = (LAWS[of.kind], float(of.value), float(of.times)), 0.0
+    return Policy(
+        kind, value or 0.0, late, policy.at_least or 0,
+        np.inf if policy.at_most is None else policy.at_most, law,
+        policy.staleness.rule if policy.staleness else UNWEIGHED,
+    )  # fmt: skip
+
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
@@ -72,7 +313,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *biased(settings.codecs),
     ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
-    made.warnings += [*endings.warnings(scenario), *listening.warnings(scenario)]
+    made.warnings += [*disclosures.warnings(scenario), *disclosures.warnings(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
@@ -239,7 +480,7 @@ def _uncompiled(scenario: Scenario, made: Any) -> str:
     if made.kind != "coordinator" or made.compiled() is None:
         return f"{name} with these settings has no compiled rounds"
     settings = made.settings
-    if text := listening.inside(scenario):
+    if text := disclosures.inside(scenario):
         return text
     if isinstance(settings.participation, Chooser):
         return "whom participation.choose invites is decided in Python, by what came before"

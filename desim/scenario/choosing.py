@@ -20,7 +20,7 @@ from desim.network.conditions.oort import Oort
 from desim.network.conditions.tiers import Tiers
 from desim.network.timeline.speed import Speeds
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.participation import Participation
+from desim.scenario.sections.method import Participation
 
 CHOOSERS: dict[str, type[Chooser]] = {
     "fastest": Fastest,

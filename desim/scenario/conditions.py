@@ -36,11 +36,11 @@ from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
 from desim.scenario.choosing import chooser
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
+from desim.scenario.sections.devices import MeasuredSpeed, Timing
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
-from desim.scenario.sections.pace import MeasuredSpeed, Timing
+from desim.scenario.sections.network import AccessLine, Behind
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}

@@ -15,15 +15,21 @@ from desim.fields.draws import FORMS
 from desim.fields.methods import Decay, Init
 from desim.readers import text_of
 from desim.scenario.check import validated
-from desim.scenario.dump import dumped, parser
-from desim.scenario.include import include_network
 from desim.scenario.schema import SECTIONS, Scenario
-from desim.scenario.sections.method import Policy
-from desim.scenario.sections.participation import Participation
+from desim.scenario.sections.method import Participation, Policy
+from desim.scenario.sections.network import Topology
 from desim.scenario.sections.problem import Loss, Partition
-from desim.scenario.sections.topology import Topology
-from desim.scenario.shipped import named_file
-from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
+from desim.scenario.tree import (
+    Place,
+    Tree,
+    dumped,
+    from_python,
+    include_network,
+    named_file,
+    native,
+    parser,
+    require_mapping,
+)
 
 KINDS = "str int float bool null timestamp map seq merge".split()
 TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}

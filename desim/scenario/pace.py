@@ -14,7 +14,7 @@ from desim.numerics.keys import Stream
 from desim.problem import steps, stopwatch
 from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.pace import MeasuredSpeed, Work
+from desim.scenario.sections.devices import MeasuredSpeed, Work
 
 UNSURE = 0.2  # a spread of what was timed that is worth a warning
 MEMORY = 6  # sub-counter of the draws of memories, apart from those of speeds and overheads

@@ -13,10 +13,9 @@ from desim.methods.shared.method import Kind
 from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
 from desim.scenario.sections.listeners import ListenersSection
-from desim.scenario.sections.method import AlgorithmSection, Policy
+from desim.scenario.sections.method import AlgorithmSection, Participation, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe import Observe, Stop
-from desim.scenario.sections.participation import Participation
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 
@@ -134,7 +133,7 @@ class Scenario(Strict):
         return [*facts, ("end", f"until {limits}"), ("seed", f"seed {self.seed}")]
 
     def _repr_html_(self) -> str:
-        from desim.scenario.dump import dumped
+        from desim.scenario.tree import dumped
         from desim.tabulated import card, folded
 
         more = [folded("the whole scenario, every default explicit", dumped(self.written()))]

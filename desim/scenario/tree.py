@@ -1,14 +1,20 @@
 """What was written, as plain dicts and lists, together with where each key was written."""
 
+import contextlib
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import PurePath
-from typing import Any
+from functools import cache, lru_cache
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
 import numpy as np
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
-from desim.errors import InputError, refusal
+from desim.errors import InputError, refusal, spelling
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -152,3 +158,196 @@ def require_mapping(tree: Tree, allowed: str) -> None:
     if not isinstance(tree.data, dict):
         kind = "a list" if isinstance(tree.data, list) else "a single value"
         raise InputError(f"{tree.source}: found {kind}; allowed: {allowed}")
+
+
+# The YAML that desim writes: version 1.2, in the order of the schema.
+
+
+HEAD = "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n"
+
+
+def parser() -> YAML:
+    """The one kind of YAML that is read and written."""
+    return YAML(typ="safe", pure=True)
+
+
+def plain(text: str) -> dict[str, Any]:
+    """The sections of a resolved scenario's text, unchecked; ValueError where it is none."""
+    try:
+        found = parser().load(text)
+    except (YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError("not a mapping")
+    return found
+
+
+def dumped(sections: Mapping[str, Any]) -> str:
+    """The sections of a resolved scenario as text."""
+    return HEAD + "".join(_section(pickle.dumps({name: one})) for name, one in sections.items())
+
+
+@lru_cache(512)
+def _section(pickled: bytes) -> str:
+    """One section, pickled to be a key: runs of a study differ in few, and YAML is slow."""
+    section = pickle.loads(pickled)
+    (value,) = section.values()
+    yaml = parser()
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.default_flow_style = None if isinstance(value, dict | list) else False
+    yaml.allow_unicode = True
+    yaml.width = 1000
+    text = io.StringIO()
+    yaml.dump(section, text)
+    return text.getvalue()
+
+
+# What comes with desim and goes by a name: scenarios, studies and network conditions.
+
+
+Kind = Literal["scenario", "study"]
+
+HOME = Path(__file__).resolve().parents[1]
+PLACES = (HOME / "scenarios", HOME.parent / "scenarios")
+FOLDER = next((one for one in PLACES if (one / "quickstart.yaml").is_file()), PLACES[0])
+NETWORKS, STUDIES = FOLDER / "networks", FOLDER / "studies"
+MARK = "base:"  # the key that makes a file a study
+
+
+def networks() -> dict[str, Path]:
+    """The network files by name."""
+    return {file.stem: file for file in sorted(NETWORKS.glob("*.yaml"))}
+
+
+@cache
+def studies() -> dict[str, Path]:
+    """The study files by name."""
+    files = {file.stem: file for file in sorted(STUDIES.glob("*.yaml"))}
+    lines = {name: file.read_text("utf-8").splitlines() for name, file in files.items()}
+    return {n: f for n, f in files.items() if any(one.startswith(MARK) for one in lines[n])}
+
+
+@cache
+def scenarios() -> dict[str, Path]:
+    """The scenario files by name, which is their path: `quickstart`, `papers/fed-plt`."""
+    apart = {*networks().values(), *studies().values()}
+    files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
+    return {named(file): file for file in files if file not in apart}
+
+
+def named(file: Path) -> str:
+    """The name of a shipped file."""
+    return file.relative_to(FOLDER).with_suffix("").as_posix()
+
+
+def named_file(source: str | Path, kind: Kind = "scenario", folder: Path | None = None) -> Path:
+    """The file that `source` names: NAME or NAME.yaml in `folder`, else what desim brings.
+
+    InputError, with both places, where there is none; whatever exists is left for its reader.
+    """
+    path = (folder or Path()) / source
+    with contextlib.suppress(OSError, ValueError):
+        for file in (path, path.with_name(f"{path.name}.yaml")):
+            if file.is_file():
+                return file
+    known = studies() if kind == "study" else scenarios()
+    name = Path(source).as_posix()
+    if name in known:
+        return known[name]
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{source}: {_missing(path, name, kind)}") from None
+    except (OSError, ValueError):
+        pass
+    return path
+
+
+def _missing(path: Path, name: str, kind: Kind) -> str:
+    """Why there is no such file, and what is spelt most like it in either place."""
+    known, others = scenarios(), studies()
+    if kind == "study":
+        known, others = others, known
+    bare = name.removesuffix(".yaml")
+    if bare in others:
+        other = "a study: desim study" if kind == "scenario" else "a scenario: desim run"
+        return f"no such file, and what comes with desim is {other} {bare}"
+    if bare in known:
+        return f"no such file; what comes with desim has no .yaml in its name: {bare}"
+    near = spelling(path.name, [file.name for file in path.parent.glob("*.yaml")])
+    if near:
+        return f"no such file{near}"
+    words = "scenarios" if kind == "scenario" else "studies"
+    missing = f"no {kind} of that name comes with desim (desim list {words})"
+    return f"no such file, and {missing}{spelling(bare, known)}"
+
+
+# `network: wifi`: network conditions that live in a file of their own, shared by scenarios.
+
+
+FILES = ("trace", "file")
+
+
+def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> None:
+    """Replace the name of a network in `tree` by what its file says; the scenario's own keys win.
+
+    The file holds `network` and perhaps `compute`; tables that it names may stand beside it.
+    InputError if there is no such file.
+    """
+    written = tree.data.get("network")
+    if isinstance(written, str):
+        written = tree.data["network"] = {"include": written}
+    if not isinstance(written, dict) or "include" not in written:
+        return
+    name = written.pop("include")
+    file = _find(tree, name, folder)
+    other = read(file)
+    require_mapping(other, "a mapping with network, and perhaps compute")
+    _check(other)
+    _anchor(other.data, file.parent, folder)
+    for section in ("network", "compute"):
+        tree.lay_under(other, section)
+
+
+def _find(tree: Tree, name: object, folder: Path) -> Path:
+    place = ("network", "include") if ("network", "include") in tree.marks else ("network",)
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(tree.line(place, refusal(name, "the name of a file in networks/")))
+    folders = (folder / "networks", folder, NETWORKS)
+    for directory in folders:
+        for file in (directory / f"{name}.yaml", directory / name):
+            with contextlib.suppress(OSError, ValueError):
+                if file.is_file():
+                    return file
+    own = (folder / "networks").glob("*.yaml")
+    known = sorted({*(file.stem for file in own), *networks()})
+    raise InputError(
+        tree.line(place, refusal(name, f"{', '.join(known)}, or a file") + spelling(name, known))
+    )
+
+
+def _anchor(data: Any, beside: Path, folder: Path) -> None:
+    """Let names of files that stand beside the included one, and not in `folder`, lead there."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            _anchor(value, beside, folder)
+        elif key in FILES and isinstance(value, str):
+            with contextlib.suppress(OSError, ValueError):
+                if not (folder / value).is_file() and (beside / value).is_file():
+                    data[key] = str((beside / value).resolve())
+
+
+def _check(other: Tree) -> None:
+    problems = [other.line(place, text) for place, text in other.problems]
+    problems += [
+        other.line((key,), "unknown key in a network file; allowed: network, compute")
+        for key in other.data
+        if key not in ("network", "compute")
+    ]
+    network = other.data.get("network")
+    if not isinstance(network, dict):
+        problems.append(f"{other.source}: found no network; allowed: network: {{...}}")
+    elif "include" in network:
+        problems.append(other.line(("network", "include"), "an included file includes no other"))
+    if problems:
+        raise InputError(problems)

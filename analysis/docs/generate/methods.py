@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from analysis.docs.generate.markdown import code, escaped
 from desim.methods.shared.method import RULES, Method
-from desim.scenario.sections.participation import Participation
+from desim.scenario.sections.method import Participation
 
 KINDS = {
     "coordinator": "a coordinator and agents: `network.topology: star`, the default",

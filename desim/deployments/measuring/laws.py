@@ -13,8 +13,7 @@ from desim.network.conditions.transports import connected, law
 from desim.network.timeline.messages import Links, carried
 from desim.numerics.jit import lean_kernel
 from desim.numerics.later import optimize
-from desim.scenario.sections.links import Link
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Link, Tcp
 
 WAYS = ("kept", "new")  # what may become of a connection between two messages
 REPLAYS = 9  # of messages whose packets may be lost

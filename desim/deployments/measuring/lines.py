@@ -23,7 +23,7 @@ from desim.deployments.measuring.profiles import (
 )
 from desim.deployments.measuring.samples import Samples
 from desim.numerics.later import special
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from desim.runs.play import run as play
 from desim.runs.reading.exchanges import computations, messages
 from desim.runs.run import Run
 from desim.scenario.build import build
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from desim.runs.run import Run
 from desim.scenario.load import load, read
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
-from desim.scenario.shipped import named_file
+from desim.scenario.tree import named_file
 
 Source = Scenario | Run | str | Path | Mapping[str, Any]
 SECTIONS = {  # that should be the same for all, and what an order compares where they are not

@@ -15,8 +15,7 @@ from desim.numerics.distributions import Distribution
 from desim.readers import matrices
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.behind import Behind
-from desim.scenario.sections.devices import Compute
+from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed
 from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
 from desim.scenario.sections.measured import (
     BandwidthTrace,
@@ -25,8 +24,7 @@ from desim.scenario.sections.measured import (
     lasting,
     scale,
 )
-from desim.scenario.sections.network import Network
-from desim.scenario.sections.pace import UNIT, MeasuredSpeed
+from desim.scenario.sections.network import Behind, Network
 
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
 INTAKE = ("reply", "number")

@@ -16,8 +16,7 @@ from desim.fields.strict import explain
 from desim.scenario.load import read
 from desim.scenario.schema import SECTIONS, directory_name, without_null
 from desim.scenario.sections.privacy import Delta, View
-from desim.scenario.shipped import named_file, scenarios
-from desim.scenario.tree import from_python, require_mapping, unfit
+from desim.scenario.tree import from_python, named_file, require_mapping, scenarios, unfit
 
 
 def _level(value: object) -> float:

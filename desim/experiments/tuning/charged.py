@@ -21,7 +21,7 @@ from desim.privacy.accounting.tallies import NOTHING, tallies
 from desim.problem.fairness import MEASURES
 from desim.runs.run import Run
 from desim.scenario import registry
-from desim.scenario.endings import unreleased
+from desim.scenario.disclosures import unreleased
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.tables import OwnTest, SomeRows
 

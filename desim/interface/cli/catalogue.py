@@ -7,14 +7,13 @@ from pathlib import Path
 
 from desim.fields import Form
 from desim.log.described import METRICS
-from desim.scenario import registry, shipped
+from desim.scenario import registry, tree
 from desim.scenario.choosing import CHOOSERS
 from desim.scenario.sections.codec import HYPHENS, OneWay
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.method import Policy
-from desim.scenario.sections.problem import Loss
-from desim.scenario.sections.regularizers import Penalty
-from desim.scenario.sections.topology import Topology
+from desim.scenario.sections.network import Topology
+from desim.scenario.sections.problem import Loss, Penalty
 
 Entries = list[tuple[str, str]]
 SENTENCE = re.compile(r"(?<=[.?]) +(?=[A-Z])")  # between sentences
@@ -94,7 +93,7 @@ def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
     return lambda: [(name, _heading(path)) for name, path in files().items()]
 
 
-scenarios, studies = _brought(shipped.scenarios), _brought(shipped.studies)
+scenarios, studies = _brought(tree.scenarios), _brought(tree.studies)
 SECTIONS: dict[str, Callable[[], Entries]] = {
     "algorithms": algorithms,
     "losses": losses,
@@ -107,7 +106,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "codecs": codecs,
     "sources": sources,
     "metrics": lambda: list(METRICS.items()),
-    "networks": _brought(shipped.networks),
+    "networks": _brought(tree.networks),
     "scenarios": scenarios,
     "studies": studies,
 }

@@ -13,7 +13,7 @@ from desim.experiments.contract import Finding
 from desim.scenario import registry
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-from desim.scenario.shipped import named_file
+from desim.scenario.tree import named_file
 
 HINT = "it is tried on a small scenario: give what is missing by --set, or name a scenario"
 

@@ -17,7 +17,7 @@ from desim.network.conditions.transports import (
     seconds_both_ways,
 )
 from desim.network.timeline.messages import Links
-from desim.scenario.sections.transport import Tcp
+from desim.scenario.sections.links import Tcp
 
 LONGEST = 80_000_000  # bits of a message that is tried
 OFF = 0.1  # of a message's time, from which on it is said that there is no transport

@@ -14,7 +14,7 @@ STEP = 1  # sub-counter of the draws
 
 
 class AccessLine(Protocol):
-    """One direction of the lines, as `desim.scenario.sections.behind.AccessLine` has it."""
+    """One direction of the lines, as `desim.scenario.sections.network.AccessLine` has it."""
 
     bandwidth: Distribution
     latency: Distribution

@@ -26,7 +26,7 @@ OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
 
 
 class Tcp(Protocol):
-    """Parameters of TCP, as `desim.scenario.sections.transport.Tcp` has them."""
+    """Parameters of TCP, as `desim.scenario.sections.links.Tcp` has them."""
 
     congestion: Any
     connection: Any

@@ -26,7 +26,7 @@ from desim.runs.premises import Stated, stated
 from desim.runs.privacy import Statement, statement
 from desim.runs.run import NETWORK, Run
 from desim.runs.stated import plain
-from desim.scenario.dump import dumped
+from desim.scenario.tree import dumped
 
 MANIFEST, README = "manifest.json", "README.md"
 WRITTEN = (MANIFEST, README, "scenario.yaml", "releases.csv", "events.csv", "model.npz")

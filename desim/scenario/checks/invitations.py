@@ -3,9 +3,8 @@
 from desim.methods.shared.method import Method
 from desim.scenario import registry
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.method import Algorithm
+from desim.scenario.sections.method import CHOICES, Algorithm, Participation
 from desim.scenario.sections.observe import Stop
-from desim.scenario.sections.participation import CHOICES, Participation
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 

@@ -4,11 +4,13 @@ from desim.fields.numbers import LARGEST
 from desim.methods.shared.method import Kind
 from desim.numerics.distributions import Distribution
 from desim.scenario import registry
+from desim.scenario.sections.data import Npz
 from desim.scenario.sections.devices import Churn, Compute
 from desim.scenario.sections.measured import SpeedTrace
 from desim.scenario.sections.method import Algorithm, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
+from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
 
@@ -181,3 +183,138 @@ def paces_fit(algorithm: Algorithm, compute: Compute) -> Found:
         key = "speed" if timed else "spells"
         text = f"found a speed that changes in time, but {algorithm.name} plans its samples by it"
         yield ("compute", key), f"{text}; allowed: a speed that holds for a round"
+
+
+# What transport by TCP and shared access lines owe the rest of a scenario.
+
+
+HERE = ("network", "link", "transport")
+
+
+def connections_fit(network: Network, kind: Kind) -> Found:
+    """A connection leads from one node to another, and does not outlast a link that goes."""
+    if not any(network.by_tcp(which) for which in network.sides(kind)):
+        return
+    if network.medium == "shared":
+        text = "found tcp with medium shared, where one transmission reaches all neighbours"
+        yield HERE, f"{text}; allowed with it: ideal"
+    if network.topology.timed:
+        text = "found tcp on a graph whose links come and go in time, which breaks connections"
+        yield HERE, f"{text}; allowed with it: ideal"
+    for which in network.sides(kind):
+        others = [one.transport for one in network.links if one.transport is not None]
+        kinds = {one.kind for one in (network.along(which).transport, *others)}
+        if network.shared(which) != "none" and len(kinds) > 1:
+            text = f"found ideal and tcp on links with contention {network.shared(which)}"
+            yield ("network", "links"), f"{text}; allowed: one of them"
+            return
+
+
+def lines_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
+    """Access lines lead to a coordinator, and are what messages share."""
+    behind, here = network.behind, ("network", "behind")
+    if behind is None:
+        return
+    if kind != "coordinator":
+        text = f"found with {algorithm.name}, whose agents talk to each other"
+        yield here, f"{text}; allowed: with a coordinator"
+        return
+    given = [key for key in ("uplink", "downlink") if getattr(network, key).contention is not None]
+    if network.contention != "none" or given:
+        key = (given[0], "contention") if given else ("contention",)
+        text = "found beside network.behind, whose lines are what messages share"
+        yield ("network", *key), f"{text}; allowed: behind.contention, or no lines"
+    for which in ("uplink", "downlink"):
+        if not isinstance(network.along(which).bandwidth, Distribution):
+            text = f"found beside a trace in network.{which}.bandwidth"
+            yield here, f"{text}; allowed: beside a value or a distribution"
+            return
+
+
+def homes_exist(network: Network, agents: int | None) -> Found:
+    """Agents behind a line are those that there are."""
+    if network.behind is None or agents is None:
+        return
+    for index, home in enumerate(network.behind.agents or ()):
+        for odd in [agent for agent in home if agent >= agents][:1]:
+            text = f"found agent {odd}; allowed: 0 to {agents - 1}"
+            yield ("network", "behind", "agents", index), text
+
+
+# What the graph owes the other sections: a method that runs on it, and as many agents.
+
+
+GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another graph"
+
+
+def topology_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
+    """A coordinator sits in a star; a graph method needs to be told its graph."""
+    name, topology = algorithm.name, network.topology
+    if kind == "coordinator" and topology.kind != "star":
+        text = f"found {topology.kind}, but the agents of {name} talk to a coordinator only"
+        yield ("network", "topology"), f"{text}; allowed: star"
+    if kind == "central" and topology.kind != "star":
+        text = f"found {topology.kind}, but {name} is a method for one agent, which has no network"
+        yield ("network", "topology"), f"{text}; allowed: leave it out"
+    if kind == "graph" and topology.per_round and not algorithm.method.changing:
+        text = f"found another graph in every round, but the agents of {name} keep "
+        allowed = "one graph, or links that come and go in time, for which messages wait"
+        key = "redraw" if topology.redraw else topology.kind
+        text += algorithm.method.keeping
+        yield ("network", "topology", key), f"{text}; allowed with it: {allowed}"
+    if topology.directed and not algorithm.method.directed:
+        text = f"found directed, but the agents of {name} need answers from those they tell"
+        bear = [name for name in registry.names() if registry.get(name).directed]
+        allowed = f"undirected, or {', '.join(bear)}"
+        yield ("network", "topology", "directed"), f"{text}; allowed: {allowed}"
+    if kind == "graph" and "topology" not in network.model_fields_set:
+        text = f"missing; {name} runs on a graph of agents and has no default"
+        yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"
+
+
+def agents_known(
+    problem: Problem, algorithm: Algorithm, network: Network, kind: Kind, agents: int | None
+) -> Found:
+    """Something has to say how many agents there are."""
+    stated = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
+    drawn = network.topology.kind in ("edges", "grid", "graph", "switching", "contacts")
+    central = kind == "central"
+    missing = kind == "graph" and "topology" not in network.model_fields_set
+    if agents is None and not (stated or drawn or missing or central):
+        allowed = "allowed: a number of agents >= 1 (neither the data nor the graph says it)"
+        yield ("problem", "agents"), f"missing; {allowed}"
+    if central and agents not in (None, 1):
+        text = f"found {agents}, but {algorithm.name} is a method for one agent"
+        yield ("problem", "agents"), f"{text}; allowed: 1"
+    shared = problem.sizes or problem.partition.kind not in ("iid", "contiguous")
+    if central and shared:
+        key = "sizes" if problem.sizes else "partition"
+        text = f"found {key}, but all rows are with the one agent of {algorithm.name}"
+        yield ("problem", key), f"{text}; allowed: leave it out"
+
+
+def graph_fits_agents(network: Network, agents: int | None) -> Found:
+    """A graph is made for the number of agents."""
+    place, topology = ("network", "topology"), network.topology
+    if agents is None or topology.word:
+        return
+    kind, value = topology.kind, topology.value
+    if kind == "grid" and value[0] * value[1] != agents:
+        text = f"found {value[0]} x {value[1]} = {value[0] * value[1]} agents"
+        yield (*place, "grid"), f"{text}; allowed: problem.agents = {agents}"
+    if kind == "regular" and (value >= agents or value * agents % 2):
+        text = f"found {value} neighbours of each of {agents} agents"
+        yield (*place, "regular"), f"{text}; allowed: fewer than agents, and an even product"
+    if kind == "small_world" and value[0] >= agents:
+        text = f"found {value[0]} neighbours of each of {agents} agents"
+        yield (*place, "small_world"), f"{text}; allowed: fewer than agents"
+    if kind == "random_tree_plus" and not agents - 1 <= value <= agents * (agents - 1) // 2:
+        bounds = f"{agents - 1} to {agents * (agents - 1) // 2}"
+        yield (*place, kind), f"found {value} edges; allowed with {agents} agents: {bounds}"
+    turns = value if kind == "switching" else [value] if kind == "edges" else []
+    for turn, edges in enumerate(turns):
+        for index, edge in enumerate(edges):
+            if max(edge) >= agents:
+                text = f"found agent {max(edge)} in {list(edge)}; allowed: 0 to {agents - 1}"
+                within = (turn, index) if kind == "switching" else (index,)
+                yield (*place, kind, *within), text

@@ -13,15 +13,14 @@ from desim.methods.shared.method import Kind
 from desim.scenario.checks import codec as codec_consistency
 from desim.scenario.checks import invitations
 from desim.scenario.checks import links as link_consistency
+from desim.scenario.checks import links as topology_consistency
+from desim.scenario.checks import links as transport_consistency
 from desim.scenario.checks import model as model_consistency
 from desim.scenario.checks import privacy as privacy_consistency
-from desim.scenario.checks import topology as topology_consistency
-from desim.scenario.checks import transport as transport_consistency
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.method import Algorithm, Policy
+from desim.scenario.sections.method import Algorithm, Participation, Policy
 from desim.scenario.sections.observe import Observe, Stop
-from desim.scenario.sections.participation import Participation
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 

@@ -1,6 +1,8 @@
 """What a message meets between two nodes: latency, bandwidth, losses, and links that differ."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
 
@@ -11,13 +13,75 @@ from desim.fields import (
     Duration,
     DurationDist,
     FactorDist,
+    Flag,
+    Form,
     Fraction,
     Strict,
 )
 from desim.fields.choices import OrRead
-from desim.fields.numbers import quantity, whole, wholes, within
+from desim.fields.numbers import counted, quantity, sized, whole, wholes, within
 from desim.scenario.sections.measured import BandwidthLaw
-from desim.scenario.sections.transport import IDEAL, Transport
+
+# What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.
+
+
+LONGEST = 1 << 15  # segments under way at once: what a kernel keeps of each is in memory
+
+
+class Tcp(Strict):
+    """Connections of TCP. A connection serves one direction and remembers its window."""
+
+    examples = {
+        "congestion": "reno",
+        "connection": "new",
+        "initial_window": 4,
+        "segment": 1400,
+        "header": 40,
+        "queue": 100,
+        "buffer": "128 kB",
+    }
+
+    congestion: Literal["cubic", "reno", "bbr"] = "cubic"
+    """how the window grows: as CUBIC (Linux's default), Reno, or by BBR's model of the path"""
+    connection: Literal["kept", "new"] = "kept"
+    """whether one connection is kept for the run, open since before it, or each message opens its
+    own, which takes a round trip more"""
+    initial_window: Annotated[int, *wholes(1, 1000)] = 10
+    """segments that a connection sends before it hears of the first (RFC 6928)"""
+    segment: Annotated[int, *wholes(1, 65_495)] = 1448
+    """bytes of a message in one segment"""
+    header: Annotated[int, *wholes(0, 1000)] = 52
+    """bytes of headers that travel with a segment: IPv4, and TCP with timestamps"""
+    idle_restart: Flag = True
+    """whether a window that was idle for longer than a timeout begins anew (RFC 2861); BBR: no"""
+    queue: Annotated[float, *counted("packets, at least 1, or inf")] = math.inf
+    """packets that may wait for the link; what finds it full is lost"""
+    buffer: Annotated[float, *sized("3 MB")] = 3e6
+    """bytes under way at most: what a receiver's window grows to"""
+
+    @property
+    def most(self) -> int:
+        """Segments under way at most."""
+        return max(1, min(LONGEST, int(self.buffer // self.segment)))
+
+
+class Transport(Form):
+    """What carries messages: ideal, tcp, or tcp with its parameters."""
+
+    words = ("ideal", "tcp")
+    examples = {"tcp": {"congestion": "reno"}}
+
+    tcp: Tcp | None = None
+    """connections of TCP: {congestion: cubic, connection: kept, ...}"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; the word tcp stands for its defaults."""
+        return super().mapping({"tcp": {}} if data == "tcp" else data)
+
+
+IDEAL = Transport.of("ideal")
+
 
 Resends = Annotated[int, *wholes(1, 255)]
 Contention = Literal["none", "fifo", "fair"]

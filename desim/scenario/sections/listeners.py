@@ -16,7 +16,7 @@ from desim.engine.signals import Listener, Signals
 from desim.errors import refusal, show, spelling
 from desim.fields import Strict
 from desim.scenario import registry
-from desim.scenario.sections.model import FORMS, SCHEMA, NoParameters
+from desim.scenario.sections.problem import FORMS, SCHEMA, NoParameters
 
 
 class Listening(Strict):

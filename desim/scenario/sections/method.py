@@ -1,7 +1,7 @@
 """The sections `algorithm` and `policy`: the method, and whom it waits for."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -18,15 +18,66 @@ from desim.errors import refusal, show, spelling
 from desim.fields import (
     Count,
     Duration,
+    File,
+    Flag,
     Form,
+    Fraction,
     NonNegative,
     Positive,
+    Several,
     Share,
+    Squared,
     Strict,
+    Whole,
 )
 from desim.methods.shared.method import Method
+from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 from desim.scenario import registry
-from desim.scenario.sections.staleness import Weighing, weighable
+
+# The key `policy.staleness`: what a reply weighs that answers an older model.
+
+
+P = TypeVar("P", bound=Any)
+
+
+class Hinge(Strict):
+    """1 up to a staleness of b, and 1 / (a (t - b) + 1) of a staleness t above it."""
+
+    a: Positive = 10.0
+    """how fast the weight falls above b"""
+    b: NonNegative = 4.0
+    """the largest staleness that costs nothing"""
+
+
+class Weighing(Form):
+    """What a reply weighs that answers an older model: s(t) of its staleness t.
+
+    t counts the rounds published between the call and the collection, 0 of a reply to the latest
+    model (Xie, Koyejo, Gupta 2019, arXiv 1903.03934, Section 5.2).
+    """
+
+    words = ("constant",)
+    examples = {"polynomial": 0.5, "hinge": {"a": 10, "b": 4}}
+
+    polynomial: NonNegative | None = None
+    """(t + 1)^-a"""
+    hinge: Hinge | None = None
+    """1 up to t = b, and 1 / (a (t - b) + 1) above it"""
+
+    @property
+    def rule(self) -> Staleness:
+        """The same as engines take it."""
+        if self.polynomial is not None:
+            return Staleness(POLYNOMIAL, self.polynomial)
+        return Staleness(HINGE, self.hinge.a, self.hinge.b) if self.hinge else UNWEIGHED
+
+
+def weighable(policy: P) -> P:
+    """The policy; ValueError where its weights have no late reply to weigh."""
+    if policy.staleness is not None and policy.late != "carry":
+        text = "found staleness where late replies are discarded"
+        raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
+    return policy
 
 
 class Algorithm(Strict):
@@ -178,3 +229,220 @@ class Policy(Form):
     def limited(self) -> bool:
         """Whether a wait may end before all that it needs is there."""
         return self.kind in ("deadline", "adaptive") or self.at_most is not None
+
+
+# The section `participation`: who acts, by a draw of each round or by what was seen before.
+
+
+COMMON = ("invite", "available")
+DEFAULTS: dict[str, dict[str, Any]] = {  # what each choice has beside, as its paper has it
+    "fastest": {},
+    "oldest": {},
+    "round-robin": {},
+    "available": {},
+    "power-of-choice": {"candidates": None, "losses": None},
+    "oort": {
+        "alpha": 2.0,
+        "exploration": 0.9,
+        "exploration_decay": 0.98,
+        "exploration_least": 0.2,
+        "explore": "speed",
+        "cutoff": 0.95,
+        "quantile": 0.95,
+        "window": 20,
+        "pace": None,
+        "most": None,
+        "losses": None,
+    },
+    "tiers": {
+        "tiers": 5,
+        "profile": 1,
+        "probabilities": None,
+        "credits": None,
+        "interval": None,
+        "losses": None,
+    },
+}
+CHOICES = tuple(DEFAULTS)
+MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for key in own)]))
+
+
+class LossNoise(Strict):
+    """Noise on what replies say of losses: what bounds one row, and how large it is."""
+
+    examples = {"clip": 2.0, "sigma": 0.1}
+
+    clip: Squared
+    """C: the loss of each row is cut to [0, C] before the mean, for oort before squares of it"""
+    sigma: Positive
+    """standard deviation of Gaussian noise on that mean"""
+
+
+class Participation(Form):
+    """Which agents a coordinator invites to a round."""
+
+    words = ("all",)
+    modifiers = ("end", *MODIFIERS)
+    examples = {
+        "uniform": 5, "schedule": [[0, 2], [1, 3]], "end": "hold", "choose": "fastest", "invite": 5,
+        "available": True, "candidates": 10, "pace": "10 s", "most": 10, "interval": 20,
+        "probabilities": [0.5, 0.3, 0.2], "credits": [40, 20, 10], "tiers": 3,
+        "losses": {"clip": 2.0, "sigma": 0.1},
+    }  # fmt: skip
+
+    bernoulli: Share | None = None
+    """each agent independently with this probability"""
+    uniform: Count | None = None
+    """this many agents, without replacement"""
+    schedule: Several[Several[Whole]] | None = None
+    """lists of agents, one for each round, repeated from the start"""
+    trace: File | None = None
+    """csv with columns round (1, 2, ...) and agent, or npz array rounds x agents of 1 and 0"""
+    choose: (
+        Literal["fastest", "oldest", "round-robin", "available", "power-of-choice", "oort", "tiers"]
+        | None
+    ) = None
+    """by what was seen before: fastest (reply times), oldest (rounds since heard), round-robin,
+    available (those up, by lot), power-of-choice and oort (losses: a release), tiers (TiFL)"""
+    end: Literal["loop", "hold", "error"] | None = None
+    """trace: it begins again (default), its last round stays, or the run must end before"""
+    invite: Count | None = None
+    """choose: how many agents a round; those that are not free are left out"""
+    available: Flag | None = None
+    """choose: whether only agents that are up are invited, as churn has it"""
+    losses: LossNoise | None = None
+    """power-of-choice, oort, tiers with interval: noise on losses; without it they cost infinity"""
+    candidates: Count | None = None
+    """power-of-choice, d: how many are drawn, of which those with the greatest losses are taken"""
+    alpha: NonNegative | None = None
+    """oort: exponent of the penalty (T/t)^alpha of whoever takes longer than T"""
+    exploration: Share | None = None
+    """oort, epsilon: share of the invited that were not heard yet, in the first round"""
+    exploration_decay: Share | None = None
+    """oort: factor on it each round"""
+    exploration_least: Share | None = None
+    """oort: at which it falls no further"""
+    explore: Literal["speed", "random"] | None = None
+    """oort: agents not heard yet are drawn by the speed of their devices, or all alike"""
+    cutoff: Share | None = None
+    """oort, c: share of the cut-off utility from which on agents are admitted"""
+    quantile: Share | None = None
+    """oort: quantile of the utilities, at which larger ones are cut"""
+    window: Count | None = None
+    """oort, W: rounds that the pacer compares with as many before"""
+    pace: Duration | None = None
+    """oort, Delta: by which the preferred duration T of a round begins and grows; default: T covers
+    the W K fastest agents more"""
+    most: Count | None = None
+    """oort: picks after which an agent is exploited no more (10 in the paper); default: none"""
+    tiers: Count | None = None
+    """tiers: how many, of equally many agents"""
+    profile: Count | None = None
+    """tiers: first rounds, to which all are invited and by whose times they are told apart"""
+    probabilities: Several[Fraction] | None = None
+    """tiers: of drawing each, fastest first; default: all alike"""
+    credits: Several[Whole] | None = None
+    """tiers: how often each may be drawn; default: without end"""
+    interval: Count | None = None
+    """tiers, I: rounds after which tiers with greater losses become likelier, if the latest one has
+    not improved; default: probabilities stay"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with the defaults of the choice; only a trace ends."""
+        written = super().mapping(data)
+        if "choose" in written:
+            return cls._choice(written)
+        if stray := [key for key in MODIFIERS if key in written]:
+            raise ValueError(f"found {stray[0]} without choose; allowed: with choose")
+        if "trace" in written:
+            return {"end": "loop", **written}
+        if "end" in written:
+            raise ValueError("found end without trace; allowed: with trace")
+        return written
+
+    @classmethod
+    def _choice(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A choice with its defaults; ValueError for keys of other choices."""
+        name = written["choose"]
+        if not isinstance(name, str) or name not in DEFAULTS:
+            return written  # told where the key is read
+        own = DEFAULTS[name]
+        allowed = [*COMMON, *own]
+        for key in written:
+            if key not in allowed and key in cls.modifiers:
+                text = f"found {key} with choose: {name}; allowed with it: {', '.join(allowed)}"
+                raise ValueError(text + spelling(key, allowed))
+        if "invite" not in written:
+            raise ValueError("found choose without invite; allowed: with how many a round")
+        if name == "available" and "available" in written:
+            raise ValueError("available: found with choose: available, which is that already")
+        if name == "power-of-choice" and "candidates" not in written:
+            raise ValueError("found power-of-choice without candidates; allowed: d of them")
+        found = {"available": None if name == "available" else False, **own, **written}
+        if name == "tiers" and found.get("losses") is not None and not found.get("interval"):
+            raise ValueError("losses: found without interval, so that nobody reads them")
+        _tiers(found)
+        return {key: value for key, value in found.items() if value is not None}
+
+    @property
+    def of_those_up(self) -> bool:
+        """Whether only agents that are up are invited."""
+        return bool(self.available) or self.choose == "available"
+
+    @property
+    def power(self) -> Literal[0, 1, 2]:
+        """Which power of losses the choice reads the mean of; 0 for none."""
+        if self.choose == "oort":
+            return 2
+        return 1 if self.choose == "power-of-choice" or self.interval else 0
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """As of a Form, with an option for each choice."""
+        schema = super().__get_pydantic_json_schema__(core, handler)
+        options = []
+        for option in schema["anyOf"]:
+            keys = option.get("properties")
+            if keys is None:
+                options.append(option)
+            elif "choose" not in keys:
+                own = [key for key in keys if key in cls.alternatives() or key == "end"]
+                if "trace" not in keys:
+                    own = [key for key in own if key != "end"]
+                options.append({**option, "properties": {key: keys[key] for key in own}})
+            else:
+                options += [_option(option, name) for name in DEFAULTS]
+        return {**schema, "anyOf": options}
+
+
+def _option(option: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema of one choice."""
+    keys, own = option["properties"], [*COMMON, *DEFAULTS[name]]
+    about = keys["choose"].get("description", "")
+    properties = {"choose": {"const": name, "description": about}}
+    if name == "available":
+        own.remove("available")
+    required = ["choose", "invite", *(["candidates"] if name == "power-of-choice" else [])]
+    properties |= {key: keys[key] for key in own}
+    return {**option, "properties": properties, "required": required}
+
+
+def _tiers(found: Mapping[str, Any]) -> None:
+    """ValueError where lists have no entry for each tier, or nothing can be drawn."""
+    tiers = found.get("tiers")
+    if not isinstance(tiers, int):
+        return
+    for key in ("probabilities", "credits"):
+        given = found.get(key)
+        if isinstance(given, list | tuple) and len(given) != tiers:
+            text = f"found {len(given)} entries for {tiers} tiers"
+            raise ValueError(f"{key}: {text}; allowed: one for each tier")
+        if isinstance(given, list | tuple) and given and not any(given):
+            raise ValueError(f"{key}: found only 0; allowed: more for some tier")
+    shares = found.get("probabilities")
+    if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):
+        if abs(sum(shares) - 1.0) > 0.01:
+            raise ValueError(f"probabilities: found a sum of {sum(shares):g}; allowed: 1")

@@ -8,25 +8,205 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     WithJsonSchema,
     model_serializer,
     model_validator,
 )
 
-from desim.errors import refusal
-from desim.fields import Count, Form, Positive, Several, Strict, Text
+from desim.errors import refusal, show, spelling
+from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
 from desim.fields.choices import OrElse
-from desim.fields.numbers import positive
+from desim.fields.numbers import finite, positive
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.problem.losses.regularizers import Regularizer
+from desim.problem.models.model import Model
 from desim.scenario import registry
 from desim.scenario.own import LAYERED
 from desim.scenario.sections.data import DataSection, Npz
-from desim.scenario.sections.model import MODEL, Augments, ModelSection
-from desim.scenario.sections.regularizers import Penalties
+
+# The key `problem.regularizer`: penalties, and where they act.
+
+
+class ElasticNet(Strict):
+    """l1 ||x||_1 + (l2/2) ||x||^2."""
+
+    l1: NonNegative
+    """coefficient of ||x||_1"""
+    l2: NonNegative
+    """coefficient of ||x||^2 / 2"""
+
+
+def _bounds(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        low, high = (_bound(one) for one in value)
+        if low < high:
+            return (low, high)
+    raise ValueError(refusal(value, "[low, high] with low < high; -inf and inf for one side"))
+
+
+def _bound(value: object) -> float:
+    infinite = {"inf": math.inf, "-inf": -math.inf}
+    if isinstance(value, str) and value in infinite:
+        return infinite[value]
+    return value if value in (math.inf, -math.inf) else finite(value)
+
+
+Bounds = Annotated[
+    Any,
+    BeforeValidator(_bounds),
+    PlainSerializer(lambda ends: [str(one) if math.isinf(one) else one for one in ends]),
+    WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2, "description": "[low, high]"}),
+]
+
+
+class Penalty(Form):
+    """One regulariser, added once to the sum over all agents."""
+
+    modifiers = ("at",)
+    examples = {"box": [0, 1]}
+
+    l2: NonNegative | None = None
+    """c of (c/2) ||x||^2"""
+    l1: NonNegative | None = None
+    """c of c ||x||_1"""
+    elastic_net: ElasticNet | None = None
+    """both: {l1: c, l2: c}"""
+    box: Bounds | None = None
+    """[low, high] of every coordinate"""
+    at: Literal["agents", "coordinator"] | None = None
+    """where it acts; default: l2 at the agents, others in the coordinator's prox if it has one"""
+
+    def pieces(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
+        """What acts at the agents (1/N of it each) and what in the coordinator's prox."""
+        net = self.elastic_net or ElasticNet(l1=self.l1 or 0.0, l2=self.l2 or 0.0)
+        low, high = self.box or (-math.inf, math.inf)
+        whole, nothing = Regularizer(net.l1, net.l2, low, high), Regularizer()
+        in_prox = has_prox and not whole.smooth if self.at is None else self.at == "coordinator"
+        return (nothing, whole) if in_prox else (whole, nothing)
+
+
+def _penalties(value: object) -> object:
+    if isinstance(value, str) and value == "none":
+        return ()
+    if isinstance(value, str):
+        raise ValueError(refusal(value, f"none, {Penalty.allowed()}, or a list of them"))
+    return tuple(value) if isinstance(value, list | tuple) else (Penalty.model_validate(value),)
+
+
+def _written_penalties(value: tuple[Penalty, ...]) -> Any:
+    written = [penalty.model_dump(exclude_none=True) for penalty in value]
+    return written[0] if len(written) == 1 else written or "none"
+
+
+Penalties = Annotated[
+    tuple[Penalty, ...],
+    BeforeValidator(_penalties),
+    PlainSerializer(_written_penalties),
+    OrElse(({"enum": ["none"]},), single=True),
+]
+
+
+# The section `problem.model`: a model of a plug-in, its parameters; and `problem.augment`.
+
+
+MODEL = "model"  # the kind of a loss that a model brings
+FORMS = "its name, or {name: ..., its parameters}"
+SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    ]
+}
+
+
+class NoParameters(Strict):
+    """Of a model that has none."""
+
+
+class ModelChoice(Strict):
+    """A model by name, and its own parameters."""
+
+    examples = {"name": "my-network"}
+
+    name: str
+    """one of desim list models"""
+    parameters: SerializeAsAny[Strict]
+    """the model's Parameters"""
+
+    @property
+    def of(self) -> type[Model]:
+        """The class that the registry holds under this name."""
+        found: type[Model] = registry.plugged().models[self.name]
+        return found
+
+    @model_serializer(mode="plain")
+    def _written(self) -> dict[str, Any]:
+        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
+
+
+def read_model(value: object, info: ValidationInfo) -> ModelChoice | None:
+    """{name: ..., parameter: ...} as a choice whose parameters the model's class has checked."""
+    if value is None or isinstance(value, ModelChoice):
+        return value
+    known = registry.plugged().models
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise ValueError(refusal(value, FORMS))
+    name = value.get("name")
+    if not isinstance(name, str) or name not in known:
+        found = f"found name: {show(name)}" if "name" in value else "found no name"
+        allowed = ", ".join(known) or "none, as no plug-in that is known here brings any (plugins)"
+        raise ValueError(f"{found}; allowed: {allowed}{spelling(name, known)}")
+    written = {key: item for key, item in value.items() if key != "name"}
+    kind = known[name].Parameters or NoParameters
+    return ModelChoice(name=name, parameters=kind.model_validate(written, context=info.context))
+
+
+ModelSection = Annotated[ModelChoice | None, BeforeValidator(read_model), WithJsonSchema(SCHEMA)]
+
+
+class Augment(Form):
+    """A change of a row, drawn anew whenever the row is trained on."""
+
+    words = ("flip",)
+    examples = {"crop": 2, "noise": 0.1}
+
+    crop: Count | None = None
+    """pixels by which an image is moved at most, up, down, left and right; zeros come in"""
+    noise: Positive | None = None
+    """standard deviation of the normal number that is added to each number of a row"""
+
+
+def _changes(value: object) -> object:
+    if isinstance(value, str) and value == "none":
+        return ()
+    if not isinstance(value, list | tuple):
+        return (Augment.model_validate(value),)
+    found = [Augment.model_validate(one) for one in value]
+    kinds = [one.kind for one in found]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            raise ValueError(f"found {kind} twice; allowed: once")
+    return tuple(found)
+
+
+def _written_changes(value: tuple[Augment, ...]) -> Any:
+    return [one.model_dump(exclude_none=True) for one in value] or "none"
+
+
+Augments = Annotated[
+    tuple[Augment, ...],
+    BeforeValidator(_changes),
+    PlainSerializer(_written_changes),
+    OrElse(({"enum": ["none", "flip"]},), single=True),
+]
+
 
 DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
 
