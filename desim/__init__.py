@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from desim.interface.reports import report
     from desim.log.described import KINDS, METRICS
     from desim.runs.exports import export
-    from desim.runs.opened import open_run as open
     from desim.runs.play import run
     from desim.runs.replay import replay
     from desim.runs.resume import resume
     from desim.runs.retime import retime
     from desim.runs.run import Run
+    from desim.runs.run import open_run as open
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
 
@@ -74,7 +74,7 @@ _HOMES = {
     "compare": "desim.experiments.studies.compare:compare",
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
-    "open": "desim.runs.opened:open_run",
+    "open": "desim.runs.run:open_run",
     "plot": "desim.interface.plots.drawn:plot",
     "repeat": "desim.experiments.studies.repeat:repeat",
     "report": "desim.interface.reports:report",

@@ -20,8 +20,8 @@ from desim.engine.cohort import star as star_cohort
 from desim.engine.compiled import star as star_compiled
 from desim.errors import RunError
 from desim.log.worker import Worker
-from desim.runs import checkpoint
 from desim.runs import directory as place
+from desim.runs import play as play_module
 from desim.scenario import registry
 
 ASYNCHRONOUS = {"policy": {"buffer": 2}, "participation": {"bernoulli": 0.7}}
@@ -306,7 +306,7 @@ def test_no_room_for_a_checkpoint_is_no_end(tmp_path, monkeypatch):
         if path.name == place.CHECKPOINT:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.place, "write_arrays", refuse)
+    monkeypatch.setattr(play_module.place, "write_arrays", refuse)
     assert desim.run(star(), out=tmp_path / "a").status == "done"
 
 
@@ -321,7 +321,7 @@ def test_checkpoints_rest(tmp_path, monkeypatch):
         kept.append(clock[0])
         clock[0] += 0.05 if len(kept) == 1 else 1.0
 
-    monkeypatch.setattr(checkpoint.Checkpoints, "keep", keep)
+    monkeypatch.setattr(play_module.Checkpoints, "keep", keep)
 
     def step(now):
         clock[0] += 0.5

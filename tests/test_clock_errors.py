@@ -10,7 +10,7 @@ import desim
 from desim.deployments.fidelity import errors, matching
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs.reading import exchanges
+from desim.runs.reading import critical
 
 BASE = {
     "name": "small",
@@ -128,9 +128,9 @@ def check_rounds(module, pair):
 
 
 def test_rounds_are_those_of_the_log(pair):
-    check_rounds(exchanges, pair)
+    check_rounds(critical, pair)
     with pytest.raises(AssertionError):
-        check_rounds(mutant(exchanges, '"seconds": time - begin', '"seconds": time'), pair)
+        check_rounds(mutant(critical, '"seconds": time - begin', '"seconds": time'), pair)
 
 
 def test_quantiles_targets_and_the_whole(pair):

@@ -15,7 +15,7 @@ from desim.experiments.studies import compare
 from desim.experiments.studies.folder import opened
 from desim.interface.cli import main
 from desim.interface.plots import course
-from desim.runs.digests import UNLISTED
+from desim.runs.directory import UNLISTED
 
 BASE = {
     "name": "small",

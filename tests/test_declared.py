@@ -10,8 +10,8 @@ from cases import graph, merged, star
 
 import desim
 from desim.interface.cli import main
-from desim.runs import declared
-from desim.runs.decided_by_rows import tuned
+from desim.runs import premises
+from desim.runs.premises import tuned
 from desim.runs.privacy import statement
 from desim.scenario.load import load
 
@@ -71,7 +71,7 @@ def test_a_plug_in_that_is_gone_is_still_named(runs):
     folder, text = runs["hasty"].directory, runs["plugin"].read_text()
     runs["plugin"].unlink()
     try:
-        assert declared.plugged(desim.open(folder)) == ("hasty", "")
+        assert premises.plugged(desim.open(folder)) == ("hasty", "")
         terms = {"delta": 1e-5, "view": "eavesdropper", "relation": "replace-one"}
         assert any(DECLARED in flag for flag in desim.open(folder).account(**terms).flags)
     finally:
@@ -114,9 +114,9 @@ def test_beside_a_model_of_a_plug_in_its_method_is_named_too(tmp_path):
     assert any("computed by plug-in numpy-scores, untested" in flag for flag in flags)
     run = desim.run(of_model(), out=tmp_path / "run")
     for one in (run, desim.open(tmp_path / "run")):
-        assert declared.names(one) == ("dsgd", "")
-        assert declared.plugged(one) == ("", "")
-        assert declared.model_of(one) == "numpy-scores"
+        assert premises.names(one) == ("dsgd", "")
+        assert premises.plugged(one) == ("", "")
+        assert premises.model_of(one) == "numpy-scores"
         assert "on record for dsgd" in statement(one).silence
 
 
@@ -127,9 +127,9 @@ def test_runs_of_versions_that_stepped_in_singles_with_noise_have_no_epsilon():
         run = desim.run({**tree, "problem": tree["problem"] | precision})
         assert run.manifest["privacy"].pop("arithmetic") == "float64"
         account = run.account()
-        assert (declared.COARSE in account.flags) == said
+        assert (premises.COARSE in account.flags) == said
         assert (account.worst == np.inf) == said
-    assert declared.COARSE not in desim.run(of_model()).account().flags
+    assert premises.COARSE not in desim.run(of_model()).account().flags
 
 
 TABLE = {"source": "csv", "file": "t.csv", "label": "sick"}
@@ -174,6 +174,6 @@ def test_a_run_that_failed_has_no_epsilon_where_it_has_noise():
     assert np.isfinite(run.account().worst)
     run.manifest["status"] = "failed"
     assert np.isinf(run.account().worst)
-    assert declared.FAILED in run.account().flags
+    assert premises.FAILED in run.account().flags
     run.manifest["status"] = "stopped"
     assert np.isfinite(run.account().worst)

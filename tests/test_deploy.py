@@ -19,9 +19,9 @@ from desim.deployments.linked import refusal
 from desim.errors import InputError, RunError
 from desim.runs.joint import joint
 from desim.runs.play import prepare
+from desim.runs.premises import TEST, exposed
 from desim.runs.privacy import SEEDED, UNSEEDED, statement
 from desim.runs.reading.facts import facts
-from desim.runs.real import TEST, exposed
 from desim.scenario.load import load
 
 PROBLEM = {

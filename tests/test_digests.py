@@ -12,7 +12,7 @@ from mutant import mutant
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs import digests
+from desim.runs import directory
 from desim.runs import directory as place
 
 NOISE = {"seed": 8, "privacy": {"noise": {"sigma": 0.5}}}
@@ -117,7 +117,7 @@ def test_the_manifest_lists_what_there_is(two):
         rows = pq.read_metadata(two[0] / f"{table}.parquet").num_rows
         assert listed[f"{table}.parquet"]["rows"] == rows
     for name, about in listed.items():
-        assert about["sha256"] == digests.digest(two[0] / name)
+        assert about["sha256"] == directory.digest(two[0] / name)
         assert about["bytes"] == (two[0] / name).stat().st_size
 
 
@@ -159,11 +159,11 @@ def check_swapped(module, two, monkeypatch):
 
 
 def test_a_swapped_table(two, monkeypatch):
-    check_swapped(digests, two, monkeypatch)
+    check_swapped(directory, two, monkeypatch)
 
 
 def test_digests_that_are_not_compared_are_noticed(two, monkeypatch):
-    wrong = mutant(digests, 'found != expected["sha256"]', "not found")
+    wrong = mutant(directory, 'found != expected["sha256"]', "not found")
     with pytest.raises(pytest.fail.Exception):
         check_swapped(wrong, two, monkeypatch)
 

@@ -9,7 +9,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs.exports import csv_tables, perfetto, timeline
+from desim.runs.exports import csv_tables, perfetto
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")
@@ -108,8 +108,8 @@ def check_flows(tracks, began, log):
         (
             round(row.time * 1e9),
             round(left[row.peer, row.agent, row.round, row.value] * 1e9),
-            timeline.called(row.peer),
-            timeline.called(row.agent),
+            perfetto.called(row.peer),
+            perfetto.called(row.agent),
         )
         for row in rows
     ]
@@ -153,11 +153,11 @@ def test_epsilon_is_a_counter_with_its_terms(runs, tmp_path):
 
 def test_large_runs_are_cut_and_say_so(runs, tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(timeline, "MOST", 150)
+    monkeypatch.setattr(perfetto, "MOST", 150)
     desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[0].startswith("shown: rounds 1 to ")
     assert len(packets(tmp_path / "t.trace")[1]) < 2 * 150 + 100
-    monkeypatch.setattr(timeline, "MOST", 20)
+    monkeypatch.setattr(perfetto, "MOST", 20)
     desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[1].startswith("shown: round 1 of 6, agents 0 to ")
 
@@ -177,7 +177,7 @@ def test_a_window_of_rounds_and_agents(runs, tmp_path):
 
 def test_what_takes_no_time_needs_no_lane():
     def work(begin, end):
-        return timeline.Slice(0, "work", begin, end, "work")
+        return perfetto.Slice(0, "work", begin, end, "work")
 
     busy, point, next_ = work(1.0 - 1e-13, 2.0), work(1.0, 1.0), work(2.0, 3.0)
     assert perfetto.lanes([point, busy, next_]) == [[busy, next_, point]]

@@ -6,7 +6,7 @@ import pytest
 from mutant import mutant
 from study_scenes import BASE
 
-from desim.runs.reading import labels
+from desim.runs.reading import series
 from desim.scenario.load import load
 
 
@@ -30,7 +30,7 @@ UNLIKE = [
 
 @pytest.mark.parametrize(("key", "values", "told"), UNLIKE)
 def test_a_label_has_units(key, values, told):
-    assert named(labels, key, values) == told
+    assert named(series, key, values) == told
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_label_has_units(key, values, told):
 )
 def test_a_label_in_a_wrong_unit_is_noticed(right, wrong):
     key, values, told = UNLIKE[0]
-    assert named(mutant(labels, right, wrong), key, values) != told
+    assert named(mutant(series, right, wrong), key, values) != told

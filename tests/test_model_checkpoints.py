@@ -10,7 +10,7 @@ import desim
 from desim.engine.metrics import Marks
 from desim.errors import InputError
 from desim.problem import problem as problems
-from desim.runs.marked import checkpoints_of
+from desim.runs.store import checkpoints_of
 from desim.scenario.build import build, check
 
 DATA = {"source": "sklearn", "name": "breast_cancer", "scale": "standard", "test": "30 %"}

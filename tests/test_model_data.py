@@ -12,7 +12,7 @@ import desim
 from desim.errors import InputError
 from desim.problem.data import gathered
 from desim.problem.data.gathered import Gathered, Joined
-from desim.runs.decided_by_rows import decided_by_rows
+from desim.runs.premises import decided_by_rows
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -8,7 +8,7 @@ import pytest
 import desim
 from desim.errors import DesimError, InputError, RunError
 from desim.interface.cli import main
-from desim.runs.declared import names
+from desim.runs.premises import names
 
 FILE = Path(__file__).parent / "plugins" / "numpy_models.py"
 SCENARIO = {

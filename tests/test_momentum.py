@@ -136,7 +136,7 @@ def test_a_network_needs_a_number():
 
 
 def test_what_is_computed_from_private_data_is_told():
-    from desim.runs.decided_by_rows import tuned
+    from desim.runs.premises import tuned
 
     texts = list(tuned(load(scenario(step=0.07))))
     assert texts == ["algorithm.local.momentum: auto is computed from the data's moduli"]

@@ -15,7 +15,7 @@ from desim.columns import Pieces, columns_of, gathered, pieces_of, rows_of
 from desim.errors import InputError
 from desim.log.parquet import Tables
 from desim.privacy.accounting import accountants
-from desim.runs.reading import critical, glance, occupation, sums, traffic, waits
+from desim.runs.reading import critical, facts, traffic, waits
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 RUNS = {
@@ -80,13 +80,13 @@ def test_where_a_table_is_cut_makes_no_difference(logs, name, most):
     for act in (
         waits.waits,
         traffic.links,
-        lambda log: occupation.utilisation(log, end),
+        lambda log: traffic.utilisation(log, end),
         critical.critical_path,
         lambda log: critical.critical_path(log, 3),
         lambda log: critical.critical_path(log, 10**6),
     ):
         pd.testing.assert_frame_equal(act(events), act(pieces), check_exact=True)
-    one, other = glance.Glance(pieces_of(events)), glance.Glance(pieces)
+    one, other = facts.Glance(pieces_of(events)), facts.Glance(pieces)
     assert vars(one).keys() == vars(other).keys()
     for told in ("last", "bytes", "counts", "closers", "hub", "waited"):
         assert getattr(one, told) == getattr(other, told)
@@ -143,7 +143,7 @@ def check_sums(module):
 
 
 def test_sums_are_those_of_a_loop():
-    check_sums(sums)
+    check_sums(traffic)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_sums_are_those_of_a_loop():
 )
 def test_wrong_sums_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_sums(mutant(sums, right, wrong))
+        check_sums(mutant(traffic, right, wrong))
 
 
 def check_instants(module, logs):
@@ -296,7 +296,7 @@ import pathlib, sys, pandas
 from desim.runs.reading.facts import facts
 from desim.runs.run import Run
 from desim.runs.store import Directory
-import desim.runs.reading.critical, desim.runs.reading.traffic, desim.runs.reading.glance
+import desim.runs.reading.critical, desim.runs.reading.traffic, desim.runs.reading.facts
 import desim.log.groups
 
 def peak():

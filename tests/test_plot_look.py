@@ -9,7 +9,7 @@ from test_plots import ERROR, Course
 
 from desim.errors import InputError
 from desim.interface.plots import epsilon, plot, price, staleness, timeline, tradeoff
-from desim.runs.reading import metrics
+from desim.runs.reading import series
 
 
 def test_a_figure_looks_as_it_is_told_to(tmp_path):
@@ -228,8 +228,8 @@ def test_a_cut_timeline_says_so_at_its_ends(tmp_path):
 
 def test_one_rule_says_which_metric_is_first():
     both = [{"loss", "error", "accuracy"}, {"error", "loss", "zeal"}]
-    assert metrics.ranked(both) == ["error", "loss", "accuracy", "zeal"]
-    assert metrics.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
+    assert series.ranked(both) == ["error", "loss", "accuracy", "zeal"]
+    assert series.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
 
 
 def check_improved(module):
@@ -243,7 +243,7 @@ def check_improved(module):
 
 
 def test_rising_curves_propose_no_target():
-    check_improved(metrics)
+    check_improved(series)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,6 @@ def test_rising_curves_propose_no_target():
      ("float(value[-1])", "float(value[1])"), ("value[np.isfinite(value)]", "value")],
 )  # fmt: skip
 def test_wrong_proposals_are_noticed(right, wrong):
-    twin = mutant(metrics, right, wrong)
+    twin = mutant(series, right, wrong)
     with pytest.raises(AssertionError):
         check_improved(twin)

@@ -12,7 +12,7 @@ from desim import amounts
 from desim.errors import InputError
 from desim.interface import plots
 from desim.interface.plots import course, drawable, plot, style
-from desim.runs.reading import meter
+from desim.runs.reading import series
 
 
 class Course:
@@ -88,8 +88,8 @@ def test_bytes_are_those_that_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (course, meter, "delivered", 'side="right"', 'side="left"'),
-        (course, meter, "delivered", "np.cumsum(", "np.asarray("),
+        (course, series, "delivered", 'side="right"', 'side="left"'),
+        (course, series, "delivered", "np.cumsum(", "np.asarray("),
         (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
@@ -115,7 +115,7 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     ("home", "module", "name", "right", "wrong"),
     [
         (drawable, course, "course", "np.maximum.accumulate(", "np.asarray("),
-        (course, meter, "Meter", 'side="right"', 'side="left"'),
+        (course, series, "Meter", 'side="right"', 'side="left"'),
         (drawable, course, "terms", '("view", "relation", "method")', '("view", "method")'),
     ],
 )

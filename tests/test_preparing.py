@@ -9,7 +9,7 @@ import pytest
 from mutant import mutant
 
 import desim.interface.cli
-from desim.runs import preparing
+from desim.runs import interruption
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def check_presses(module):
 
 
 def test_a_press_is_heeded_outside_the_compiler():
-    check_presses(preparing)
+    check_presses(interruption)
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_press_is_heeded_outside_the_compiler():
     ],
 )
 def test_a_wrong_press_is_noticed(right, wrong):
-    twin = mutant(preparing, right, wrong)
+    twin = mutant(interruption, right, wrong)
     with pytest.raises((AssertionError, KeyboardInterrupt, RuntimeError, pytest.fail.Exception)):
         check_presses(twin)
 
 
 def test_while_a_function_is_compiled_the_second_press_ends_it():
     for last in (called_by("numba", press), None):
-        patient, compiling = preparing.Preparing(), SimpleNamespace(under_way=True)
+        patient, compiling = interruption.Preparing(), SimpleNamespace(under_way=True)
         patient.compiling, left = compiling, []
         ended = last or patient.compiled
         first = called_by("numba", press)
@@ -99,7 +99,7 @@ def test_while_a_function_is_compiled_the_second_press_ends_it():
 def test_where_it_is_ignored_it_stays_so():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     went_on = []
-    steps(preparing.preparing(), press, lambda: went_on.append(signal.getsignal(signal.SIGINT)))
+    steps(interruption.preparing(), press, lambda: went_on.append(signal.getsignal(signal.SIGINT)))
     assert went_on == [signal.SIG_IGN]
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 

@@ -12,8 +12,8 @@ from desim.experiments.audit.canaries import canaries
 from desim.experiments.audit.canary_scores import Game, play_once
 from desim.masks import of_agents, public
 from desim.privacy.accounting.plugged import Accountant, answered
-from desim.runs.decided_by_rows import tuned
 from desim.runs.exports import public as exported
+from desim.runs.premises import tuned
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -19,7 +19,7 @@ from desim.experiments.audit.pairs import completed, unobserved
 from desim.experiments.audit.transcript import Transcript
 from desim.log.parquet import Tables
 from desim.problem.problem import Problem
-from desim.runs.decided_by_rows import tuned
+from desim.runs.premises import tuned
 from desim.runs.privacy import statement
 from desim.scenario import registry
 from desim.scenario.build import build

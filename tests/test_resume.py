@@ -20,7 +20,7 @@ import desim
 from desim.errors import Differs, InputError, RunError
 from desim.log import resumed
 from desim.runs import directory as place
-from desim.runs.lock import write_lock
+from desim.runs.directory import write_lock
 from desim.runs.play import Behind
 
 TABLES = ("events", "metrics", "releases")

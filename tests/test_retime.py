@@ -11,7 +11,7 @@ import desim
 from desim.engine import blind
 from desim.errors import Deadlock, InputError
 from desim.methods.fed_plt import FedPLT
-from desim.runs import retime, retimed_metrics
+from desim.runs import retime
 
 NETWORKS = {
     "slow": {"link": {"latency": "2 s", "bandwidth": "20 kbit/s"}},
@@ -91,9 +91,9 @@ def test_the_agent_engine_tells_the_same(name):
 
 
 WRONG = [
-    (retimed_metrics, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
-    (retimed_metrics, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
-    (retimed_metrics, "observer.leave(agent, time)", "pass", "nfl-budget"),
+    (retime, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
+    (retime, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
+    (retime, "observer.leave(agent, time)", "pass", "nfl-budget"),
     (blind, "*inputs, **duration", "*inputs, work=2.0", "nfl-lossy"),
     (blind, "us.clock[live], us", "0.5 * us.clock[live], us", "nfl-every"),
 ]

@@ -12,7 +12,7 @@ from desim.privacy.papers.noisy_steps import amplification
 from desim.problem.data import row_norm
 from desim.problem.kernels.gradients import gradient
 from desim.problem.problem import Problem
-from desim.runs.decided_by_rows import tuned
+from desim.runs.premises import tuned
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load

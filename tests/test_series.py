@@ -6,7 +6,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.runs.reading import labels, series
+from desim.runs.reading import series
 
 
 class Played:
@@ -122,7 +122,7 @@ def check_labels(module):
 
 
 def test_labels_say_what_runs_differ_in():
-    check_labels(labels)
+    check_labels(series)
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_labels_say_what_runs_differ_in():
 )
 def test_a_wrong_label_is_noticed(right, wrong):
     with pytest.raises((AssertionError, TypeError)):
-        check_labels(mutant(labels, right, wrong))
+        check_labels(mutant(series, right, wrong))

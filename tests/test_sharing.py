@@ -18,8 +18,8 @@ from desim.experiments.studies import study as studies
 from desim.experiments.studies.study import plan, study
 from desim.experiments.studies.turns import Turns
 from desim.interface.cli.commands.study import report
-from desim.runs import sharing
-from desim.runs.delays import obstacles
+from desim.runs import retime
+from desim.runs.likeness import obstacles
 from desim.runs.retime import examined
 
 LINKS = [
@@ -40,7 +40,7 @@ TAKEN = ("wall_seconds", "compile_seconds", "counts", "retimed")
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """Every training is long enough to be shared, and to tell it always takes less."""
-    for module in (sharing, family):
+    for module in (retime, family):
         monkeypatch.setattr(module, "seconds", lambda run: 1.0)
 
 
@@ -116,8 +116,8 @@ def test_perhaps_another_plugin_and_other_libraries_are_another_training(tmp_pat
     own = {"name": "own", "rho": 0.4, "eta": 0.2}
     base = graph(plugins=[str(tmp_path / "own.py")], algorithm=own)
     check_later_cases(base, tmp_path / "plugin", lambda: None)
-    found = sharing.versions() | {"numpy": "1.0"}
-    other = partial(monkeypatch.setattr, sharing, "versions", lambda: found)
+    found = retime.versions() | {"numpy": "1.0"}
+    other = partial(monkeypatch.setattr, retime, "versions", lambda: found)
     check_later_cases(star(), tmp_path / "versions", other)
 
 
@@ -145,7 +145,7 @@ def test_graphs_and_metrics_by_time_share_too(scenario, tmp_path):
 )
 def test_families_that_are_too_large_are_noticed(right, wrong, tmp_path, monkeypatch):
     written = changed(grid={"algorithm.rho": [0.5, 1.0], "seed": [0]}, compare={})
-    careless = mutant(sharing, right, wrong)
+    careless = mutant(retime, right, wrong)
     monkeypatch.setattr(studies, "training_of", careless.training_of)
     with pytest.raises(AssertionError):
         check_same(written, tmp_path)
@@ -190,7 +190,7 @@ def test_what_only_the_program_knows_is_played_too(tmp_path):
 def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch):
     monkeypatch.setattr(family, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
     assert list(study(MANY, tmp_path / "a", workers=0).shared.values()) == [1, 1]
-    monkeypatch.setattr(sharing, "seconds", lambda run: 0.9 * sharing.WORTH)
+    monkeypatch.setattr(retime, "seconds", lambda run: 0.9 * retime.WORTH)
     assert not study(MANY, tmp_path / "b", workers=0).shared
 
 

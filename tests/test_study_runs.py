@@ -24,8 +24,8 @@ from desim.experiments.studies.work import Result
 from desim.runs import directory
 from desim.runs import play as playing
 from desim.runs import resume as resuming
-from desim.runs.digests import UNLISTED
-from desim.runs.reading import meter
+from desim.runs.directory import UNLISTED
+from desim.runs.reading import series
 
 NOISY = {
     "algorithm.local": {"solver": "noisy", "epochs": 2, "tau": 0.1},
@@ -101,7 +101,7 @@ def test_measures_are_what_the_run_says():
 def test_bytes_that_arrive_later_are_not_counted(monkeypatch):
     run, asked = desim.run(BASE), Asked((("error", 0.5),))
     right = measured(run, asked)
-    wrong = mutant(meter, 'side="right"', 'side="left"')
+    wrong = mutant(series, 'side="right"', 'side="left"')
     monkeypatch.setattr(measures, "delivered", wrong.delivered)
     assert measured(run, asked) != right
 

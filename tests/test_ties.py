@@ -4,7 +4,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.runs.reading import facts, glance
+from desim.runs.reading import facts
 
 STAR = {
     "problem": {
@@ -60,6 +60,6 @@ def check_alike(module):
     ],
 )
 def test_a_wrong_tie_is_noticed(right, wrong):
-    check_alike(glance)
+    check_alike(facts)
     with pytest.raises(AssertionError):
-        check_alike(mutant(glance, right, wrong))
+        check_alike(mutant(facts, right, wrong))

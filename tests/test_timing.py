@@ -10,8 +10,9 @@ import desim
 from desim.columns import columns_of, pieces_of
 from desim.interface.plots import spans
 from desim.interface.reports.readable import Reading
-from desim.runs.reading import critical, occupation, traffic, unanswered
+from desim.runs.reading import critical, traffic
 from desim.runs.reading import waits as waiting
+from desim.runs.reading import waits as waits_module
 from desim.runs.reading.facts import facts
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
@@ -200,16 +201,16 @@ def check_traffic(module):
 
 
 def test_a_log_by_hand():
-    check_occupation(occupation)
+    check_occupation(traffic)
     check_traffic(traffic)
 
 
 @pytest.mark.parametrize(
     ("module", "check", "right", "wrong"),
     [
-        (occupation, check_occupation, "still * end", "0.0 * end"),
-        (occupation, check_occupation, 'total["abort"]', 'total["send"]'),
-        (occupation, check_occupation, 'total["send"]', 'total["abort"]'),
+        (traffic, check_occupation, "still * end", "0.0 * end"),
+        (traffic, check_occupation, 'total["abort"]', 'total["send"]'),
+        (traffic, check_occupation, 'total["send"]', 'total["abort"]'),
         (traffic, check_traffic, '["value"] > 0.0', '["value"] >= 0.0'),
         (traffic, check_traffic, 'direction="forward"', 'direction="backward"'),
         (traffic, check_traffic, 'found["heard"] == found["round"]]', 'found["heard"] > 0]'),
@@ -284,7 +285,7 @@ def limited():
 
 
 def test_calls_without_an_answer_are_counted_as_by_hand(limited):
-    check_unanswered(unanswered, limited)
+    check_unanswered(waits_module, limited)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_calls_without_an_answer_are_counted_as_by_hand(limited):
 )
 def test_wrong_counts_of_answers_are_noticed(limited, right, wrong):
     with pytest.raises((AssertionError, KeyError, ValueError, TypeError)):
-        check_unanswered(mutant(unanswered, right, wrong), limited)
+        check_unanswered(mutant(waits_module, right, wrong), limited)
 
 
 def test_an_agent_that_is_never_heard_is_named(limited, tmp_path, capsys):
@@ -353,10 +354,10 @@ def check_untimely(module, events):
 
 def test_on_a_graph_who_never_comes_in_time_is_named_and_limits_end_waits():
     run = desim.run(SLOW_GRAPH)
-    check_untimely(unanswered, run.events)
+    check_untimely(waits_module, run.events)
     for right, wrong in (("(turn > last)", "(turn >= last)"), ("np.maximum.at(", "np.minimum.at(")):
         with pytest.raises(AssertionError):
-            check_untimely(mutant(unanswered, right, wrong), run.events)
+            check_untimely(mutant(waits_module, right, wrong), run.events)
     assert "agent 2" in dict(facts(run))["unheard"]
     waits = run.waits()
     assert not ((waits["closer"] == waiting.NOBODY) & (waits["waited"] > 0.0)).any()

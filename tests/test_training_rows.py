@@ -9,7 +9,7 @@ from sections import made, written
 import desim
 from desim.errors import InputError
 from desim.problem.data import frames, tables
-from desim.runs.decided_by_rows import tuned
+from desim.runs.premises import tuned
 
 TRAIN = """age,city,pulse,part,sick
 30,Bern,60,a,no

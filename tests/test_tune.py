@@ -244,7 +244,7 @@ def test_all_candidates_meet_the_same_seeds(monkeypatch):
 
 
 def test_candidates_that_differ_in_delays_share_a_training(monkeypatch, tmp_path):
-    monkeypatch.setattr("desim.runs.sharing.WORTH", 0.0)
+    monkeypatch.setattr("desim.runs.retime.WORTH", 0.0)
     delays = tuner(vary={"network.link.latency": ["5 ms", "10 ms", "40 ms"]}, batch=2, cap=False)
     apart = desim.tune(delays, workers=0, share=False)
     for out, told in ((None, 4), (tmp_path / "t", 10)):  # of 16, six seeds are trained

@@ -12,7 +12,7 @@ import desim
 from desim.experiments.studies import shown, tables, words
 from desim.experiments.studies.measures import Asked
 from desim.problem.targets import first_met
-from desim.runs.digests import UNLISTED
+from desim.runs.directory import UNLISTED
 from desim.runs.run import Run
 
 INF = np.inf

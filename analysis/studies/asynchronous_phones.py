@@ -33,7 +33,7 @@ from analysis.studies.numbers import (
 from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 
 NAME, REPORTED = "asynchronous_phones", "1..12"
 FILE = SCENARIOS / "asynchronous-phones.yaml"

@@ -19,9 +19,9 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
 from desim.runs import directory as place
+from desim.runs.interruption import preparing
 from desim.runs.play import Prepared, prepare, record
-from desim.runs.preparing import preparing
-from desim.runs.real import KEPT
+from desim.runs.premises import KEPT
 from desim.runs.run import Run
 from desim.scenario.blame import blame
 from desim.scenario.load import loaded

@@ -30,8 +30,8 @@ from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.errors import InputError, shortened, show
 from desim.problem.problem import Problem
 from desim.readers import text_of
-from desim.runs.decided_by_rows import tuned
 from desim.runs.play import Prepared
+from desim.runs.premises import tuned
 
 KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")

@@ -6,6 +6,7 @@ their values or scales differ, a difference of messages shows them in the clear.
 is one.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,32 +21,16 @@ from desim.errors import DesimError, InputError
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import spent
 from desim.privacy.accounting.replay import Block
-from desim.privacy.accounting.risk import Risk, of_tally
+from desim.privacy.accounting.risk import RATES, Risk, of_tally
 from desim.privacy.accounting.statements import Signs, assumptions, each_once, flags
 from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
 from desim.privacy.accounting.views import adversary, require_seen, reservations
-from desim.runs.beforehand import allowed, stand_in
-from desim.runs.declared import plugged, void
-from desim.runs.likeness import (
-    same_data,
-    same_noise,
-    same_run,
-    same_seed,
-    same_values,
-    unrelated,
-)
-from desim.runs.opened import as_run
+from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
 from desim.runs.played import One
-from desim.runs.premises import Stated, stated, stored
-from desim.runs.reading.spending import (
-    RELEASED,
-    arrivals,
-    doubts,
-    require_known,
-    with_coordinator,
-)
-from desim.runs.real import real
-from desim.runs.run import Run
+from desim.runs.premises import Stated, allowed, plugged, real, stand_in, stated, stored, void
+from desim.runs.privacy import Statement
+from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
+from desim.runs.run import Run, as_run
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
 Addresses = dict[int, frozenset[int]]  # rounds and exchanges of noise, by agent
@@ -288,3 +273,61 @@ def _related(charged: Sequence[Charged]) -> Iterator[str]:
                 f"{both}: nobody can tell whether a record is in both (problem_sha256 differs): "
                 "added up, as if any agent of one had it in the other"
             )
+
+
+# What is said of a run's privacy, as plain values for a file or another program.
+
+
+def plain(statement: Statement) -> dict[str, Any]:
+    """A statement about one run: a list of views, and what is to be said of all of them.
+
+    Numbers that are infinite are the word `infinite`, those that are not known are None.
+    """
+    return {
+        "views": [_view(row, statement) for _, row in statement.table.iterrows()],
+        "paper": _paper(statement),
+        "tuned on data, not charged": list(statement.tuned),
+        "caveats": list(statement.caveats),
+    }
+
+
+def together(found: Joint) -> dict[str, Any]:
+    """A statement about several runs for one view."""
+    values = found._asdict() | _risk(found.risk) | {"epsilon": number(found.epsilon)}
+    del values["risk"]
+    return values | {name: list(values[name]) for name in ("assumptions", "flags")}
+
+
+def number(value: float) -> float | str | None:
+    """A number as JSON can hold it."""
+    if math.isnan(value):
+        return None
+    return "infinite" if math.isinf(value) else float(value)
+
+
+def _view(row: Any, statement: Statement) -> dict[str, Any]:
+    values: dict[str, Any] = {name: str(row[name]) for name in ("view", "relation", "method")}
+    values |= {"delta": float(row["delta"]), "epsilon": number(row["rigorous epsilon"])}
+    values |= {"agent": int(row["agent"]), "median epsilon": number(row["median epsilon"])}
+    values |= {"paper epsilon": number(row["paper epsilon"]), **_risk(row["risk"])}
+    if statement.accountant:
+        values |= {"accountant": statement.accountant, "own epsilon": number(row["own epsilon"])}
+    values |= {"sensitivities": statement.unsure or "desim's"}
+    return values | {name: list(row[name]) for name in ("assumptions", "flags")}
+
+
+def _risk(risk: Risk) -> dict[str, Any]:
+    rates = {f"{rate:g}": found for rate, found in zip(RATES, risk.tpr, strict=True)}
+    bound = "attained" if risk.exact else "upper bound"
+    values: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
+    return {**values, "risk is": bound}
+
+
+def _paper(statement: Statement) -> dict[str, Any]:
+    claim = statement.claim
+    if claim is None:
+        return {"claims": statement.silence}
+    bound, unmet = claim.bound, list(claim.unmet)
+    values: dict[str, Any] = {"theorem": bound.theorem, "paper": bound.paper, "view": bound.view}
+    values |= {"relation": claim.relation, "method": claim.method, "verdict": bound.verdict}
+    return {**values, "epsilon": number(claim.worst), "delta": claim.delta, "unmet": unmet}

@@ -2,13 +2,17 @@
 
 import contextlib
 import hashlib
+import inspect
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from desim.engine.patience import DIVERGED
 from desim.engine.play import Simulation
@@ -16,15 +20,15 @@ from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
+from desim.memory import Tree, flat, nested
+from desim.npz import read_npz
 from desim.numerics import plain
 from desim.numerics.watched import watched
 from desim.problem.losses.modelled import ModelLoss
 from desim.runs import directory as place
-from desim.runs.checkpoint import Checkpoints, identity
-from desim.runs.digests import files_of
-from desim.runs.interruption import Interruption
+from desim.runs.directory import files_of
+from desim.runs.interruption import Interruption, preparing
 from desim.runs.premises import premises
-from desim.runs.preparing import preparing
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame, own_access
@@ -33,6 +37,63 @@ from desim.scenario.calibration import completed
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import loaded, resolved_yaml
 from desim.scenario.schema import Scenario
+
+# Checkpoints: what a run that goes on after a kill need not compute again, in one file.
+
+
+FORMAT = 1
+PACKAGE = Path(__file__).resolve().parents[1]
+OF = ("scenario_sha256", "problem_sha256", "engine", "versions", "model")  # of the manifest's head
+
+
+def identity(head: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """What a checkpoint and the run that it serves must have in common."""
+    code = _package().copy()
+    method = inspect.getsourcefile(scenario.algorithm.method)  # perhaps of an installed plug-in
+    plugged = [*map(Path, scenario.plugins), *([Path(method)] if method else [])]
+    for path in plugged:
+        code.update(path.read_bytes())
+    return {"format": FORMAT, "code_sha256": code.hexdigest()} | {key: head.get(key) for key in OF}
+
+
+@cache
+def _package() -> Any:
+    """The hash of desim's own files, as they were when this process first stored a run."""
+    code = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        code.update(path.read_bytes())
+    return code
+
+
+class Checkpoints:
+    """The checkpoint of the run in `directory`, whose rows are in `tables`."""
+
+    def __init__(self, directory: Path, of: Mapping[str, Any], tables: Tables) -> None:
+        self.directory, self.of, self.tables = directory, of, tables
+        self.found = tables.found
+
+    def keep(self, tree: Tree) -> None:
+        """Replace the checkpoint by one of now; without room for it the former one stays."""
+        self.tables.settle()
+        head = json.dumps({"of": self.of, "rows": self.tables.rows}).encode()
+        arrays = {"head": np.frombuffer(head, np.uint8), **flat(tree)}
+        with contextlib.suppress(OSError):
+            place.write_arrays(self.directory / place.CHECKPOINT, arrays)
+
+
+def stored_checkpoint(directory: Path, of: Mapping[str, Any]) -> tuple[dict[str, int], Tree] | None:
+    """The checkpoint in `directory`: rows of each table that came before it, and its tree.
+
+    None where there is none, or one of another run, or a damaged one.
+    """
+    try:
+        arrays = read_npz(directory / place.CHECKPOINT)
+        head = json.loads(arrays.pop("head").tobytes())
+        rows = {str(name): int(number) for name, number in head["rows"].items()}
+        known = head["of"] == json.loads(json.dumps(of))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (rows, nested(arrays)) if known else None
 
 
 def run(

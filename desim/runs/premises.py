@@ -2,20 +2,334 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+from desim.columns import Columns, Words
 from desim.errors import InputError, refusal
+from desim.privacy.accounting.accountants import UNBOUNDED, Account
+from desim.privacy.accounting.gaussian import mu_of
+from desim.privacy.accounting.prices import Prices
+from desim.privacy.ledger.terms import MECHANISMS, Terms
 from desim.privacy.papers.theorems import bound_of
-from desim.runs.beforehand import at_most
-from desim.runs.decided_by_rows import tuned
 from desim.runs.played import Played
 from desim.scenario import disclosures
+from desim.scenario.disclosures import uncounted, unreleased_targets
+from desim.scenario.own import LOSSES, METHODS
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
     from desim.methods.shared.method import Method
     from desim.scenario.schema import Scenario
+
+
+# What a run may release at most, known before it is played, where data decide how much it does.
+
+
+MOST = 1_000_000  # releases that are looked at beforehand
+LISTED = 20_000  # kinds of releases that a manifest lists
+COLUMNS = ("mechanism", "sensitivity", "scale", "sampling")
+ROUNDING = 1e-8  # relative, by which sums may fall short of each other
+UNREPEATED = "nothing that this run has stored bounds what it might have released"
+
+
+class Allowed(NamedTuple):
+    """What a run might have released, and what is to be said of that.
+
+    rows: as a table of releases, None for no bound; budget: epsilon, delta and relation of one that
+    it has kept to, or None; flags: why, without the numbers.
+    """
+
+    rows: Columns | None
+    budget: tuple[float, float, str] | None
+    flags: tuple[str, ...]
+
+
+def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
+    """What the manifest has of it; empty where how much is released follows from no data.
+
+    by: in words, what decides; unreleased: which of it follows from more than releases; rounds;
+    rows: [agents, [[mechanism, sensitivity, scale, sampling, how often], ...]], or None; budget.
+    """
+    by = [*_deciding(scenario, simulation.method)]
+    if not by:
+        return {}
+    rounds, terms = simulation.settings.rounds, scenario.privacy
+    budget = None
+    if terms is not None and terms.budget is not None:
+        budget = [terms.budget, terms.delta, str(terms.relation)]
+    unreleased = [*unreleased_targets(scenario)]
+    rows = None if unreleased else _listed(simulation)
+    bound = None if np.isinf(rounds) else int(rounds)
+    return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+
+
+def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
+    """What data decide of how much is released."""
+    if scenario.participation.power:
+        yield f"{scenario.participation.choose} invites by losses that were released"
+    for name in scenario.stop.targets:
+        yield f"stop.metric ends it by {name}"
+    if getattr(method, "asks", False) and scenario.privacy is not None:
+        yield f"{method.name} releases what the answers to its queries say"
+
+
+def _listed(simulation: "Simulation") -> list[Any] | None:
+    """The rows of `at_most`; None where nobody knows them, or they are too many to be listed."""
+    from desim.engine.inviting import terms_of  # compiled, which whoever reads needs not
+    from desim.network.conditions.choosing import Chooser
+
+    rounds, agents = simulation.settings.rounds, simulation.problem.agents
+    if not rounds * agents <= MOST:
+        return None
+    planned = simulation.method.most(int(rounds))
+    if planned is None:
+        return None
+    beside, choice = [], simulation.settings.participation
+    if isinstance(choice, Chooser) and choice.losses is not None:
+        beside = [(terms_of(choice.losses, simulation.problem.rows), int(rounds))]
+    own: list[dict[tuple[Any, ...], int]] = [{} for _ in range(agents)]
+    for terms, times in [*planned, *beside]:
+        for agent, kind in enumerate(_kinds(terms)):
+            own[agent][kind] = own[agent].get(kind, 0) + times
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for agent, kinds in enumerate(own):
+        groups.setdefault(tuple((*kind, n) for kind, n in kinds.items()), []).append(agent)
+    if sum(map(len, groups)) > LISTED:
+        return None
+    if any(not np.isfinite(kind[1]) for kinds in groups for kind in kinds):
+        return None  # without any bound, as each row says
+    return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
+
+
+def _kinds(terms: Terms) -> Iterator[tuple[Any, ...]]:
+    """Mechanism, sensitivity, scale and sampling (None for all rows) of each agent's release."""
+    share = [None if np.isnan(one) else one for one in terms.sampling.tolist()]
+    word = MECHANISMS[terms.mechanism]
+    amounts = terms.sensitivity.tolist(), terms.scale.tolist(), share
+    yield from ((word, *each) for each in zip(*amounts, strict=True))
+
+
+def allowed(run: Played) -> Allowed | None:
+    """What a run might have released; None where how much it does follows from no data."""
+    known = run.manifest.get("privacy", {})
+    found = known.get("allowed")
+    if found is None:
+        if "chosen" not in known:
+            return None
+        found = {"by": [f"{known['chosen']['by']} invites by losses that were released"]}
+    by = ", and ".join(found["by"])
+    if unreleased := found.get("unreleased"):
+        return Allowed(None, None, tuple(f"infinite: {one}" for one in unreleased))
+    budget, rows = found.get("budget"), found.get("rows")
+    held = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
+    if rows is None and held is None:
+        text = "nothing bounds beforehand how much that is" if found.get("by") else UNREPEATED
+        cure = "stop.rounds with noise whose plan is known, or privacy.budget, does"
+        return Allowed(None, None, (f"infinite: {by}, and {text}; {cure}",))
+    what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
+    text = f"{by}: epsilon is that of {what}, which holds before the run"
+    return Allowed(None if rows is None else _table(rows), held, (text,))
+
+
+def _table(rows: Sequence[Any]) -> Columns:
+    """The listed rows as a table of releases, one for each time."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("agent", *COLUMNS)}
+    for who, kinds in rows:
+        for word, *amounts, times in kinds:
+            for name, value in zip(COLUMNS, (word, *amounts), strict=True):
+                columns[name] += [value] * (len(who) * times)
+            columns["agent"] += np.repeat(who, times).tolist()
+    n = len(columns["agent"])
+    words = list(dict.fromkeys(columns["mechanism"]))
+    codes = np.array([words.index(word) for word in columns["mechanism"]], np.int8)
+    made: dict[str, Any] = {
+        name: np.array([np.nan if one is None else one for one in columns[name]], float)
+        for name in COLUMNS[1:]
+    }
+    every = Words(np.zeros(n, np.int8), ["public"])
+    return {
+        "time": np.zeros(n), "agent": np.array(columns["agent"], np.int64),
+        "release": np.arange(n), "round": np.zeros(n, np.int64),
+        "mechanism": Words(codes, words), **made, "seen_by": every,
+        "delivered": np.ones(n, np.int64),
+    }  # fmt: skip
+
+
+def bounded(
+    run: Played, happened: Account, might: Allowed, replayed: Callable[[Columns], Account]
+) -> Account:
+    """The account of what the run might have released, at which the curve of what it has ends.
+
+    happened: of the rows that it has; replayed: the account of other rows, in the same terms.
+    """
+    if np.isinf(happened.worst):  # for the reason that it says itself
+        return happened
+    told = (
+        f"what happened came to {_number(happened.worst)}, a number that itself tells of the data"
+    )
+    flags = (*(f"{one}; {told}" for one in might.flags), *happened.flags)
+    prices: Callable[[int], Prices] = _lost
+    final, method = np.full(happened.agents, np.inf), UNBOUNDED
+    if might.rows is not None:
+        planned = replayed(might.rows)
+        final, prices, method = planned.final.copy(), planned.prices, planned.method
+    if (held := _kept_to(happened, might)) is not None:
+        budget = replayed(_one_each(happened.agents, mu_of(held, happened.delta)))
+        cheap = budget.final < final
+        prices = partial(_cheaper, cheap, budget.prices, prices)
+        final = np.where(cheap, budget.final, final)
+        method = budget.method if cheap.all() else method
+    if (final < happened.final * (1.0 - ROUNDING)).any():  # more than was foreseen
+        final, prices, method = np.full(happened.agents, np.inf), _lost, UNBOUNDED
+        flags = (f"infinite: more was released than was foreseen; {told}", *flags)
+    end = float(run.manifest.get("time", happened.growth[0].max(initial=0.0)))
+    worst = float(final.max(initial=0.0))
+    growth = np.append(happened.growth[0], end), np.append(happened.growth[1], worst)
+    return replace(
+        happened, method=method, flags=flags, final=final, prices=prices, growth=growth,
+        columns=lambda: _ended(happened.columns(), final, end),
+    )  # fmt: skip
+
+
+def _cheaper(
+    cheap: NDArray[np.bool_], one: Callable[[int], Prices], other: Callable[[int], Prices],
+    agent: int,
+) -> Prices:  # fmt: skip
+    """Prices of an agent's releases by the account that says less."""
+    return (one if cheap[agent] else other)(agent)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if np.isfinite(value) else "infinity"
+
+
+def _ended(curve: Columns, final: Array, end: float) -> Columns:
+    """A curve that ends at the final epsilons (agents,), at `end` s."""
+    last = {"time": np.full(len(final), end), "agent": np.arange(len(final)), "epsilon": final}
+    return {name: np.concatenate([curve[name], last[name]]) for name in last}
+
+
+def _kept_to(happened: Account, might: Allowed) -> float | None:
+    """The epsilon of the budget that bounds mu^2, in the terms of the account; None elsewhere.
+
+    A filter of other releases bounds one order of their divergences, or counts them.
+    """
+    if might.budget is None or happened.method != "exact GDP":
+        return None
+    epsilon, delta, relation = might.budget
+    return epsilon if (delta, relation) == (happened.delta, happened.relation) else None
+
+
+def _one_each(agents: int, mu: float) -> Columns:
+    """A Gaussian release of each agent that costs mu whatever the relation."""
+    return _table([[list(range(agents)), [["clipped-gaussian", mu, 1.0, None, 1]]]])
+
+
+def _lost(agent: int) -> Prices:
+    """No privacy at all."""
+    nothing, none = np.zeros(1), np.zeros(1, np.int64)
+    return Prices(np.full(1, np.inf), nothing, nothing, nothing, nothing, nothing, none, none)
+
+
+def stand_in(run: Played, exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
+    """The releases to charge instead of those of the run, None for no bound; and why.
+
+    exact: whether all that it has released is Gaussian; relation: as asked for.
+    """
+    might = allowed(run)
+    assert might is not None
+    if might.rows is not None or might.budget is None:
+        return might.rows, might.flags
+    epsilon, delta, of = might.budget
+    if not exact or relation != of:
+        return None, (f"infinite: {might.flags[0]}; under {relation} it bounds nothing",)
+    return _one_each(len(run.manifest["rows"]), mu_of(epsilon, delta)), might.flags
+
+
+# What rows decide before a run, or at its end, and neither noise nor a charge covers.
+
+
+BY_LABEL = ("dirichlet", "labels")
+STATISTICS = {  # keys of problem.data whose values take something from all agents' training rows
+    "encode": ("one-hot", "ordinal"),
+    "missing": ("most-frequent", "mean", "median"),
+    "scale": ("standard", "minmax", "max", "unit-ball"),
+}
+
+
+def tuned(scenario: Any, public: bool = False) -> Iterator[str]:
+    """Settings of a scenario that are computed from private data and that nobody charges.
+
+    public: whether moduli that hold for every data set give training its steps, where noise is.
+    """
+    local, terms = getattr(scenario.algorithm.parameters, "local", None), scenario.privacy
+    noise = terms is not None and (terms.noise is not None or terms.target is not None)
+    known = public and local is not None and ("noisy" in local.solvers or noise)
+    stepped = local is not None and isinstance(local.step, str) and not known
+    if local is not None and stepped and "exact" not in local.solvers:
+        yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"
+    if local is not None and isinstance(local.momentum, str) and "accelerated" in local.solvers:
+        yield f"algorithm.local.momentum: {local.momentum} is computed from the data's moduli"
+    read = scenario.problem.data
+    common = [(key, getattr(read, key, "none")) for key in STATISTICS]
+    named = [f"problem.data.{key}: {how}" for key, how in common if how in STATISTICS[key]]
+    if named:
+        verb = "is" if len(named) == 1 else "are"
+        yield f"{', '.join(named)} {verb} computed from all agents' data"
+    yield from decided_by_rows(scenario, public)
+
+
+def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:
+    """Settings of a scenario beside local training and statistics that follow from rows.
+
+    public: whether moduli that hold for every data set give steps with noise.
+    """
+    parameters, problem = scenario.algorithm.parameters, scenario.problem
+    noise = None if scenario.privacy is None else scenario.privacy.noise
+    known = public and noise is not None and noise.sigma != 0.0
+    if getattr(parameters, "step", None) == "auto" and not known:
+        yield "algorithm.step: auto is computed from the data's smoothness"
+    auto = getattr(parameters, "momentum", None) == "auto" and not known
+    if auto and parameters.solver == "accelerated":
+        yield "algorithm.momentum: auto is computed from the data's smoothness"
+    init = getattr(parameters, "init", None)
+    if init is not None and init.kind == "npz":
+        yield "algorithm.init: models of a file may have been trained on the rows"
+    if getattr(problem.data, "missing", "") == "drop":
+        yield "problem.data.missing: drop: how many rows there are depends on what they hold"
+    if hasattr(getattr(problem.data, "test", None), "column"):
+        yield "problem.data.test: which rows are trained on, and how many, is what a column holds"
+    if problem.partition.kind in BY_LABEL:
+        yield f"problem.partition: {problem.partition.kind} deals rows by all agents' labels"
+    layers = problem.loss.mlp or problem.loss.softmax
+    if problem.loss.layered and (layers is None or layers.classes is None):
+        yield "problem.loss: classes, and with them the model's size, are counted in the labels"
+    if getattr(problem.data, "tokens", "bytes") != "bytes":
+        if problem.data.vocabulary is None:
+            yield f"problem.data.tokens: the vocabulary is that of all {problem.data.tokens} found"
+    elif problem.model is not None and _counted(problem):
+        yield "problem.model: classes, and with them the model's size, are counted in the labels"
+
+
+def _counted(problem: Any) -> bool:
+    """Whether a model's classes are counted, so far as the scenario says it."""
+    data = problem.data
+    told = getattr(data, "classes", None) is not None or data.source == "text"
+    return problem.model.of.labels != "numbers" and not told
+
+
+def ended_by_rows(run: Any) -> Iterator[str]:
+    """That a run failed, which is not known to be independent of what its rows hold."""
+    if run.status == "failed":
+        yield "the run failed: where rows made it fail, when it ended tells of them"
+
 
 PLAIN = "what JSON holds: finite numbers, text, and lists and mappings of them"
 
@@ -36,7 +350,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     paper's claim, see `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is
     computed from data without being charged; chosen, where agents are invited by losses: by which
     choice, and whether a budget bounds what that costs; allowed, where data decide how much is
-    released: see `desim.runs.beforehand.at_most`; changing, where there are any: names of listeners
+    released: see `desim.runs.premises.at_most`; changing, where there are any: names of listeners
     that may change what is sent. InputError for a claim that cannot be stored, or
     names no theorem.
     """
@@ -108,3 +422,145 @@ def terms_of(scenario: "Scenario") -> Stated:
     if given is None:
         return Stated()
     return Stated(given.delta, str(given.view), str(given.relation), given.accountant)
+
+
+# Runs that were deployed: what can be done with a simulation and not with real seconds.
+
+
+SIMULATE = "desim run with its scenario.yaml simulates it"
+KEPT = "kept by the agents"  # what the manifest says of states that never left their processes
+TEST = (
+    "infinite: this deployment is a test: agents' states before noise went to the coordinator and "
+    "are in the run; with a section privacy and its noise_seed: os they stay with the agents"
+)
+TOLD = (
+    "infinite: in this deployment, of an older version, agents' states before noise went to the "
+    "coordinator and are in the run"
+)
+
+
+def real(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run was deployed: its seconds are those of a clock."""
+    return (manifest.get("clock") or {}).get("kind") == "real"
+
+
+def unrepeatable(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run's noise came from the operating system."""
+    return (manifest.get("privacy") or {}).get("noise") == "os"
+
+
+def exposed(manifest: Mapping[str, Any]) -> str:
+    """Why no epsilon of a deployed run is finite; empty where agents kept what has no noise."""
+    if not real(manifest) or (manifest.get("privacy") or {}).get("states") == KEPT:
+        return ""
+    return TOLD if unrepeatable(manifest) else TEST
+
+
+def require_virtual(manifest: Mapping[str, Any], what: str) -> None:
+    """InputError for a deployed run, of which `what` is impossible."""
+    if not real(manifest):
+        return
+    text = f"{manifest['name']}: was deployed, and real seconds do not come again: {what}"
+    if unrepeatable(manifest):
+        text += "; nor does its noise, which the operating system drew"
+    raise InputError(f"{text}; {SIMULATE}")
+
+
+# On what a run's epsilon rests without having been tried: plug-ins' words, coarse arithmetic.
+
+
+TESTED = "untested by this run; desim check --contract {name} tests them"
+COARSE = (
+    "infinite: what noise was added to was computed in IEEE singles, by an older version or by a "
+    "plug-in with noise of its own; they round a parameter by 6e-8 of its size, and nothing bounds "
+    "what that tells of a record"
+)
+FAILED = (
+    "infinite: the run failed; that it did, and when, may follow from the data, and is not charged"
+)
+SHORT = "sensitivities as plug-in {name} declares them, untested"
+
+
+def declared(run: Played) -> Iterator[str]:
+    """One line for each plug-in whose word the run's epsilon takes, or that changes messages."""
+    method, loss = plugged(run)
+    if method:
+        tested = TESTED.format(name=method)
+        yield f"sensitivities are declared by plug-in {method}, {tested}"
+    if loss:
+        tested = TESTED.format(name=loss)
+        yield f"slopes and curvatures of the loss are declared by plug-in {loss}, {tested}"
+    if model := model_of(run):
+        tested = TESTED.format(name=model)
+        yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
+    if names := (run.manifest.get("privacy") or {}).get("changing"):
+        yield uncounted(names)
+
+
+def void(run: Played) -> str:
+    """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
+    return exposed(run.manifest) or failed(run) or coarse(run)
+
+
+def failed(run: Played) -> str:
+    """FAILED of a run with noise that failed: that it did, and when, is seen and not charged."""
+    return FAILED if run.status == "failed" and with_noise(run) else ""
+
+
+def with_noise(run: Played) -> bool:
+    """Whether a run states what its releases cost, or any of them has noise."""
+    if (run.manifest.get("privacy") or {}).get("terms") is not None:
+        return True
+    return any((rows["scale"] > 0.0).any() for rows in run.store.pieces("releases", ["scale"]))
+
+
+def coarse(run: Played) -> str:
+    """COARSE where noise was added to what singles computed: by an older version, a plug-in."""
+    kind = (run.manifest.get("privacy") or {}).get("arithmetic")
+    if kind is not None:
+        return COARSE if kind == "float32" and with_noise(run) else ""
+    try:
+        problem, local = run.written["problem"], run.written["algorithm"]["local"]
+        solver, usual = local["solver"], "float32" if "model" in problem else "float64"
+    except (KeyError, TypeError):
+        return ""
+    noisy = "noisy" in ([solver] if isinstance(solver, str) else solver)
+    return COARSE if noisy and problem.get("precision", usual) == "float32" else ""
+
+
+def shortly(run: Played) -> str:
+    """The same of a method in a few words; empty where it is desim's own."""
+    method = plugged(run)[0]
+    return SHORT.format(name=method) if method else ""
+
+
+def plugged(run: Played) -> tuple[str, str]:
+    """Names of the run's method and loss, each empty where it is desim's own or not known."""
+    method, loss = names(run)
+    return "" if method in METHODS else method, "" if loss in LOSSES else loss
+
+
+def names(run: Played) -> tuple[str, str]:
+    """Names of method and loss, as the scenario has them, be it that it loads no more.
+
+    The loss of a model that a plug-in brings has no name.
+    """
+    try:
+        written = run.written
+        problem, name = written["problem"], str(written["algorithm"]["name"])
+        return name, "" if "model" in problem else _name(problem["loss"])
+    except (KeyError, TypeError, StopIteration):
+        return "", ""
+
+
+def model_of(run: Played) -> str:
+    """The name of the run's model, which a plug-in brings; empty where it has none."""
+    try:
+        given = run.written["problem"]["model"]
+        return str(given["name"] if isinstance(given, dict) else given)
+    except (KeyError, TypeError):
+        return ""
+
+
+def _name(given: Any) -> str:
+    return str(next(iter(given)) if isinstance(given, dict) else given)

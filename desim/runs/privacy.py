@@ -21,11 +21,8 @@ from desim.privacy.accounting.risk import risk
 from desim.privacy.accounting.statements import each_once
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
-from desim.runs.decided_by_rows import ended_by_rows
-from desim.runs.declared import names, shortly
-from desim.runs.premises import Stated, stored
+from desim.runs.premises import Stated, ended_by_rows, exposed, names, shortly, stored
 from desim.runs.reading.spending import spent, with_coordinator
-from desim.runs.real import exposed
 from desim.runs.run import Run
 from desim.scenario import registry
 

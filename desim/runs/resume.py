@@ -7,29 +7,80 @@ begin.
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from desim.engine.world import Progress
-from desim.errors import InputError, Unfit, refusal
+from desim.errors import Differs, InputError, Unfit, refusal
+from desim.log.parquet import part_files
 from desim.log.resumed import ResumedTables
 from desim.memory import Tree
 from desim.runs import directory as place
-from desim.runs.aside import as_it_was
-from desim.runs.checkpoint import identity, stored_checkpoint
-from desim.runs.digests import own_scenario
+from desim.runs.directory import own_scenario, write_lock
 from desim.runs.likeness import refuse_other_model
-from desim.runs.lock import write_lock
-from desim.runs.opened import open_run
-from desim.runs.play import BEHIND, Behind, Prepared, carry_out, prepare
-from desim.runs.real import require_virtual
-from desim.runs.run import Run
+from desim.runs.play import (
+    BEHIND,
+    Behind,
+    Prepared,
+    carry_out,
+    identity,
+    prepare,
+    stored_checkpoint,
+)
+from desim.runs.premises import require_virtual
+from desim.runs.run import Run, open_run
 from desim.runs.store import whole
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+
+# A run directory is as it was where going on with it comes to nothing.
+
+
+BEFORE = "before"  # folder among the parts: links to the tables of a run that had ended
+
+
+@contextlib.contextmanager
+def as_it_was(path: Path, manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Context in which a resumed run plays; at Differs and Behind all of `path` is put back."""
+    scenario, parts = (path / place.SCENARIO).read_bytes(), path / place.PARTS
+    killed, empty = manifest["status"] == "running", not parts.exists()
+    shutil.rmtree(parts / BEFORE, ignore_errors=True)
+    if not killed:
+        _link_tables(path, parts / BEFORE)
+    try:
+        yield
+    except (Differs, Behind):
+        if not killed:
+            _put_back(path, parts / BEFORE)
+        if empty:
+            shutil.rmtree(parts, ignore_errors=True)
+        (path / place.SCENARIO).write_bytes(scenario)
+        place.write_manifest(path, manifest)
+        raise
+
+
+def _link_tables(path: Path, before: Path) -> None:
+    """Give the tables that are in one file each a second name, or a copy, in folder `before`."""
+    before.mkdir(parents=True)
+    for table in path.glob("*.parquet"):
+        try:
+            os.link(table, before / table.name)
+        except OSError:  # a file system without links
+            shutil.copy2(table, before / table.name)
+
+
+def _put_back(path: Path, before: Path) -> None:
+    for table in before.iterdir():
+        for part in part_files(path, table.stem):
+            part.unlink()
+        table.replace(path / table.name)
+    before.rmdir()
+
 
 LATER = ("stop.rounds", "stop.time")
 

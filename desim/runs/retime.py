@@ -6,6 +6,7 @@ the blind play gives the run's own log under its own network is checked first; s
 same under every network, so is all that a program decides by them.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +15,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen, watched
+from desim.engine.metrics import MetricRows, Metrics
+from desim.engine.observer import ClockObserver, RoundObserver
+from desim.engine.patience import Patience
 from desim.engine.play import Explained, Observation, Simulation, listened, unexplained
 from desim.engine.signals import Sink
 from desim.engine.world import Discard
@@ -24,22 +29,130 @@ from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.methods.shared.method import Ingredients
 from desim.network.timeline.record import Kind
+from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs import directory as place
-from desim.runs.delays import obstacles
-from desim.runs.likeness import refuse_other_model
-from desim.runs.opened import as_run
+from desim.runs.directory import versions
+from desim.runs.likeness import delayed, obstacles, refuse_other_model, unkept
 from desim.runs.play import prepare, record
-from desim.runs.real import require_virtual
+from desim.runs.premises import require_virtual
 from desim.runs.replay import TABLES, first_difference
-from desim.runs.retimed_metrics import Training
-from desim.runs.run import Run
+from desim.runs.run import Run, as_run
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import load, read
 from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python, include_network
+
+# The metrics of a training told again at other times: values are kept, clocks are new.
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run came to, apart from its times.
+
+    metrics: its table; iterates (rounds + 1, agents, dim) and model (rounds + 1, dim), None where
+    they were not kept; state: final arrays; targets: see Settings; seen: what was measured.
+    """
+
+    coordinator: bool
+    rounds: int
+    reason: str
+    metrics: pd.DataFrame
+    state: dict[str, Array]
+    iterates: Array | None
+    model: Array | None
+    checkpoints: dict[str, Array]
+    seen: Observation
+    targets: tuple[tuple[str, float], ...]
+    problem: Problem
+    warnings: list[str]
+
+    @classmethod
+    def of(cls, run: Run, simulation: Simulation) -> "Training":
+        """The training of `run`, which `simulation` is built of."""
+        return cls(
+            simulation.method.kind == "coordinator",
+            int(run.manifest["rounds"]),
+            str(run.manifest["reason"]),
+            run.metrics,
+            run.state,
+            run.iterates,
+            run.model,
+            run.store.arrays("checkpoints"),
+            simulation.observation,
+            simulation.settings.targets,
+            simulation.problem,
+            list(run.manifest["warnings"]),
+        )
+
+    @property
+    def met(self) -> bool:
+        """Whether it was a metric that ended the run."""
+        return self.reason.startswith("stop.metric")
+
+    @property
+    def lacking(self) -> list[str]:
+        """What must have been kept for its metrics to be told at other times, in words."""
+        wanted = [*self.seen.metrics, *(name for name, _ in self.targets)]
+        return unkept(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
+
+    def metrics_at(
+        self, blind: Seen, left: dict[int, float], end: float
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Columns of the metrics table up to `end` s, models being shown as in `blind`.
+
+        And the checkpoints, as Marks.arrays has them. left: when agents retired, s.
+        """
+        if self.coordinator and not self.seen.every:
+            return self._dated(blind, end)
+        metrics = Metrics(self.problem, self.seen.metrics, self.seen.optimum, self.seen.sample)
+        rows = MetricRows(metrics, self.targets if self.coordinator else (), self.seen.marks)
+        if not self.seen.metrics and not rows.targets:
+            return rows.take(end), {}
+        after = float(np.nextafter(end, np.inf))
+        tell = self._rounds if self.coordinator else self._clocks
+        tell(rows, blind, left).settle(after)
+        return rows.take(after), rows.marks.arrays(end)
+
+    def _dated(self, blind: Seen, end: float) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The rows of a coordinator's rounds with new times."""
+        dates = np.full(self.rounds + 1, np.inf)
+        for time, round_ in blind.shown:
+            dates[round_] = time
+        new = dates[self.metrics["round"]]
+        rows = self.metrics.assign(time=new)[new <= end]
+        told = {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
+        if not self.checkpoints:
+            return told, {}
+        again = dates[self.checkpoints["round"]]
+        marks = {**self.checkpoints, "time": again}
+        kept = {name: column[again <= end] for name, column in marks.items()}
+        return told, kept if len(kept["time"]) else {}
+
+    def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
+        observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))
+        assert self.model is not None
+        nobody = np.zeros((self.problem.agents, self.model.shape[1]))
+        for time, k in blind.shown:
+            x = nobody if self.iterates is None else self.iterates[k]
+            observer.publish(time, k, x, self.model[k])
+        return observer
+
+    def _clocks(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> ClockObserver:
+        assert self.iterates is not None
+        patience = Patience(self.problem.agents, self.rounds, np.inf)
+        observer = ClockObserver(rows, self.seen.every, False, self.iterates[0], patience)
+        for times, who, k in blind.reported:
+            if k >= len(self.iterates):
+                text = f"models of round {k}, which only some agents did, are not kept"
+                raise InputError(f"privacy.budget: {text}; allowed: observe.metrics: []")
+            observer.report(times, who, k, self.iterates[k][who])
+        for agent, time in left.items():
+            observer.leave(agent, time)
+        return observer
+
 
 Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
@@ -298,3 +411,71 @@ def _watched(simulation: Retimed) -> tuple[Retimed, set[str]]:
     settings, looked = watched(simulation.settings)
     again = kind(Ingredients(made.parameters, settings, made.noise))
     return replace(simulation, method=again), looked
+
+
+# Runs that differ in network or devices alone: one is trained, the others are told after it.
+
+
+WORTH = 0.5  # s that a training takes; to tell shorter ones after another may take longer
+
+
+def training_of(scenario: Scenario) -> str:
+    """A hash of what scenarios with one training have in common but for the seed.
+
+    Empty where delays may change what is trained.
+    """
+    observe, stop = scenario.observe, scenario.stop
+    metrics = [*observe.metrics, *stop.targets]
+    star, timed = scenario.kind == "coordinator", observe.every != "round"
+    endless = stop.rounds is None and not stop.targets and scenario.privacy is None
+    if endless or delayed(scenario) or unkept(star, metrics, timed, observe.iterates):
+        return ""
+    data = scenario.written()
+    shared = {key: data[key] for key in data if key not in ("network", "compute", "seed")}
+    said = repr((shared, scenario.network.topology))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Root:
+    """A run that others are told after, how it is called, and its problem where that is at hand."""
+
+    run: Run
+    name: str
+    problem: Problem | None = None
+
+    @property
+    def worth(self) -> bool:
+        """Whether it is done, and to train it again takes longer than to tell it."""
+        return self.run.status == "done" and seconds(self.run) >= WORTH
+
+
+def trained(scenario: Scenario, path: Path | None, text: str, name: str) -> Root:
+    """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
+
+    Raise as `desim.run` does.
+    """
+    prepared = prepare(scenario, text)
+    return Root(record(prepared, path, force=True), name, prepared.simulation.problem)
+
+
+def told(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
+    """The run of `scenario` with the training of `root`: bits and files as if it were played.
+
+    InputError where it must be played.
+    """
+    if root.run.manifest.get("versions") != versions():
+        raise InputError(f"{root.name}: found other versions of libraries than those at hand")
+    retimable = examined(root.run, root.problem)
+    simulation = retimable.under(scenario)
+    if foretold(scenario, simulation) != retimable.warnings:
+        raise InputError("network: found other warnings than those of the run that was trained")
+    note = {"scenario_sha256": root.run.manifest["scenario_sha256"], "run": root.name}
+    return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
+
+
+def seconds(run: Run) -> float:
+    """Wall clock s that a run took, without compiling."""
+    taken = (run.manifest.get(name, 0.0) for name in ("wall_seconds", "compile_seconds"))
+    wall, compiling = map(float, taken)
+    return wall - compiling

@@ -1,5 +1,6 @@
 """A run as its user sees it: tables, arrays and manifest, read when they are first asked for."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal, spelling
 from desim.log.described import described
-from desim.runs import resolved
-from desim.runs.digests import own_scenario
-from desim.runs.directory import written_by
-from desim.runs.marked import Checkpoint, checkpoints_of
-from desim.runs.store import Store
+from desim.runs import store as store_module
+from desim.runs.directory import busy, own_scenario, read_manifest, written_by
+from desim.runs.played import One
+from desim.runs.premises import real
+from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from desim.interface.plots.of_run import Figures
     from desim.privacy.accounting.accountants import Account
     from desim.scenario.schema import Scenario
+
 
 NETWORK = -1
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
@@ -133,7 +135,7 @@ class Run:
     @cached_property
     def written(self) -> dict[str, Any]:
         """The resolved scenario as plain data, unchecked; empty where it is not known."""
-        return resolved.written(self._scenario, self.directory, self.manifest)
+        return store_module.written(self._scenario, self.directory, self.manifest)
 
     @property
     def level(self) -> str:
@@ -143,7 +145,7 @@ class Run:
     @property
     def alike(self) -> str | None:
         """The resolved scenario with seed 0; None where the run does not know it."""
-        return resolved.alike(self._scenario, self.directory, self.manifest)
+        return store_module.alike(self._scenario, self.directory, self.manifest)
 
     @property
     def algorithm(self) -> str:
@@ -267,7 +269,7 @@ class Run:
         Columns round, begin s, end s, seconds, what, source, target, missing.
         """
         from desim.runs.reading.critical import NEEDED, critical_path
-        from desim.runs.reading.unanswered import missing
+        from desim.runs.reading.waits import missing
 
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         table, absent = critical_path(log, round), dict(missing(self, log))
@@ -280,8 +282,7 @@ class Run:
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer, missing: whom everybody waited for."""
-        from desim.runs.reading.unanswered import missing
-        from desim.runs.reading.waits import COLUMNS, waits
+        from desim.runs.reading.waits import COLUMNS, missing, waits
 
         log = self._log("waits", COLUMNS, "deliver", "aggregate")
         table, absent = waits(log), missing(self, log)
@@ -292,7 +293,7 @@ class Run:
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
-        from desim.runs.reading.occupation import SPENT, utilisation
+        from desim.runs.reading.traffic import SPENT, utilisation
 
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
         return described(utilisation(log, None if end is None else float(end)), "utilisation")
@@ -316,3 +317,37 @@ class Run:
         from desim.interface.plots.of_run import Figures
 
         return Figures(self)
+
+
+# The run that a directory holds.
+
+
+ALLOWED = "a run, or the path of its directory"
+
+
+def as_run(run: One) -> Run:
+    """A run, which is opened where its directory is given."""
+    return run if is_run(run) else open_run(run)  # type: ignore[return-value,arg-type]
+
+
+def is_run(one: Any) -> bool:
+    """Whether this is a run, or what stands for one in a report."""
+    return hasattr(one, "manifest")
+
+
+def open_run(path: str | Path) -> Run:
+    """The run stored in `path`, also one that failed or was killed; InputError if there is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"run: {refusal(path, ALLOWED)}")
+    directory = Path(path)
+    manifest = read_manifest(directory)
+    manifest.pop("scenario", None)
+    ended = manifest["status"] != "running"
+    if not ended and busy(directory):
+        manifest["reason"] = "a process simulates it at this moment; its log ends at the last flush"
+    elif not ended:
+        manifest["status"] = "interrupted"
+        manifest["reason"] = "the process ended before the run did; its log ends at the last flush"
+        if not real(manifest):
+            manifest["reason"] += "; desim resume goes on with it"
+    return Run(manifest, Directory(directory, ended, manifest.get("files")), directory)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from desim.columns import Columns, Pieces
@@ -17,11 +18,24 @@ from desim.log.parquet import (
     require_readable,
 )
 from desim.log.schemas import SCHEMAS
-from desim.runs.digests import CURE, UNENDED, UNLISTED, Digests, Files, Foreign
-from desim.runs.directory import PARTS, read_arrays
+from desim.runs.directory import (
+    CURE,
+    PARTS,
+    SCENARIO,
+    UNENDED,
+    UNLISTED,
+    Digests,
+    Files,
+    Foreign,
+    own_scenario,
+    read_arrays,
+)
+from desim.scenario.tree import plain
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from desim.scenario.schema import Scenario
 
 
 class Store(Protocol):
@@ -184,3 +198,58 @@ def _readable(file: Path) -> bool:
         return True
     except InputError:
         return False
+
+
+# The resolved scenario of a run as text and plain data, which costs no look at its methods.
+
+
+def written(
+    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
+) -> dict[str, Any]:
+    """Its sections, unchecked; none where the run does not know them any more."""
+    if scenario is not None:
+        return scenario.written()
+    try:
+        if directory is not None:
+            return plain(own_scenario(directory, manifest).read_text("utf-8"))
+    except (InputError, OSError, ValueError):
+        pass
+    return {}
+
+
+def alike(
+    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
+) -> str | None:
+    """Its text with seed 0; None where the run does not know it."""
+    from desim.scenario.load import resolved_yaml, seeded
+
+    if directory is not None and (directory / SCENARIO).is_file():
+        return seeded(own_scenario(directory, manifest).read_text("utf-8"), 0)
+    return None if scenario is None else seeded(resolved_yaml(scenario), 0)
+
+
+# The models that a run has kept where a metric first met a target.
+
+
+class Checkpoint(NamedTuple):
+    """The network's model when a metric was first seen to be as good as a target.
+
+    time s and round: from when on the model is true; value: of the metric; model (dim,): the
+    coordinator's, or the mean of the agents'.
+    """
+
+    metric: str
+    target: float
+    time: float
+    round: int
+    value: float
+    model: NDArray[np.float64]
+
+
+def checkpoints_of(arrays: Mapping[str, NDArray[Any]]) -> tuple[Checkpoint, ...]:
+    """By time, from what is stored; those of targets that were never met are not there."""
+    if not arrays:
+        return ()
+    columns = [arrays[name].tolist() for name in Checkpoint._fields[:-1]]
+    rows = zip(*columns, arrays["model"], strict=True)
+    return tuple(Checkpoint(*row) for row in rows)

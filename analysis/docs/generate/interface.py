@@ -39,7 +39,7 @@ SIGNALS = (
     "desim.engine.signals.Release",
 )
 RETURNED = (  # what functions of desim return, beside runs and studies
-    "desim.runs.marked.Checkpoint",
+    "desim.runs.store.Checkpoint",
     "desim.experiments.studies.compare.Comparison",
     "desim.experiments.studies.stored.StoredStudy",
     "desim.deployments.fidelity.errors.ClockErrors",

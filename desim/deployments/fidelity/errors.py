@@ -27,9 +27,8 @@ from desim.errors import InputError
 from desim.log.described import described
 from desim.numerics.later import pd
 from desim.runs.likeness import same_seed
-from desim.runs.opened import as_run
-from desim.runs.reading.labels import differing
-from desim.runs.run import Run
+from desim.runs.reading.series import differing
+from desim.runs.run import Run, as_run
 from desim.tabulated import Table, card, together
 
 if TYPE_CHECKING:

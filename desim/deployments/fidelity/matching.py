@@ -9,8 +9,8 @@ import numpy as np
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.numerics.later import pd
-from desim.runs.reading.exchanges import LINK, computations, messages, rounds
-from desim.runs.reading.sites import called
+from desim.runs.reading.critical import LINK, computations, messages, rounds
+from desim.runs.reading.series import called
 from desim.runs.reading.traffic import hearing
 from desim.runs.run import Run
 

@@ -21,7 +21,7 @@ from desim.numerics.jit import one_thread
 from desim.numerics.later import pd
 from desim.numerics.plain import at_once, when
 from desim.readers import text_of
-from desim.runs.preparing import preparing
+from desim.runs.interruption import preparing
 from desim.scenario.build import build
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario

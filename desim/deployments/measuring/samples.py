@@ -15,7 +15,7 @@ from desim.errors import DesimError, InputError
 from desim.numerics.later import pd
 from desim.readers import text_of
 from desim.runs.play import run as play
-from desim.runs.reading.exchanges import computations, messages
+from desim.runs.reading.critical import computations, messages
 from desim.runs.run import Run
 from desim.scenario.build import build
 from desim.scenario.sections.links import Tcp

@@ -19,7 +19,7 @@ from desim.experiments.audit.stored import Audit, terms
 from desim.experiments.audit.verdict import judge
 from desim.numerics.cores import cores
 from desim.privacy.accounting.views import adversary
-from desim.runs.decided_by_rows import tuned
+from desim.runs.premises import tuned
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import load, loaded

@@ -15,9 +15,8 @@ from desim.experiments.ranking.score import NotedMethod, Player, Score
 from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
-from desim.runs.delays import delayed
-from desim.runs.retime import UNSEEN, Retimable, examined
-from desim.runs.sharing import trained
+from desim.runs.likeness import delayed
+from desim.runs.retime import UNSEEN, Retimable, examined, trained
 from desim.scenario.build import build
 from desim.scenario.conditions import Conditions
 from desim.scenario.load import load

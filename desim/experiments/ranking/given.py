@@ -13,9 +13,8 @@ from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
 from desim.log.described import METRICS
 from desim.runs.directory import STUDY
-from desim.runs.opened import open_run
-from desim.runs.reading.labels import labels
-from desim.runs.run import Run
+from desim.runs.reading.series import labels
+from desim.runs.run import Run, open_run
 from desim.scenario.load import load, read
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario

@@ -16,7 +16,7 @@ from desim.experiments.studies.file import Search, StudyFile
 from desim.experiments.studies.sides import sided
 from desim.experiments.studies.varied import MOST
 from desim.fields.numbers import whole
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario

@@ -35,8 +35,7 @@ from desim.log.described import described
 from desim.problem.fairness import RISING
 from desim.runs.played import Given
 from desim.runs.reading.facts import bare
-from desim.runs.reading.metrics import best
-from desim.runs.reading.series import Series, series_of
+from desim.runs.reading.series import Series, best, series_of
 from desim.runs.run import Run
 from desim.tabulated import Table, card, together
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from desim.errors import DesimError
 from desim.experiments.studies.folder import finished
 from desim.experiments.studies.job import Job
+from desim.runs.retime import Root, seconds, told, trained
 from desim.runs.run import Run
-from desim.runs.sharing import Root, seconds, told, trained
 from desim.scenario.schema import Scenario
 
 AT_HAND = 2  # runs that a process keeps to tell others after

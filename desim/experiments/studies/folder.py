@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 from desim.errors import InputError, RunError
 from desim.numerics.later import pd
 from desim.readers import require_regular, text_of
-from desim.runs.directory import MANIFEST, write_text
+from desim.runs.directory import MANIFEST, write_lock, write_text
 from desim.runs.directory import STUDY as STUDY
-from desim.runs.lock import write_lock
-from desim.runs.opened import is_run, open_run
 from desim.runs.reading.series import series_of
-from desim.runs.run import Run
+from desim.runs.run import Run, is_run, open_run
 
 Found = TypeVar("Found")
 RUNS = "runs"

@@ -10,7 +10,7 @@ from desim.arrays import Array
 from desim.log.rows import levels_with
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
-from desim.runs.reading.meter import Meter, delivered
+from desim.runs.reading.series import Meter, delivered
 from desim.runs.run import NETWORK, Run
 
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from desim.errors import DesimError
 from desim.experiments.studies.folder import RUNS, finished
-from desim.runs.declared import shortly
 from desim.runs.likeness import other_problem, sharing
-from desim.runs.reading.labels import differing, other_problems
-from desim.runs.reading.series import Series
+from desim.runs.premises import shortly
+from desim.runs.reading.series import Series, differing, other_problems
 from desim.runs.run import Run
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from desim.experiments.studies.folder import StudyTables
 from desim.experiments.studies.notes import WORST, stated
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.experiments.studies.words import awaited, estimate, is_final, ratio, seeds_played
-from desim.runs.digests import UNLISTED
+from desim.runs.directory import UNLISTED
 from desim.runs.likeness import ALIKE
 from desim.tabulated import Table
 

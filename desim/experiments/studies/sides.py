@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from desim.errors import InputError, refusal
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 
 METHOD = ("algorithm", "policy", "participation", "codec")  # sections of a scenario
 PLAIN = ("name", "include", "source", "kind")  # keys whose values say enough alone

@@ -12,8 +12,7 @@ from desim.experiments.studies.folder import (
     opened,
     stored_table,
 )
-from desim.runs.opened import is_run
-from desim.runs.run import Run
+from desim.runs.run import Run, is_run
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,9 +20,8 @@ from desim.experiments.studies.stored import StoredStudy
 from desim.experiments.studies.tables import comparisons_table, runs_table, summary_table
 from desim.experiments.studies.work import Result, carry_out
 from desim.log.described import described
-from desim.runs.opened import open_run
-from desim.runs.run import Run
-from desim.runs.sharing import training_of
+from desim.runs.retime import training_of
+from desim.runs.run import Run, open_run
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]

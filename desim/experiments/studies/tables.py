@@ -12,7 +12,7 @@ from desim.experiments.studies.measures import SPENT, Asked, rises, unit
 from desim.experiments.studies.statistics import mean_estimate, median_estimate, paired, settled
 from desim.experiments.studies.words import awaited, is_final
 from desim.experiments.studies.work import Result
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 
 RUN = ("case", "label", "seed", "run", "status", "reason")
 

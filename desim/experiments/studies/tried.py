@@ -12,10 +12,8 @@ from desim.experiments.studies.measures import SPENT, Asked, measured
 from desim.experiments.studies.notes import terms
 from desim.experiments.studies.sides import LABEL, sided
 from desim.experiments.studies.trials import LEVEL, Trials
-from desim.runs.opened import open_run
-from desim.runs.reading.labels import differing, setting
-from desim.runs.reading.series import Series, series_of
-from desim.runs.run import Run
+from desim.runs.reading.series import Series, differing, series_of, setting
+from desim.runs.run import Run, open_run
 
 TERMS = ("view", "delta", "relation")
 

@@ -17,10 +17,9 @@ from desim.experiments.studies.folder import TOKEN, finished
 from desim.experiments.studies.job import Job
 from desim.experiments.studies.measures import SPENT, measured
 from desim.runs.directory import FILES
-from desim.runs.opened import open_run
 from desim.runs.play import played
 from desim.runs.resume import resume
-from desim.runs.run import Run
+from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 

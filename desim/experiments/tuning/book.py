@@ -17,7 +17,7 @@ from desim.experiments.studies.measures import Asked
 from desim.experiments.studies.tuner import Tune
 from desim.experiments.studies.work import Result
 from desim.experiments.tuning.candidates import Candidate
-from desim.runs.sharing import training_of
+from desim.runs.retime import training_of
 from desim.scenario.load import resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 

@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.experiments.studies.cases import Case, each_once, short
 from desim.experiments.studies.file import StudyFile
 from desim.experiments.studies.ranges import Vary
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 from desim.scenario.load import load
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario

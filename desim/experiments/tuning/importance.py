@@ -13,7 +13,7 @@ import numpy as np
 
 from desim.experiments.studies.ranges import Range, Vary
 from desim.numerics.later import pd
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

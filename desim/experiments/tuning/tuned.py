@@ -16,7 +16,7 @@ from desim.experiments.tuning.found import Found
 from desim.experiments.tuning.importance import importance
 from desim.experiments.tuning.plan import Planned
 from desim.numerics.later import pd
-from desim.runs.reading.labels import setting_text
+from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
 

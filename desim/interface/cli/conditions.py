@@ -15,9 +15,9 @@ from desim.network.conditions.transports import CONGESTION, rates, seconds_after
 from desim.network.timeline.intake import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
-from desim.runs.reading.measured import measured_text
-from desim.runs.reading.sites import listed
-from desim.runs.reading.unanswered import agents
+from desim.runs.reading.facts import measured_text
+from desim.runs.reading.series import listed
+from desim.runs.reading.waits import agents
 from desim.scenario.schema import Scenario
 
 ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs

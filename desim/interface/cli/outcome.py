@@ -65,7 +65,7 @@ def begun(path: Path) -> bytes | None:
 
 def left(path: Path, before: bytes | None) -> "Run":
     """The run that Ctrl-C has left at `path`, where `before` had begun; Interrupted without one."""
-    from desim.runs.opened import open_run
+    from desim.runs.run import open_run
 
     if begun(path) == before:
         raise Interrupted("stopped before the run began; nothing was written") from None

@@ -52,7 +52,7 @@ def privacy(
     Of several runs: what they cost together. Runs that share a seed share their noise.
     """
     import desim
-    from desim.runs import stated
+    from desim.runs import joint
     from desim.runs.joint import joint as together
     from desim.runs.privacy import statement
     from desim.scenario import registry
@@ -63,13 +63,13 @@ def privacy(
         registry.load_plugin(plugin)
     if len(opened) == 1:
         single = statement(opened[0], delta, view, relation, accountant)
-        plain, text = stated.plain(single), lines(opened[0].name, single, width)
+        plain, text = joint.plain(single), lines(opened[0].name, single, width)
         plain = {"run": opened[0].name, **plain}
     else:
         if accountant is not None:
             raise InputError("--accountant: found with several runs; allowed: with one")
         found = together(opened, delta, view, relation)
-        plain = {"runs": [str(run) for run in runs], "views": [*map(stated.together, found)]}
+        plain = {"runs": [str(run) for run in runs], "views": [*map(joint.together, found)]}
         text = lines_of_all(len(runs), found, width)
     typer.echo(json.dumps(plain, indent=2, ensure_ascii=False) if as_json else "\n".join(text))
 

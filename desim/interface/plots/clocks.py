@@ -15,8 +15,8 @@ from desim.interface.plots.look import Framed, framed
 from desim.interface.plots.spans import COLUMNS, Spans, spans, united
 from desim.interface.plots.style import COLOURS, STATES, legend, spelled_time, unit_of
 from desim.runs.played import Played
-from desim.runs.reading.exchanges import messages
-from desim.runs.reading.sites import numbered
+from desim.runs.reading.critical import messages
+from desim.runs.reading.series import numbered
 
 PAIRS = 12  # agents that are shown, the farthest apart of more
 TOP, GAP = 0.42, 0.03  # of a lane: its upper and lower half, and what is between them

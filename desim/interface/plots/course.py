@@ -8,10 +8,9 @@ import pandas as pd
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.runs.digests import UNENDED, UNLISTED
+from desim.runs.directory import UNENDED, UNLISTED
 from desim.runs.played import Played
-from desim.runs.reading.meter import Meter, delivered
-from desim.runs.reading.metrics import on_axis, ranked
+from desim.runs.reading.series import Meter, delivered, on_axis, ranked
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest

@@ -19,7 +19,7 @@ from desim.interface.plots.look import Framed, framed
 from desim.interface.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.interface.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
 from desim.runs.played import Played
-from desim.runs.reading.sites import numbered
+from desim.runs.reading.series import numbered
 
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named

@@ -22,7 +22,7 @@ from desim.interface.plots.lettering import plain, wrapped
 from desim.interface.plots.look import Framed, framed
 from desim.interface.plots.style import COLOURS, INK, grade, unit_of
 from desim.runs.played import Played
-from desim.runs.reading.sites import listed, sites
+from desim.runs.reading.series import listed, sites
 
 STEPS = 300
 AGENTS = 200

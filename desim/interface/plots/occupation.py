@@ -14,7 +14,7 @@ from desim.interface.plots.bands import grouped, named
 from desim.interface.plots.look import Framed, framed
 from desim.interface.plots.style import COLOURS, DASHES, STATES, legend, look, patches
 from desim.runs.played import Played
-from desim.runs.reading.sites import numbered
+from desim.runs.reading.series import numbered
 
 Ints = NDArray[Any]
 BARS = 80

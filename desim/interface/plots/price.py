@@ -24,7 +24,7 @@ from desim.interface.plots.lettering import plain
 from desim.interface.plots.look import Look, scaled
 from desim.interface.plots.style import NAMES, legend, look, scale
 from desim.runs.played import Played
-from desim.runs.reading.labels import labels
+from desim.runs.reading.series import labels
 
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves
 SILENT = "gradient"  # what the noisy solver is without its noise

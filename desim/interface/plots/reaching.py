@@ -23,7 +23,7 @@ from desim.interface.plots.style import COLOURS, INK, NAMES, legend, shown, unit
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.runs.played import Played
-from desim.runs.reading.metrics import improved
+from desim.runs.reading.series import improved
 
 HEIGHT = 0.62
 WIDTH = 5.0  # of the figure, inches

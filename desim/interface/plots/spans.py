@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.columns import columns_of
-from desim.runs.reading.occupation import Occupation
+from desim.runs.reading.traffic import Occupation
 
 COLUMNS = ("time", "kind", "agent", "peer", "round", "seconds")
 KINDS = {"computes": "compute", "interrupted": "abort", "message on its way": "deliver"}

@@ -14,8 +14,7 @@ from desim.interface.plots.look import Look, scaled
 from desim.interface.plots.style import COLOURS, INK, legend, unit_of
 from desim.privacy.accounting.risk import Risk
 from desim.runs.played import Played
-from desim.runs.reading.meter import Meter
-from desim.runs.reading.sites import agent_named
+from desim.runs.reading.series import Meter, agent_named
 
 Curves = dict[int, Meter]  # by agent
 LINES = 40  # agents up to which each has a line

@@ -21,7 +21,7 @@ from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.interface.plots.lettering import families, width, wrapped
 from desim.runs.output import output
-from desim.runs.reading.metrics import LOGARITHMIC, WORDS, is_share
+from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -8,7 +8,7 @@ from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.wording import by_text
 from desim.runs.likeness import other_problem, sharing
-from desim.runs.reading.labels import other_problems
+from desim.runs.reading.series import other_problems
 from desim.runs.run import Run
 
 

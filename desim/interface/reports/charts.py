@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.interface.reports.readable import Curve, Reading
 from desim.problem.fairness import RISING
-from desim.runs.reading.metrics import LOGARITHMIC, WORDS, is_share, ranked
+from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve

@@ -12,12 +12,9 @@ import pandas as pd
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.meter import Meter
-from desim.runs.reading.metrics import LARGEST, on_axis
-from desim.runs.reading.series import series_of
-from desim.runs.reading.sites import sites
+from desim.runs.reading.series import LARGEST, Meter, on_axis, series_of, sites
 from desim.runs.reading.traffic import ARRIVED, delivered_by
-from desim.runs.reading.unanswered import CALLED, listening
+from desim.runs.reading.waits import CALLED, listening
 from desim.runs.run import NETWORK, Run
 
 Part = TypeVar("Part")

@@ -22,7 +22,7 @@ from desim.interface.reports.wording import (
 )
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
-from desim.runs.reading.metrics import best, improved
+from desim.runs.reading.series import best, improved
 from desim.tabulated import Table
 
 Target = tuple[str, float]

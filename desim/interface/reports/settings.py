@@ -7,7 +7,7 @@ from typing import Any
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.wording import NOTHING
 from desim.runs.directory import SCENARIO
-from desim.runs.reading.labels import with_unit
+from desim.runs.reading.series import with_unit
 from desim.tabulated import Table
 
 LONGEST = 20_000  # characters of a scenario that are shown

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from desim.amounts import best_unit
-from desim.runs.reading.metrics import is_share
+from desim.runs.reading.series import is_share
 
 NOTHING = "-"
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from desim.errors import InputError, chosen
-from desim.runs.opened import as_run
-from desim.runs.run import Run
+from desim.runs.run import Run, as_run
 
 Kind = Literal["perfetto", "csv", "public"]
 NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}

@@ -20,12 +20,11 @@ from desim.amounts import epsilon
 from desim.columns import columns_of
 from desim.errors import DesimError, InputError
 from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visible
-from desim.runs.declared import plugged
-from desim.runs.digests import UNENDED, digest
-from desim.runs.premises import Stated, stated
+from desim.runs.directory import UNENDED, digest
+from desim.runs.joint import plain
+from desim.runs.premises import Stated, plugged, stated
 from desim.runs.privacy import Statement, statement
 from desim.runs.run import NETWORK, Run
-from desim.runs.stated import plain
 from desim.scenario.tree import dumped
 
 MANIFEST, README = "manifest.json", "README.md"

@@ -4,27 +4,163 @@ Every fact is told as far as the run has it: a killed run, one whose scenario ca
 more, or one whose log leaves events out says so instead.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from desim.amounts import NO_NOISE, epsilon, size
-from desim.columns import Columns, Pieces
+from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
-from desim.runs.declared import shortly
-from desim.runs.digests import UNLISTED
-from desim.runs.directory import SCENARIO, written_by
+from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.played import Played
-from desim.runs.premises import stored
-from desim.runs.reading.clocks import clock
-from desim.runs.reading.glance import GLANCED, SHORT, Glance
-from desim.runs.reading.measured import measured_text
-from desim.runs.reading.sites import agent_named, listed, sites
-from desim.runs.reading.unanswered import listening
-from desim.runs.reading.waits import DEADLINE
-from desim.runs.real import unrepeatable
+from desim.runs.premises import shortly, stored, unrepeatable
+from desim.runs.reading.series import agent_named, listed, sites
+from desim.runs.reading.traffic import Keys, Occupation, Sums
+from desim.runs.reading.waits import (
+    DEADLINE,
+    Unanswered,
+    Untimely,
+    closed,
+    closers,
+    instants,
+    listening,
+)
+
+# Which clock a run was told by, in a line: one of real time has hosts, an error, and links.
+
+
+def clock(manifest: Mapping[str, Any]) -> str:
+    """What a manifest says of a real clock; empty where time is virtual."""
+    told = manifest.get("clock") or {}
+    if told.get("kind") != "real":
+        return ""
+    hosts, error = int(told.get("hosts", 1)), float(told.get("error", 0.0))
+    where = "one machine" if hosts == 1 else f"{hosts} hosts, aligned to {1e3 * error:.3g} ms"
+    refused = int(told.get("refused", 0))
+    more = f"; {refused} connection{'s' * (refused != 1)} refused" if refused else ""
+    return f"real, on {where}; {_links(told.get('links') or {})}{more}"
+
+
+def _links(links: Mapping[str, Any]) -> str:
+    """What carried the messages."""
+    text = str(links.get("kind", "links unknown"))
+    if "lines" in links:
+        text = f"{links['lines']} {text}"
+    if "late" in links:
+        text += f", packets at most {1e3 * float(links['late']):.3g} ms late"
+    dropped = links.get("dropped", 0)
+    return text + (f", {dropped} dropped by full queues" if dropped else "")
+
+
+# What a summary tells of a log, gathered in one reading of it, piece by piece.
+
+
+GLANCED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
+SHORT = ["time", "kind", "bytes"]  # without who waited and computed
+
+
+class Glance:
+    """last: time s of the last event; counts: events by kind; bytes: delivered; agents: 1 + last.
+
+    occupied: what agents did; closers: how often each closed a wait; hub: whether the coordinator
+    waited; waited: (agent, for whom, s) of the pair with the longest waits in all, or None;
+    unanswered: counts calls that were not answered in time, where that may be.
+    """
+
+    def __init__(
+        self, pieces: Pieces, deep: bool = True, unanswered: Unanswered | Untimely | None = None
+    ) -> None:
+        self.last, self.bytes = 0.0, 0.0
+        self.occupied, self.unanswered = Occupation(), unanswered
+        self.counts: Counter[str] = Counter()
+        self.closers: Counter[int] = Counter()
+        self.hub = False
+        self._pairs, self._waited = Keys(), Sums()
+        self._arrived, self._last = Counter[bool](), Counter[bool]()  # by: whether at coordinator
+        if deep:
+            for log in instants(_tallied(pieces, self)):
+                self._wait(log)
+        else:
+            for log in pieces:
+                self._count(log)
+
+    def _count(self, log: Columns) -> None:
+        kind: Words = log["kind"]
+        self.last = max(self.last, float(log["time"].max(initial=0.0)))
+        codes, counts = np.unique(kind.codes, return_counts=True)
+        self.counts.update({kind.words[k]: int(n) for k, n in zip(codes, counts, strict=True)})
+        self.bytes += float(log["bytes"][kind.equal("deliver")].sum())
+        if "agent" in log:
+            self.occupied.add(log)
+            if self.unanswered is not None:
+                deque(self.unanswered.at_collections(log), maxlen=0)
+
+    def _wait(self, log: Columns) -> None:
+        rows, closer = closed(log), closers(log)
+        agent, waited = rows["agent"], rows["seconds"]
+        who, counts = np.unique(closer, return_counts=True)
+        self.closers.update(dict(zip(who.tolist(), counts.tolist(), strict=True)))
+        self.hub = self.hub or bool((agent < 0).any())
+        arrived = log["kind"].equal("deliver")
+        to, time = log["agent"][arrived], log["time"][arrived]
+        last = np.isin(to + 1j * time, agent + 1j * rows["time"])  # of one agent and instant
+        for centre in (True, False):
+            self._arrived[centre] += int(((to < 0) == centre).sum())
+            self._last[centre] += int((((to < 0) == centre) & last).sum())
+        between = (agent >= 0) & (closer >= 0)
+        pair = agent[between].astype(np.int64) << 32 | closer[between]
+        self._waited.add(self._pairs.of(pair), waited[between])
+
+    @property
+    def alike(self) -> bool:
+        """Whether all that was waited for came together each time, so that nobody was last."""
+        closed = self.closers.total()
+        together = closed < self._arrived[self.hub] == self._last[self.hub]
+        return together and min(self.closers, default=-1) >= 0
+
+    @property
+    def waited(self) -> tuple[int, int, float] | None:
+        """The agent, for whom, and s, where most time passed in waiting; None without any."""
+        pairs, places = self._pairs.sorted
+        spent = self._waited.at(places)
+        if not spent.max(initial=0.0) > 0.0:
+            return None
+        most = int(spent.argmax())
+        one, other = divmod(int(pairs[most]), 1 << 32)
+        return one, other, float(spent[most])
+
+
+def _tallied(pieces: Pieces, glance: Glance) -> Pieces:
+    """The same pieces, each counted when it is read."""
+
+    def read(number: int) -> Columns:
+        log = pieces[number]
+        glance._count(log)
+        return log
+
+    return Pieces(np.diff(pieces.first).tolist(), read)
+
+
+# What a run's machine measured of a step, in words: a number means nothing without its machine.
+
+
+def measured_text(compute: Mapping[str, Any]) -> str:
+    """Rate, rows of a step, spread and machine; empty where nothing was measured.
+
+    compute: the section as a scenario has it written.
+    """
+    speed = compute.get("speed")
+    found = speed.get("measured") if isinstance(speed, Mapping) else None
+    if not isinstance(found, Mapping) or not found.get("rate"):
+        return ""
+    text = f"{found['rate']:.4g} gradients of one row in a second"
+    text += f", in steps of {found['batch']} rows" if "batch" in found else ""
+    if "spread" in found:
+        text += f", spread {100.0 * found['spread']:.2g} % over {found.get('steps', 'some')} steps"
+    return text + (f" ({found['machine']})" if "machine" in found else "")
+
 
 NETWORK = -1
 ALIKE = "all agents alike"

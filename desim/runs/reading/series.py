@@ -1,13 +1,155 @@
 """Runs that differ in their seeds only belong together, under one label."""
 
+import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.amounts import BELOW, best_unit
+from desim.arrays import Array
 from desim.errors import DesimError
 from desim.runs.played import Played
-from desim.runs.reading.labels import labels
+from desim.runs.premises import model_of, names
+from desim.scenario.own import LAYERED
+
+# What runs are called: their names, or what they differ in where they share one.
+
+
+MAX_LETTERS = 60  # letters of a label
+UNITS = {  # of the numbers that resolved scenarios have in each section, by key
+    "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
+    "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
+    | {"reply": "s", "number": "s"},
+    "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
+    "policy": {"deadline": "s", "at_most": "s"},
+    "participation": {"pace": "s"},
+    "stop": {"time": "s"},
+}
+Place = tuple[str, ...]  # keys of a setting, from the section down
+TRAINING = ("augment", "device")  # of the problem: how it is trained, not what it is
+
+
+def _written(run: Played) -> dict[str, Any]:
+    """The resolved scenario; nothing where it cannot be read."""
+    try:
+        return run.scenario.written()
+    except DesimError:
+        return {}
+
+
+def labels(
+    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]] = _written
+) -> list[str]:
+    """What tells each group of runs from the others: the name of its first where no other has it.
+
+    Those that share a name have beside it the one or two settings that tell them all apart, as in
+    "quickstart: policy each"; where none do, or are too long, their directories, or numbers.
+    settings: of a run, by key; those of its scenario.
+    """
+    names = Counter(runs[0].name for runs in groups)
+    apart = iter(_apart([runs for runs in groups if names[runs[0].name] > 1], settings))
+    return [next(apart) if names[runs[0].name] > 1 else runs[0].name for runs in groups]
+
+
+def _apart(
+    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]]
+) -> list[str]:
+    """Labels of groups of which each shares its name."""
+    runs = [group[0] for group in groups]
+    trees = [settings(run) for run in runs]
+    places = _unlike(trees) if all(trees) else []
+    pairs = itertools.combinations(places, 2)
+    for chosen in itertools.chain(((place,) for place in places), pairs):
+        found = [
+            f"{run.name}: {', '.join(setting(tree, place) for place in chosen)}"
+            for run, tree in zip(runs, trees, strict=True)
+        ]
+        if len(set(found)) == len(found) and max(map(len, found)) <= MAX_LETTERS:
+            return found
+    seen: Counter[str] = Counter()
+    numbered = []
+    for run in runs:
+        seen[run.name] += 1
+        numbered.append(f"{run.name} {seen[run.name]}")
+    return [_folders(group) or name for group, name in zip(groups, numbered, strict=True)]
+
+
+def _folders(group: Sequence[Played]) -> str:
+    """Where the runs of a group are: the directory of one, and how many others there are."""
+    found = [str(run.directory) for run in group if run.directory]
+    return "" if not found else found[0] + (f" and {len(found) - 1} more" if found[1:] else "")
+
+
+def differing(runs: Sequence[Played]) -> list[Place]:
+    """Places of the settings that not all scenarios have with the same value.
+
+    Name and seed are none; scenarios that cannot be read are left out.
+    """
+    return _unlike([tree for tree in map(_written, runs) if tree])
+
+
+def other_problems(runs: Sequence[Played]) -> list[str]:
+    """Keys of `problem` that make the metrics of one run not comparable with another's."""
+    keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
+    apart = all(names(run)[1] in LAYERED or model_of(run) for run in runs)
+    left = (*TRAINING, "clip") if apart else TRAINING  # a linear loss is minimised with its clip
+    return [f"problem.{key}" for key in keys if key not in left]
+
+
+def setting_text(value: Any) -> Any:
+    """A value as tables and labels show it: scalars as they are, the rest as flow YAML."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key}: {setting_text(item)}" for key, item in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(str(setting_text(item)) for item in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def setting(tree: Any, place: Place) -> str:
+    """A setting as labels show it, with the unit that reads best: latency 3 ms."""
+    return f"{place[-1]} {setting_text(with_unit(_at(tree, place), place))}"
+
+
+def with_unit(value: Any, place: Place) -> Any:
+    """The value of a setting: with the unit that reads best, if it has one, as in 3 ms."""
+    unit = UNITS.get(place[0], {}).get(place[-1], "")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (unit and number and math.isfinite(value)):
+        return value
+    name, factor = best_unit(value, unit) if unit in BELOW else (unit, 1.0)
+    return f"{value * factor:.6g} {name}"
+
+
+def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:
+    flats = [dict(_leaves(tree, ())) for tree in trees]
+    places = dict.fromkeys(place for flat in flats for place in flat)
+    return [one for one in places if any(flat.get(one) != flats[0].get(one) for flat in flats)]
+
+
+def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*place, str(key)))
+    elif place not in (("name",), ("seed",)):
+        yield place, value
+
+
+def _at(tree: Any, place: Place) -> Any:
+    """What a scenario has in a place, which may be a whole section; "none" for nothing."""
+    for key in place:
+        if not isinstance(tree, Mapping) or key not in tree:
+            return "none"
+        tree = tree[key]
+    return tree
+
 
 Member = TypeVar("Member", bound=Played)
 
@@ -95,3 +237,129 @@ def _parted(runs: Sequence[Member]) -> Parts[Member]:
     """The runs that are done where any is, else all; and the others."""
     done = tuple(run for run in runs if run.status == "done")
     return (done, tuple(run for run in runs if run.status != "done")) if done else (tuple(runs), ())
+
+
+# How metrics are read, wherever they are shown: which one first, which are shares, which fall.
+
+
+ORDER = (
+    "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
+)  # fmt: skip
+LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
+LARGEST = 1e100  # values that an axis holds are less
+WORDS = {  # metrics whose names are no words
+    "accuracy": "test accuracy",
+    "loss": "loss, summed over agents",
+    "risk_difference": "risk difference",
+    "positive_rate": "positive decisions",
+    "positive_rate_protected": "positive decisions, protected group",
+    "positive_rate_others": "positive decisions, others",
+    "accuracy_protected": "test accuracy, protected group",
+    "accuracy_others": "test accuracy, others",
+}
+
+
+def ranked(recorded: Sequence[Collection[str]]) -> list[str]:
+    """Every metric of some runs, each given by what it recorded: the order in which to show them.
+
+    Those that most runs have come first, of these accuracy, then ORDER, then the alphabet.
+    """
+    have = Counter(str(name) for names in recorded for name in set(names))
+    place = {name: number for number, name in enumerate(ORDER)}
+    return sorted(have, key=lambda name: (-have[name], place.get(name, len(place)), name))
+
+
+def on_axis(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values (n,), nan for those that no axis holds: there the run has diverged."""
+    return np.where(np.abs(value) < LARGEST, value, np.nan)
+
+
+def is_share(metric: str) -> bool:
+    """Whether values of the metric are shares, to be read in percent."""
+    return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def improved(value: NDArray[np.float64], rising: bool) -> float | None:
+    """What a metric's values (n,) came to, if the run ended better than it began, else None.
+
+    rising: whether larger is better. It is no better moment on the way, which noise may have made
+    and the run did not hold; nor is one without a finite end a ground for a target.
+    """
+    sign = -1.0 if rising else 1.0
+    if len(value) < 2 or not sign * value[-1] < sign * value[0]:
+        return None
+    return float(value[-1])
+
+
+def best(value: NDArray[np.float64], rising: bool) -> float:
+    """The best of a metric's values (n,): how near a run came to a target that it never met."""
+    finite = value[np.isfinite(value)]
+    if not len(finite):
+        return np.nan
+    return float(finite.max() if rising else finite.min())
+
+
+# What a run had spent by then: a total that grows with time, of bytes or of epsilon.
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What has been spent: times (n,) s in order, and the total (n,) from each of them on."""
+
+    times: Array
+    totals: Array
+
+    def by(self, when: Array | float) -> Array:
+        """The totals at times (m,) s, all that happens at those instants included."""
+        before = np.searchsorted(self.times, when, side="right")
+        return np.asarray(np.concatenate([[0.0], self.totals])[before])
+
+
+def delivered(run: Played) -> Meter:
+    """Bytes of the messages that arrived; InputError where the log leaves messages out."""
+    arrived = run.delivered()
+    return Meter(arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float)))
+
+
+# Which agent is which site, where `problem.partition.by` makes one agent for each value.
+
+
+MAX_SITE_LETTERS = 24  # letters of a site's name in labels
+SHOWN = 12  # sites that a line names
+
+
+def sites(manifest: Mapping[str, Any]) -> list[str]:
+    """The sites' names in the order of the agents; [] where agents are no sites."""
+    found = manifest.get("sites")
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def agent_named(manifest: Mapping[str, Any], who: int) -> str:
+    """An agent, with its site if it is one: agent 2 (south)."""
+    return f"agent {beside(who, sites(manifest))}"
+
+
+def beside(who: int, names: Sequence[str]) -> str:
+    """The same without the word; names: of all sites, none where agents are none."""
+    return f"{who} ({_cut(names[who])})" if 0 <= who < len(names) else str(who)
+
+
+def called(who: int) -> str:
+    """An agent, or the coordinator, by number alone."""
+    return "coordinator" if who < 0 else f"agent {who}"
+
+
+def numbered(manifest: Mapping[str, Any], who: int) -> str:
+    """The same as an axis has it: 2 south."""
+    known = sites(manifest)
+    return f"{who} {_cut(known[who])}" if 0 <= who < len(known) else str(who)
+
+
+def listed(names: Sequence[str]) -> str:
+    """All sites by agent: 0 east, 1 north, 2 south."""
+    more = [f"... {len(names)} in all"] if len(names) > SHOWN else []
+    return ", ".join([*(f"{i} {_cut(one)}" for i, one in enumerate(names[:SHOWN])), *more])
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_SITE_LETTERS else name[: MAX_SITE_LETTERS - 3] + "..."

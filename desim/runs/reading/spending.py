@@ -10,12 +10,9 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
-from desim.runs.beforehand import allowed, bounded
-from desim.runs.declared import declared, names, void
-from desim.runs.digests import own_scenario
+from desim.runs.directory import own_scenario
 from desim.runs.played import Played
-from desim.runs.premises import Stated, stated
-from desim.runs.real import real
+from desim.runs.premises import Stated, allowed, bounded, declared, names, real, stated, void
 from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()

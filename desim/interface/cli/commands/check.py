@@ -20,7 +20,7 @@ Contract = Annotated[
 def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:
     """Check a scenario, its data and its network; write nothing."""
     from desim.interface.cli.compiling import announced
-    from desim.runs.preparing import preparing
+    from desim.runs.interruption import preparing
 
     if contract:
         from desim.interface.cli.contract import keep

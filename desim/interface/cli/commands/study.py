@@ -84,7 +84,7 @@ def build_all(scenarios: "Mapping[str, Scenario]", what: str, name: str) -> None
     from desim.interface.cli.compiling import announced
     from desim.interface.cli.progress import counting_bar
     from desim.numerics.plain import few_calls
-    from desim.runs.preparing import preparing
+    from desim.runs.interruption import preparing
 
     bar = counting_bar(f"{name}: preparing", f"{name}: {what}")
     with bar as show, announced(), preparing(), few_calls():

@@ -105,6 +105,6 @@ def _told(plan: object, path: Path) -> list[str]:
 
 def _values(one: object) -> str:
     from desim.experiments.studies.ranges import Range
-    from desim.runs.reading.labels import setting_text
+    from desim.runs.reading.series import setting_text
 
     return str(setting_text(one.plain() if isinstance(one, Range) else one))
