@@ -16,7 +16,7 @@ from releases import AGENTS, MECHANISMS, ROWS, joined, table
 
 import desim
 from desim.errors import InputError
-from desim.privacy.accounting import accountants, prices, renyi, replay
+from desim.privacy.accounting import accountants, prices, replay
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.gaussian import epsilon_of
 
@@ -69,14 +69,14 @@ def check_mixture():
         sensitivity=[1.0, 1.0, 2.0, 3.0, 0.2, 1.0],
         scale=[5.0, 4.0, 10.0, 9.0, 1.0, 8.0],
     )
-    library = rdp.RdpAccountant(renyi.ORDERS.tolist(), ADD)
+    library = rdp.RdpAccountant(prices.ORDERS.tolist(), ADD)
     library.compose(dp_accounting.GaussianDpEvent(5.0))
     library.compose(dp_accounting.GaussianDpEvent(4.0))
     library.compose(dp_accounting.LaplaceDpEvent(5.0))
     library.compose(dp_accounting.ZCDpEvent(1.0 / 18.0))
     library.compose(dp_accounting.ZCDpEvent(1.0 / 128.0, 1e-8))
-    pure = np.minimum(0.2, renyi.ORDERS * 0.2**2 / 2)
-    expected = rdp.compute_epsilon(renyi.ORDERS, np.add(library.rdp, pure), 1e-5)[0]
+    pure = np.minimum(0.2, prices.ORDERS * 0.2**2 / 2)
+    expected = rdp.compute_epsilon(prices.ORDERS, np.add(library.rdp, pure), 1e-5)[0]
     told = accountants.account(log, rows=ROWS)
     assert told.method == "RDP"
     assert told.worst == pytest.approx(expected, rel=1e-12)
@@ -124,7 +124,7 @@ def check_relations():
     assert worst(batch, relation="add-or-remove-one") == worst(table(2, scale=6.0))
     objective = table(1, mechanism="objective-perturbation", scale=400.0)
     harmonic = np.sum(1.0 / np.arange(1, 41))
-    library = rdp.RdpAccountant(renyi.ORDERS.tolist(), ADD)
+    library = rdp.RdpAccountant(prices.ORDERS.tolist(), ADD)
     library.compose(dp_accounting.ZCDpEvent(0.5 * (40 / 400) ** 2, 1e-8 * 40 * harmonic))
     expected = library.get_epsilon(1e-5)
     assert worst(objective, relation="agent") == pytest.approx(expected, rel=1e-12)
@@ -190,9 +190,9 @@ def test_costs(check):
             "np.ones(len(unseen)), epsilon",
         ),
         (check_schedule, prices, "0.5 * (objective", "(objective"),
-        (check_mixture, renyi, "(2.0 * ORDERS - 1.0) * np.expm1", "(2.0 * ORDERS) * np.expm1"),
-        (check_mixture, renyi, "np.minimum(e, 0.5", "np.minimum(e, 1.0"),
-        (check_mixture, renyi, "np.log1p(-1.0 / ORDERS)", "0.0"),
+        (check_mixture, prices, "(2.0 * ORDERS - 1.0) * np.expm1", "(2.0 * ORDERS) * np.expm1"),
+        (check_mixture, prices, "np.minimum(e, 0.5", "np.minimum(e, 1.0"),
+        (check_mixture, prices, "np.log1p(-1.0 / ORDERS)", "0.0"),
         (check_mixture, replay, "priced.rho + 0.5 * priced.mu2", "priced.rho + priced.mu2"),
         (check_mixture, replay, "np.where(mixed, divergent,", "np.where(True, divergent,"),
         (check_batches, accountants, "sharp |= _sharpened(final, mine, delta)", "pass"),
@@ -212,7 +212,7 @@ def test_costs(check):
 )
 def test_a_wrong_accountant_is_noticed(monkeypatch, check, module, right, wrong):
     twin = mutant(module, right, wrong)
-    if module is renyi:
+    if module is prices:
         monkeypatch.setattr(prices, "renyi", twin)
         monkeypatch.setattr(replay, "epsilon_of_divergences", twin.epsilon_of_divergences)
     elif module is prices:

@@ -19,7 +19,7 @@ from desim.engine import hub, play, world
 from desim.engine.cohort import star as star_cohort
 from desim.engine.compiled import star as star_compiled
 from desim.errors import RunError
-from desim.log.worker import Worker
+from desim.log.parquet import Worker
 from desim.runs import directory as place
 from desim.runs import play as play_module
 from desim.scenario import registry

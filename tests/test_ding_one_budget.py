@@ -12,9 +12,9 @@ from analysis.reproductions.ding_one_budget import EPSILONS, ETA, KINDS, SETS, s
 from desim.engine.world import Discard
 from desim.experiments.audit.transcript import Transcript
 from desim.interface.plots import save
-from desim.privacy.accounting import renyi
+from desim.privacy.accounting import prices
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.privacy.accounting.renyi import epsilon_of_divergences
+from desim.privacy.accounting.prices import epsilon_of_divergences
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -177,6 +177,6 @@ def test_wrong_outcomes_are_noticed(base, right, wrong):
 @pytest.mark.parametrize(("epsilon", "more"), [(0.5, 1.110), (1.0, 1.101)])
 def test_how_much_more_noise_objective_perturbation_needs_for_its_account(epsilon, more):
     mu = brentq(lambda one: float(epsilon_of(one, DELTA)) - epsilon, 1e-3, 9.0)
-    spent = lambda rho: renyi.concentrated(np.array([rho]), np.zeros(1))[0]  # noqa: E731
+    spent = lambda rho: prices.concentrated(np.array([rho]), np.zeros(1))[0]  # noqa: E731
     rho = brentq(lambda one: float(epsilon_of_divergences(spent(one), DELTA)) - epsilon, 1e-5, 20.0)
     assert mu / np.sqrt(2.0 * rho) == pytest.approx(more, abs=1e-3)

@@ -17,7 +17,7 @@ from desim.methods.p_admm import PADMM
 from desim.methods.pp_admm import PerturbedObjective
 from desim.methods.sparse_vector import SparseVector
 from desim.privacy.ledger.mechanisms import Gaussian
-from desim.privacy.papers import objective, pp_admm, pr_admm
+from desim.privacy.papers import pp_admm, pr_admm
 from desim.problem.kernels import argmin
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
@@ -153,13 +153,13 @@ def test_one_rho_bounds_objective_perturbation_at_every_order(golden):
     for name, value in told.items():
         alpha, r = (float(part[1:]) for part in name.split("|")[:2])
         assert plane(alpha, 0.0, r) == pytest.approx(value, rel=1e-10)
-    least, largest = slack(objective)
+    least, largest = slack(pp_admm)
     assert 1.0 <= least + 1e-9
     assert largest < 1.06
-    assert slack(mutant(objective, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
-    assert slack(mutant(objective, "log1p(k) + length", "length"))[0] < 1.0
-    assert objective.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
-    assert objective.at_every_order(0.04, np.inf) == np.inf
+    assert slack(mutant(pp_admm, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
+    assert slack(mutant(pp_admm, "log1p(k) + length", "length"))[0] < 1.0
+    assert pp_admm.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
+    assert pp_admm.at_every_order(0.04, np.inf) == np.inf
 
 
 def spread(k, r, alpha, slope):
@@ -183,7 +183,7 @@ def test_no_objective_in_one_dimension_costs_more_than_its_rho(k):
     """Any k is allowed: what is released is exact, and its divergence is a quadrature."""
     largest = 0.0
     for r in (0.1, 0.5, 1.0):
-        rho = float(objective.at_every_order(r, k))
+        rho = float(pp_admm.at_every_order(r, k))
         for alpha in (1.2, 2.0, 5.0, 20.0):
             for slope in (0.05, 0.3, 1.0, 5.0):
                 found = spread(k, r, alpha, slope)
@@ -234,7 +234,7 @@ def test_pp_admm_claims_what_is_printed():
     spent = [0.5 * (one.sensitivity / one.scale).iloc[0] ** 2 for one in (first, second)]
     bare = 0.5 * (2 / 6 / 0.1) ** 2
     assert spent[0] == pytest.approx(
-        float(objective.at_every_order(2 / 6 / 0.1, 0.25 * 2 / 6 / modulus))
+        float(pp_admm.at_every_order(2 / 6 / 0.1, 0.25 * 2 / 6 / modulus))
     )
     assert spent[1] == pytest.approx(0.2 / 0.8 * bare)
     assert spent[1] == pytest.approx(4 * rho_2)

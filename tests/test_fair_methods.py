@@ -14,8 +14,8 @@ from desim.methods import coefficients, functional_mechanism
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import mu_of
-from desim.privacy.papers import coefficients as moved
 from desim.privacy.papers import functional
+from desim.privacy.papers import functional as moved
 
 TOLERANCE = 1e-10
 D, AGENTS, SEED = 3, 3, 29

@@ -9,8 +9,8 @@ import desim
 from desim.errors import InputError
 from desim.methods.functional_mechanism import FunctionalMechanism
 from desim.privacy.accounting.gaussian import mu_of
-from desim.privacy.papers import coefficients as moved
 from desim.privacy.papers import functional
+from desim.privacy.papers import functional as moved
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -37,7 +37,7 @@ from desim.experiments.audit.check import transcript_check
 from desim.methods import p_admm, zcdp_subgradient
 from desim.methods.shared import consensus, edge_duals
 from desim.numerics.keys import Stream
-from desim.privacy.papers import composition
+from desim.privacy.papers import conversions
 from desim.problem.kernels import argmin as argmin_kernel
 from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
@@ -698,12 +698,12 @@ def test_a_tolerance_below_rounding_is_an_error():
 @pytest.mark.parametrize("rule", ["basic", "advanced"])
 @pytest.mark.parametrize(("epsilon", "rounds"), [(0.5, 10), (1.0, 200), (10.0, 200)])
 def test_what_is_shared_out_composes_to_what_was_given(rule, epsilon, rounds):
-    each, delta = composition.per_round(epsilon, 1e-5, rounds, rule)
+    each, delta = conversions.per_round(epsilon, 1e-5, rounds, rule)
     ratio = np.full(rounds, each / np.sqrt(2 * np.log(1.25 / delta)))
-    total = {"basic": composition.basic, "advanced": composition.advanced}[rule]
+    total = {"basic": conversions.basic, "advanced": conversions.advanced}[rule]
     assert total(ratio, 1e-5) == pytest.approx(epsilon, rel=1e-9)
     assert total(1.01 * ratio, 1e-5) > 1.009 * epsilon
-    assert composition.per_round(epsilon, 1e-5, rounds, "none") == (epsilon, 1e-5)
+    assert conversions.per_round(epsilon, 1e-5, rounds, "none") == (epsilon, 1e-5)
 
 
 @pytest.mark.parametrize("rule", ["basic", "advanced"])

@@ -16,7 +16,7 @@ from desim.errors import InputError
 from desim.experiments.studies.shown import _noise_shared
 from desim.interface.cli import main
 from desim.privacy.accounting.risk import risk
-from desim.privacy.accounting.statements import SCHEDULED
+from desim.privacy.accounting.views import SCHEDULED
 from desim.runs import joint, likeness
 from desim.runs.likeness import ALIKE
 

@@ -8,9 +8,8 @@ from mutant import mutant
 from test_parquet import fill
 
 from desim.log import parquet
-from desim.log import worker as worker_module
-from desim.log.parquet import read_table
-from desim.log.worker import Worker
+from desim.log import parquet as worker_module
+from desim.log.parquet import Worker, read_table
 
 
 def check_alarm(module, folder, monkeypatch):

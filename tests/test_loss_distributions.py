@@ -14,9 +14,8 @@ from mutant import mutant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from desim.privacy.accounting import loss_distribution, profiles, renyi, tallies
-from desim.privacy.accounting.gaussian import epsilon_of
-from desim.privacy.accounting.profiles import Kind
+from desim.privacy.accounting import gaussian, loss_distribution, prices, tallies
+from desim.privacy.accounting.gaussian import Kind, epsilon_of
 from desim.privacy.accounting.tallies import Tally
 
 BATCHES = {  # (rows, batch, sigma, rounds): epsilon of what happens, where gradients are up to .7
@@ -131,7 +130,7 @@ def check_divergences(source):
             excess = quad(
                 density, 0.5 * ratio, 60.0, (order,), epsrel=1e-11, points=[ratio * order]
             )
-            place = int(np.searchsorted(renyi.ORDERS, order - 1e-9))
+            place = int(np.searchsorted(prices.ORDERS, order - 1e-9))
             exact = np.log1p(excess[0]) / (order - 1.0)
             assert ours[place] == pytest.approx(min(exact, 0.5 * order * ratio**2), rel=1e-8)
         check_loud(source)
@@ -139,17 +138,17 @@ def check_divergences(source):
         known = library.RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
         event = GaussianDpEvent(1.0 / ratio)
         known.compose(SampledWithoutReplacementDpEvent(10_000, round(10_000 * share), event))
-        places = np.searchsorted(renyi.ORDERS, np.array(orders) - 1e-9)
+        places = np.searchsorted(prices.ORDERS, np.array(orders) - 1e-9)
         assert (ours[places] <= known.rdp * (1.0 + 1e-9)).all()
-        assert (ours <= 0.5 * renyi.ORDERS * ratio**2).all()
+        assert (ours <= 0.5 * prices.ORDERS * ratio**2).all()
 
 
 def test_no_neighbours_are_further_apart_than_a_profile_says():
-    check_profiles(profiles)
+    check_profiles(gaussian)
 
 
 def test_divergences_of_batches_are_those_of_their_pair():
-    check_divergences(renyi)
+    check_divergences(prices)
 
 
 @pytest.mark.thin(3)
@@ -160,10 +159,10 @@ def test_divergences_of_batches_are_those_of_their_pair():
         (check_batches, loss_distribution, "below = above *", "below = 0.0 * above *"),
         (check_library, loss_distribution, "+ float(whole[first]) - d", "+ float(whole[0]) - d"),
         (check_gaussian, loss_distribution, "LARGEST = 14, 19", "LARGEST = 4, 4"),
-        (check_profiles, profiles, "np.expm1(loss) / kind.share", "np.expm1(loss)"),
-        (check_profiles, profiles, "kind.share * delta_of", "kind.share**2 * delta_of"),
-        (check_divergences, renyi, "np.log(-np.expm1(loss - steep))", "0.0"),
-        (check_divergences, renyi, "middle = 0.5 * ratio", "middle = 1.0 * ratio"),
+        (check_profiles, gaussian, "np.expm1(loss) / kind.share", "np.expm1(loss)"),
+        (check_profiles, gaussian, "kind.share * delta_of", "kind.share**2 * delta_of"),
+        (check_divergences, prices, "np.log(-np.expm1(loss - steep))", "0.0"),
+        (check_divergences, prices, "middle = 0.5 * ratio", "middle = 1.0 * ratio"),
     ],
 )
 def test_a_wrong_law_is_noticed(check, module, right, wrong):

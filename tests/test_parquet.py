@@ -11,7 +11,7 @@ from mutant import mutant
 
 from desim.columns import Deferred, Words
 from desim.errors import InputError
-from desim.log import growing, parquet
+from desim.log import parquet
 from desim.log.parquet import Tables, dataset_of, read_table
 from desim.log.schemas import SCHEMAS, table_of
 
@@ -79,8 +79,8 @@ def check_flushes_do_not_matter(module, folder, cuts):
     "cuts", [[0, 1, 2, 500], [0, 200, 200, 500], list(range(0, 501, 20)), [0, 128, 256, 384]]
 )
 def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(growing, "GROUP", 128)
-    check_flushes_do_not_matter(growing, tmp_path, cuts)
+    monkeypatch.setattr(parquet, "GROUP", 128)
+    check_flushes_do_not_matter(parquet, tmp_path, cuts)
     assert pq.ParquetFile(tmp_path / "1.parquet").num_row_groups == -(-cuts[-1] // 128)
 
 
@@ -94,7 +94,7 @@ def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
     ],
 )
 def test_row_groups_that_lose_or_mix_rows_are_noticed(tmp_path, right, wrong):
-    twin = mutant(growing, right, wrong)
+    twin = mutant(parquet, right, wrong)
     twin.GROUP = 128
     with pytest.raises((AssertionError, ValueError)):
         check_flushes_do_not_matter(twin, tmp_path, list(range(0, 481, 20)))

@@ -240,8 +240,8 @@ def test_an_account_of_few_agents_at_a_time_is_the_same(name, view, monkeypatch)
 
 
 def test_pieces_are_the_table(tmp_path, logs, monkeypatch):
-    monkeypatch.setattr("desim.log.groups.PIECE", 64)
-    monkeypatch.setattr("desim.log.growing.GROUP", 32)
+    monkeypatch.setattr("desim.log.parquet.PIECE", 64)
+    monkeypatch.setattr("desim.log.parquet.GROUP", 32)
     run = desim.run(RUNS["plt-lossy"], out=tmp_path / "a")
     pieces = run.store.pieces("events", ["kind", "time", "seq"])
     assert len(pieces) > 5
@@ -297,7 +297,7 @@ from desim.runs.reading.facts import facts
 from desim.runs.run import Run
 from desim.runs.store import Directory
 import desim.runs.reading.critical, desim.runs.reading.traffic, desim.runs.reading.facts
-import desim.log.groups
+import desim.log.parquet
 
 def peak():
     # Not ru_maxrss, which a new process has from the one that started it.

@@ -18,9 +18,9 @@ import desim
 from desim.errors import InputError
 from desim.privacy.accounting import risk, tallies
 from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.gaussian import Kind, profile
 from desim.privacy.accounting.loss_distribution import spent
-from desim.privacy.accounting.profiles import Kind, profile
-from desim.privacy.accounting.renyi import ORDERS, laplace
+from desim.privacy.accounting.prices import ORDERS, laplace
 from desim.privacy.accounting.tallies import NOTHING, Tally, dearest
 
 

@@ -114,7 +114,7 @@ def check_running(module, folder):
 @pytest.fixture
 def stored_at_once(monkeypatch):
     """Every flush is in a part before the run goes on."""
-    monkeypatch.setattr("desim.log.worker.AHEAD", 0)
+    monkeypatch.setattr("desim.log.parquet.AHEAD", 0)
     monkeypatch.setattr("desim.log.parquet.PART_SECONDS", -1.0)
 
 

@@ -13,10 +13,9 @@ from desim.errors import InputError
 from desim.experiments.tuning.charged import price
 from desim.experiments.tuning.plan import planned
 from desim.privacy.accounting import selection as module
-from desim.privacy.accounting.gaussian import delta_of
+from desim.privacy.accounting.gaussian import Kind, delta_of
 from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.profiles import Kind
-from desim.privacy.accounting.renyi import ORDERS, epsilon_of_divergences, pure
+from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences, pure
 from desim.privacy.accounting.selection import (
     SMALL,
     best_of,

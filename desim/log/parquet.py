@@ -6,7 +6,11 @@ at all, so a run that is killed loses at most its latest seconds; what it left i
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +19,232 @@ import pyarrow.parquet as pq
 
 from desim.columns import Columns, Deferred, Pieces
 from desim.errors import InputError
-from desim.log.groups import damaged, empty, row_groups
-from desim.log.growing import Growing
-from desim.log.schemas import SCHEMAS, columns_of, concatenated, frame_of, table_of
-from desim.log.worker import Worker
+from desim.log.schemas import SCHEMAS, WORD, columns_of, concatenated, frame_of, table_of
 from desim.memory import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Parquet files read a few row groups at a time.
+
+
+PIECE = 1 << 17  # rows that are read at once, or a row group if it has more
+
+
+class RowGroups:
+    """Row groups of files, together as many as fit a piece; one file is open at a time."""
+
+    def __init__(self, files: Sequence[Path], columns: Sequence[str]) -> None:
+        self.columns = list(columns)
+        self._open: tuple[Path, pq.ParquetFile] | None = None
+        self.groups: list[tuple[Path, list[int]]] = []
+        self.rows: list[int] = []
+        for path in files:
+            self._list(path)
+
+    def read(self, piece: int) -> Columns:
+        """Columns of a piece; InputError where its file is damaged."""
+        path, groups = self.groups[piece]
+        try:
+            table = self._file(path).read_row_groups(groups, self.columns, use_threads=False)
+            return columns_of(table.select(self.columns))
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise damaged(path, error) from None
+
+    def _list(self, path: Path) -> None:
+        try:
+            about = self._file(path).metadata
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(path, error) from None
+        room = -1
+        for group in range(about.num_row_groups):
+            rows = about.row_group(group).num_rows
+            if room < rows:
+                self.groups.append((path, []))
+                self.rows.append(0)
+                room = PIECE
+            self.groups[-1][1].append(group)
+            self.rows[-1] += rows
+            room -= rows
+
+    def _file(self, path: Path) -> pq.ParquetFile:
+        if self._open is None or self._open[0] != path:
+            if self._open is not None:
+                self._open[1].close()
+            self._open = path, pq.ParquetFile(path, page_checksum_verification=True)
+        return self._open[1]
+
+
+def row_groups(name: str, files: Sequence[Path], columns: Sequence[str]) -> Pieces:
+    """Columns of table `name` in its files as pieces, at least one; InputError for a damaged file.
+
+    Who lists the pieces of a file reads no row of it yet.
+    """
+    groups = RowGroups(files, columns)
+    return Pieces(groups.rows, groups.read) if groups.rows else empty(name, columns)
+
+
+def empty(name: str, columns: Sequence[str]) -> Pieces:
+    """A piece of table `name` without rows."""
+    table = concatenated(SCHEMAS[name], []).select(list(columns))
+    return Pieces([0], lambda _: columns_of(table))
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """What to raise for a file that cannot be read."""
+    return InputError(f"{path}: not a table of desim, or damaged ({error})")
+
+
+# The final file of a table while the run goes on: row groups are packed as soon as they are full.
+
+
+GROUP = 1 << 14  # rows of a row group, whatever the flush interval was: the last ones are soon done
+FEWER = 4  # times that groups of other tables have fewer rows, of which there are fewer
+PLAIN, SPLIT, DELTA, WORDS = "PLAIN", "BYTE_STREAM_SPLIT", "DELTA_BINARY_PACKED", "dictionary"
+USUAL = {pa.float64(): SPLIT, WORD: WORDS}  # else DELTA; in releases, say, all with lz4
+EVENTS = {  # how a column is encoded and compressed, as measured on logs of stars and graphs
+    "time": (PLAIN, "zstd"),  # equal values stand together: 8 bytes repeat as one
+    "seq": (DELTA, "none"),
+    "kind": (WORDS, "lz4"),
+    "agent": (DELTA, "snappy"),
+    "peer": (DELTA, "snappy"),
+    "round": (DELTA, "snappy"),
+    "bytes": (WORDS, "lz4"),  # few different sizes
+    "seconds": (PLAIN, "lz4"),
+    "value": (WORDS, "lz4"),  # few, too
+    "release": (PLAIN, "zstd"),
+}
+
+
+class Growing:
+    """Table `name`, written to `path` bit by bit; `light`: to be removed soon, fast and large."""
+
+    def __init__(self, path: Path, name: str, *, light: bool = False) -> None:
+        self.path, self._name, self._light = path, name, light
+        self._group = GROUP if name == "events" else GROUP // FEWER
+        self._tables: list[pa.Table] = []  # not written yet
+        self._rows = 0  # in them
+        self._writer: pq.ParquetWriter | None = None
+
+    def open(self) -> None:
+        """Begin the file, unless that is done."""
+        if self._writer is None:
+            opened = light_writer if self._light else writer
+            self._writer = opened(self.path, self._name)
+
+    def append(self, table: pa.Table) -> None:
+        """Take rows; write the groups that are full."""
+        self._tables.append(table)
+        self._rows += table.num_rows
+        while self._rows >= self._group:
+            self._write(self._group)
+
+    def close(self, path: Path) -> None:
+        """Write what is left, and give the file its name."""
+        self.open()
+        if self._rows:
+            self._write(self._rows)
+        assert self._writer is not None
+        self._writer.close()
+        self.path.replace(path)
+
+    def _write(self, rows: int) -> None:
+        self.open()
+        assert self._writer is not None
+        whole = concatenated(SCHEMAS[self._name], self._tables)
+        self._writer.write_table(whole.slice(0, rows).combine_chunks())
+        self._tables, self._rows = [whole.slice(rows)], self._rows - rows
+
+
+def writer(path: Path, name: str) -> pq.ParquetWriter:
+    """A Parquet file whose encodings were measured on event logs: 7 to 13 B a row."""
+    chosen = {one.name: (USUAL.get(one.type, DELTA), "lz4") for one in SCHEMAS[name]}
+    chosen |= EVENTS if name == "events" else {}
+    compression = {column: how for column, (_, how) in chosen.items()}
+    return pq.ParquetWriter(
+        path,
+        SCHEMAS[name],
+        write_page_checksum=True,
+        write_statistics=False,  # nobody skips rows by them
+        compression=compression,
+        compression_level={column: 1 for column, how in compression.items() if how == "zstd"},
+        use_dictionary=[column for column, (how, _) in chosen.items() if how == WORDS],
+        column_encoding={column: how for column, (how, _) in chosen.items() if how != WORDS},
+    )
+
+
+def light_writer(path: Path, name: str) -> pq.ParquetWriter:
+    """A Parquet file that is soon removed: twice as fast, and twice as large."""
+    words = [one.name for one in SCHEMAS[name] if one.type == WORD]
+    return pq.ParquetWriter(
+        path, SCHEMAS[name], compression="lz4", use_dictionary=words, write_page_checksum=True,
+        write_statistics=False,
+    )  # fmt: skip
+
+
+# One thread that stores what a run hands over, so that the run itself need not wait for it.
+
+
+AHEAD = 32  # tasks that may wait for the thread: with more the run waits for it
+
+
+class Worker:
+    """Carries out tasks in order; what one raises the next calls raise, and no other is begun."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "desim-log")
+        self._waiting: deque[Future[None]] = deque()
+        self._failure: BaseException | None = None
+        self._alarm: threading.Timer | None = None
+
+    def do(self, task: Callable[..., None], *arguments: Any) -> None:
+        """Let task(*arguments) run soon."""
+        self._waiting.append(self._thread.submit(self._attempt, task, *arguments))
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) > AHEAD):
+            self._waiting[0].result()
+            self._waiting.popleft()
+
+    def later(self, seconds: float, task: Callable[[], None]) -> None:
+        """Let task() run in so many seconds if the thread lives, even if nothing else is to do."""
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the thread has ended
+                self._thread.submit(self._attempt, task)
+
+        self._alarm = threading.Timer(seconds, ring)
+        self._alarm.daemon = True
+        self._alarm.start()
+
+    def wait(self) -> None:
+        """Wait until all tasks are done; raise what went wrong."""
+        while self._waiting:
+            self._waiting[0].result()
+            self._waiting.popleft()
+
+    def idle(self) -> None:
+        """Wait until no task is left, whatever went wrong."""
+        for task in self._waiting:
+            task.exception()
+
+    def close(self) -> None:
+        """Wait for all tasks, raise what went wrong, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._thread.shutdown()
+
+    def _attempt(self, task: Callable[..., None], *arguments: Any) -> None:
+        if self._failure is None:
+            try:
+                task(*arguments)
+            except BaseException as failure:
+                self._failure = failure
+        if self._failure is not None:
+            raise self._failure
+
 
 PARTS = "parts"
 PART_ROWS = 1 << 20

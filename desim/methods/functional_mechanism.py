@@ -35,8 +35,7 @@ from desim.methods.functional_parameters import (
     special,
     unfair,
 )
-from desim.privacy.papers.coefficient_noise import Reach, Rule, cost_of
-from desim.privacy.papers.functional import allotted_inputs
+from desim.privacy.papers.functional import Reach, Rule, allotted_inputs, cost_of
 
 Penalty = Literal["none", "printed", "exact", "shifted"]
 

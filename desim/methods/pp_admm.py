@@ -40,8 +40,7 @@ from desim.methods.perturbed_objective import (
     one_sided,
     too_long,
 )
-from desim.privacy.papers.objective import at_every_order
-from desim.privacy.papers.pp_admm import PART, rounds_inputs
+from desim.privacy.papers.pp_admm import PART, at_every_order, rounds_inputs
 
 
 class Parameters(Strict):

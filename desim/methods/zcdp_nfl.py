@@ -24,7 +24,7 @@ from desim.method import (
     gradient,
     linearised_bound,
 )
-from desim.privacy.papers.composition import composed_inputs
+from desim.privacy.papers.conversions import composed_inputs
 from desim.privacy.papers.zcdp_nfl import corollary_inputs
 
 STABLE = "1/s, s the top eigenvalue of diag(smoothness)/2 - rho (D + A),"

@@ -22,9 +22,16 @@ from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import spent
 from desim.privacy.accounting.replay import Block
 from desim.privacy.accounting.risk import RATES, Risk, of_tally
-from desim.privacy.accounting.statements import Signs, assumptions, each_once, flags
 from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
-from desim.privacy.accounting.views import adversary, require_seen, reservations
+from desim.privacy.accounting.views import (
+    Signs,
+    adversary,
+    assumptions,
+    each_once,
+    flags,
+    require_seen,
+    reservations,
+)
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
 from desim.runs.played import One
 from desim.runs.premises import Stated, allowed, plugged, real, stand_in, stated, stored, void

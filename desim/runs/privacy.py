@@ -18,7 +18,7 @@ from desim.privacy.accounting.accountants import Account
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
-from desim.privacy.accounting.statements import each_once
+from desim.privacy.accounting.views import each_once
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
 from desim.runs.premises import Stated, ended_by_rows, exposed, names, shortly, stored

@@ -22,7 +22,7 @@ from desim.privacy.ledger.mechanisms import (
     Laplace,
     Noise,
 )
-from desim.privacy.papers.composition import per_round
+from desim.privacy.papers.conversions import per_round
 from desim.scenario import registry
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.privacy import ALLOTTED

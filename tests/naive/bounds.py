@@ -15,8 +15,8 @@ from desim.arrays import Array
 from desim.privacy.accounting.gaussian import check_delta, epsilon_of
 from desim.privacy.papers import pr_admm
 from desim.privacy.papers.conversions import own_order, simple
-from desim.privacy.papers.objective import stretch as extra
 from desim.privacy.papers.pp_admm import deviation, lemma_13
+from desim.privacy.papers.pp_admm import stretch as extra
 
 XI = 1e-8  # price of the change of variables in one objective perturbation
 

@@ -31,7 +31,7 @@ VERBS: dict[str, Iterable[str] | None] = {  # with the members that are shown; N
     ),
     "desim.engine.clients.Clients": ("noised", "released", "noise_key"),
     "desim.privacy.ledger.ledger.Terms": ("of",),
-    "desim.privacy.ledger.terms.View": None,
+    "desim.privacy.ledger.mechanisms.View": None,
 }
 SIGNALS = (
     "desim.engine.signals.Listener",

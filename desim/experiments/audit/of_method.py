@@ -17,7 +17,7 @@ from desim.experiments.audit.neighbours import Neighbours, neighbours, worst_pai
 from desim.experiments.audit.reading import reading_of, require_agent, require_other, tables_of
 from desim.experiments.audit.stored import Audit, terms
 from desim.experiments.audit.verdict import judge
-from desim.numerics.cores import cores
+from desim.numerics.environment import cores
 from desim.privacy.accounting.views import adversary
 from desim.runs.premises import tuned
 from desim.scenario.blame import explained

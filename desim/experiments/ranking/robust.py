@@ -16,7 +16,7 @@ from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, V
 from desim.experiments.ranking.scaled import moved
 from desim.experiments.ranking.standing import first, order, orders, pairs
 from desim.experiments.ranking.worlds import Field, World, times
-from desim.numerics.cores import cores
+from desim.numerics.environment import cores
 
 MOST = 1 << 20  # worlds
 RARE = ("behind", "overhead")  # inputs that few scenarios have

@@ -9,8 +9,7 @@ from desim.experiments.studies import cluster, family, processes
 from desim.experiments.studies.folder import finished
 from desim.experiments.studies.job import Job
 from desim.experiments.studies.work import Result, carry_out
-from desim.numerics.cores import cores
-from desim.numerics.environment import environment
+from desim.numerics.environment import cores, environment
 
 FEW = 100  # runs that are measured in this process
 Carry = Callable[[list[Job]], Iterator[Result]]

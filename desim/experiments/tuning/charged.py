@@ -15,7 +15,7 @@ from desim.amounts import epsilon as epsilon_text
 from desim.experiments.studies.tuner import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
 from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.renyi import ORDERS, epsilon_of_divergences
+from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
 from desim.privacy.accounting.selection import SMALL, best_of, drawn, pure_best_of
 from desim.privacy.accounting.tallies import NOTHING, tallies
 from desim.problem.fairness import MEASURES

@@ -15,7 +15,7 @@ from desim.interface.cli.options import (
 )
 from desim.interface.cli.outcome import Interrupted, say
 from desim.interface.cli.progress import counting_bar
-from desim.numerics.cores import cores
+from desim.numerics.environment import cores
 
 if TYPE_CHECKING:
     from desim.experiments.audit.verdict import Comparison, Finding

@@ -98,7 +98,7 @@ def lines(name: str, statement: "Statement", width: int | None = None) -> list[s
 
 def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) -> list[str]:
     """The same about so many runs together."""
-    from desim.privacy.accounting.statements import each_once
+    from desim.privacy.accounting.views import each_once
     from desim.runs.privacy import CAVEATS
 
     worst = max(found, key=lambda one: one.epsilon)
@@ -199,6 +199,6 @@ def _cells(row: Any, statement: "Statement") -> Iterator[str]:
 
 def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     """What the best attack on a record finds, once for the views in which it is the same."""
-    from desim.privacy.accounting.statements import each_once
+    from desim.privacy.accounting.views import each_once
 
     yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))

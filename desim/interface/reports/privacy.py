@@ -11,7 +11,7 @@ from desim.interface.reports.charts import terms
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.wording import NOTHING, by_text, number
 from desim.privacy.accounting.risk import Risk
-from desim.privacy.accounting.statements import each_once
+from desim.privacy.accounting.views import each_once
 from desim.runs.privacy import Statement, statement
 from desim.tabulated import Table
 

@@ -21,9 +21,15 @@ from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import epsilon_pld, sharpen
 from desim.privacy.accounting.prices import Prices
 from desim.privacy.accounting.replay import Block, Spent
-from desim.privacy.accounting.statements import Signs, assumptions, flags
 from desim.privacy.accounting.tallies import tallies
-from desim.privacy.accounting.views import adversary, require_seen, reservations
+from desim.privacy.accounting.views import (
+    Signs,
+    adversary,
+    assumptions,
+    flags,
+    require_seen,
+    reservations,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

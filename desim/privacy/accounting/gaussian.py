@@ -8,6 +8,7 @@ nor cancels; it is log-concave in t, so Newton's method from the right converges
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -147,3 +148,31 @@ def _mills_fall(t: Array, mu: Array) -> Array:
         third = 2.0 * first + middle * (value + middle * first)
         fall[small] = -h * (first + third * h * h / 24.0)
     return np.asarray(fall)
+
+
+# Privacy profiles: delta (e) of one release at e >= 0, the same for both of two neighbours.
+
+
+class Kind(NamedTuple):
+    """One kind of release. law: gaussian, size D / s; laplace, L1 / b; pure, epsilon; batch, D / s.
+
+    share: of a batch, batch / rows.
+    """
+
+    law: str
+    size: float
+    share: float = 1.0
+
+
+def profile(kind: Kind, loss: Array) -> Array:
+    """Return delta (n,) of a release at epsilon = loss (n,) >= 0."""
+    if kind.law == "gaussian":
+        return delta_of(loss, kind.size)
+    if kind.law == "batch":
+        whole = np.log1p(np.expm1(loss) / kind.share)
+        return np.asarray(kind.share * delta_of(whole, kind.size))
+    if kind.law == "laplace":
+        return np.asarray(np.maximum(-np.expm1(0.5 * (loss - kind.size)), 0.0))
+    # randomised response dominates all that is epsilon-DP (Kairouz, Oh and Viswanath 2015)
+    answered = np.exp(-kind.size) + 1.0
+    return np.asarray(np.maximum(-np.expm1(loss - kind.size), 0.0) / answered)

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.privacy.accounting.gaussian import delta_of, epsilon_of
-from desim.privacy.accounting.profiles import Kind, profile
-from desim.privacy.accounting.renyi import ORDERS
+from desim.privacy.accounting.gaussian import Kind, delta_of, epsilon_of, profile
+from desim.privacy.accounting.prices import ORDERS
 from desim.privacy.accounting.tallies import Counted, Tally, divergences
 
 TOLD = 1e-5  # delta at which a curve that is told is as fine as epsilon

@@ -1,20 +1,57 @@
 """What releases of some agents cost, one after the other: running sums of their prices."""
 
+from collections import defaultdict
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.columns import Columns, rows_of
+from desim.numerics.later import pd
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.privacy.accounting.prices import Prices, prices
-from desim.privacy.accounting.renyi import ORDERS, concentrated, epsilon_of_divergences
-from desim.privacy.accounting.running import running_max, running_sum
-from desim.privacy.accounting.statements import Signs
+from desim.privacy.accounting.prices import (
+    ORDERS,
+    Prices,
+    concentrated,
+    epsilon_of_divergences,
+    prices,
+)
 from desim.privacy.accounting.tallies import distinct_prices
-from desim.privacy.accounting.views import Adversary, charged
+from desim.privacy.accounting.views import Adversary, Signs, charged
+
+# Running sums and maxima within groups, in the order of the rows, to the bits that pandas gives.
+
+
+MANY = 200_000  # rows from which on pandas is faster, its import included
+
+
+def running_sum(values: Array, group: NDArray[np.integer[Any]]) -> Array:
+    """Sum (n,) of the values of a row's group up to the row, by Kahan's summation."""
+    if len(values) >= MANY:
+        return np.asarray(pd.Series(values).groupby(group).cumsum().to_numpy())
+    total: dict[int, float] = defaultdict(float)
+    excess: dict[int, float] = defaultdict(float)  # what rounding has added to a total
+    out = []
+    for value, one in zip(values.tolist(), group.tolist(), strict=True):
+        term = value - excess[one]
+        after = total[one] + term
+        excess[one] = after - total[one] - term
+        total[one] = after
+        out.append(after)
+    return np.array(out, float)
+
+
+def running_max(values: NDArray[Any], group: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """Largest (n,) of the values of a row's group up to the row; no value may be nan."""
+    order = np.argsort(group, kind="stable")
+    levels, rank = np.unique(values[order], return_inverse=True)
+    number = np.cumsum(np.diff(group[order], prepend=group[order][:1]) != 0) * len(levels)
+    out = np.empty_like(values)
+    out[order] = levels[np.maximum.accumulate(number + rank) - number]
+    return out
+
 
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
 FEW = 16  # kinds for each release of a stride, up to which they are counted before they add up

@@ -15,7 +15,7 @@ from desim.arrays import Array
 from desim.errors import chosen
 from desim.numerics.later import optimize
 from desim.privacy.accounting.gaussian import check_delta
-from desim.privacy.accounting.renyi import ORDERS
+from desim.privacy.accounting.prices import ORDERS
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 LAWS = (*SHAPES, "poisson")

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.privacy.accounting import renyi
-from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting import prices
+from desim.privacy.accounting.gaussian import Kind, epsilon_of
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.accounting.profiles import Kind
 
 Counted = tuple[tuple[Kind, int], ...]
 MANY = 64  # sizes that are told apart in a distribution; more are rounded up, to COARSE an octave
@@ -34,7 +33,7 @@ class Tally(NamedTuple):
     counted: Counted | None = ()
     known: float = np.inf
     pure: float = np.inf
-    divergence: Array = np.full(len(renyi.ORDERS), np.inf)
+    divergence: Array = np.full(len(prices.ORDERS), np.inf)
 
     @property
     def lost(self) -> bool:
@@ -89,21 +88,21 @@ class Tally(NamedTuple):
         if self.exact:
             return float(epsilon_of(np.sqrt(self.mu2), delta))
         known = epsilon_of(np.sqrt(self.known), delta)
-        divergent = renyi.epsilon_of_divergences(self.divergence, delta)
+        divergent = prices.epsilon_of_divergences(self.divergence, delta)
         return min(float(known), self.pure, float(divergent))
 
 
-NOTHING = Tally(0.0, (), 0.0, 0.0, np.zeros(len(renyi.ORDERS)))
+NOTHING = Tally(0.0, (), 0.0, 0.0, np.zeros(len(prices.ORDERS)))
 LOST = Tally(np.inf)
 
 
 def divergences(kind: Kind) -> Array:
     """Renyi divergences (orders,) of one release."""
     if kind.law == "batch":
-        return renyi.sampled_gaussian(kind.size, kind.share)
+        return prices.sampled_gaussian(kind.size, kind.share)
     if kind.law == "gaussian":
-        return np.asarray(0.5 * renyi.ORDERS * kind.size**2)
-    price = renyi.laplace if kind.law == "laplace" else renyi.pure
+        return np.asarray(0.5 * prices.ORDERS * kind.size**2)
+    price = prices.laplace if kind.law == "laplace" else prices.pure
     return np.asarray(price(np.array([kind.size]))[0])
 
 
@@ -133,7 +132,7 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     mu2, rho, xi = (np.bincount(agent, one).astype(float) for one in priced[:3])
     known = np.bincount(agent, np.where(priced.foreign, np.inf, priced.mu2 + secret))
     pure = np.where(impure, np.inf, np.bincount(agent, priced.laplace + priced.pure))
-    linear = renyi.concentrated(rho + 0.5 * mu2, xi)
+    linear = prices.concentrated(rho + 0.5 * mu2, xi)
     unknown, found = np.bincount(agent, zcdp) > 0.0, {}
     for first, end in pairwise(np.flatnonzero(np.diff(whose, prepend=-1, append=-1)).tolist()):
         i, own, times = int(whose[first]), kind[first:end], number[first:end]

@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Words
 from desim.memory import Tree, attributes, recall
-from desim.privacy.accounting.gaussian import epsilon_of, mu_of
+from desim.privacy.accounting.gaussian import Kind, epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld
-from desim.privacy.accounting.prices import Prices, prices
-from desim.privacy.accounting.profiles import Kind
-from desim.privacy.accounting.renyi import ORDERS
+from desim.privacy.accounting.prices import ORDERS, Prices, prices
 from desim.privacy.accounting.tallies import Tally
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 

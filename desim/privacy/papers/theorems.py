@@ -8,7 +8,7 @@ import numpy as np
 from desim.columns import columns_of
 from desim.errors import InputError, raised, refusal
 from desim.privacy.papers import (
-    composition,
+    conversions,
     d_zoa,
     fed_plt,
     functional,
@@ -64,12 +64,12 @@ BOUNDS = (
     Bound(
         "dp-nfl/basic", DWORK, "Theorems A.1 and 3.16", DP, ALL, "loose",
         UNNAMED, EXACT,
-        composition.composed, "basic composition",
+        conversions.composed, "basic composition",
     ),
     Bound(
         "dp-nfl/advanced", DWORK, "Theorems A.1 and 3.20", DP, ALL, "loose",
         UNNAMED, EXACT,
-        composition.composed, "advanced composition",
+        conversions.composed, "advanced composition",
     ),
     Bound(
         "pr-admm/lemma-10", DING, "Lemma 10", PR, ONE, "loose",
