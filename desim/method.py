@@ -39,20 +39,20 @@ from desim.methods.shared.averages import Averages
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.edge_duals import EdgeDuals
 from desim.methods.shared.federated import Federated
-from desim.methods.shared.gradients import batch_gradient, gradient
-from desim.methods.shared.latest import Latest
-from desim.methods.shared.local_limits import oversized
-from desim.methods.shared.local_training import LocalTraining
-from desim.methods.shared.method import LOGISTIC, Ingredients, Method, Program
-from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
-from desim.methods.shared.numerics import (
+from desim.methods.shared.gradients import (
+    batch_gradient,
     capped_losses,
     descend,
     estimates,
+    gradient,
     minimise,
     quantize,
     sparsify,
 )
+from desim.methods.shared.latest import Latest
+from desim.methods.shared.local_training import LocalTraining, oversized
+from desim.methods.shared.method import LOGISTIC, Ingredients, Method, Program
+from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
 from desim.methods.shared.steps import (
     auto_step,
     best_momentum,
@@ -63,9 +63,9 @@ from desim.methods.shared.steps import (
 )
 from desim.network.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
 from desim.network.conditions.compute import overheads_of, speeds_of
-from desim.network.conditions.matching import random_matching, random_neighbours
 from desim.network.conditions.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.network.conditions.participation import common_length
+from desim.network.conditions.topology import random_matching, random_neighbours
 from desim.network.timeline.speed import fitting
 from desim.numerics.keys import seed_word
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain

@@ -14,9 +14,13 @@ from desim.engine.agents import graph as graph_agents
 from desim.engine.agents import mailbox
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import RunError
-from desim.network.conditions import matching as matching_module
-from desim.network.conditions.matching import MATCHING, random_matching, random_neighbours
-from desim.network.conditions.topology import from_edges
+from desim.network.conditions import topology as matching_module
+from desim.network.conditions.topology import (
+    MATCHING,
+    from_edges,
+    random_matching,
+    random_neighbours,
+)
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.scenario.build import check

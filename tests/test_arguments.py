@@ -9,8 +9,7 @@ from test_engines import differences
 import desim
 from desim import shapes
 from desim.errors import InputError, RunError
-from desim.network.conditions.matching import random_matching
-from desim.network.conditions.topology import from_edges
+from desim.network.conditions.topology import from_edges, random_matching
 
 HEAD = """
 import numpy as np

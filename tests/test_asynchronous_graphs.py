@@ -13,7 +13,7 @@ from test_engines import differences
 
 import desim
 from desim.log.parquet import Tables
-from desim.methods.shared import edge_pairs
+from desim.methods.shared import edge_duals
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.scenario.build import build
@@ -159,7 +159,7 @@ def test_the_optimum_is_reached_whatever_is_lost_and_however_late(tmp_path, name
 
 
 def test_a_pair_that_does_not_mirror_ends_elsewhere(tmp_path, monkeypatch):
-    broken = mutant(edge_pairs, "4.0 * self.penalty", "3.5 * self.penalty")
+    broken = mutant(edge_duals, "4.0 * self.penalty", "3.5 * self.penalty")
     monkeypatch.setattr("desim.methods.shared.edge_duals.EdgePairs", broken.EdgePairs)
     done = desim.run(scenario(tmp_path, "p-admm", RANDOM, stop={"rounds": 300}))
     assert done.metrics[done.metrics.agent < 0].value.iloc[-1] > 1e-3

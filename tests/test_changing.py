@@ -12,8 +12,8 @@ from desim.engine import play
 from desim.engine.agents import graph as graph_agents
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
-from desim.network.conditions import changing
-from desim.network.conditions.changing import Redrawn
+from desim.network.conditions import topology as topology_module
+from desim.network.conditions.topology import Redrawn
 from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 
@@ -219,10 +219,10 @@ def test_messages_on_another_graph_are_noticed(monkeypatch, engine, module, righ
 
 
 def test_graphs_that_are_drawn_in_order_of_demand_are_noticed(monkeypatch):
-    broken = mutant(changing, "self.seed, place)", "self.seed, next(COUNT))")
+    broken = mutant(topology_module, "self.seed, place)", "self.seed, next(COUNT))")
     vars(broken)["COUNT"] = iter(range(1, 1000))
     monkeypatch.setattr("desim.scenario.build.Redrawn", broken.Redrawn)
-    monkeypatch.setattr(changing, "KEPT", 1)
+    monkeypatch.setattr(topology_module, "KEPT", 1)
     made = scenario(topology={"regular": 3, "redraw": "round"})
     runs = []
     for engine in ("cohort", "agents"):

@@ -27,8 +27,7 @@ from desim.problem.losses.layers import LayeredLoss
 from desim.problem.losses.scalar import Loss
 from desim.problem.models import model as models
 from desim.problem.models.model import Facts, Model, Rows
-from desim.problem.problem import Problem
-from desim.problem.row_losses import mean_losses
+from desim.problem.problem import Problem, mean_losses
 from desim.scenario import registry
 
 CLIP, ROWS, FEATURES = 0.5, 6, 4

@@ -10,7 +10,8 @@ from mutant import mutant
 from sections import made, written
 
 from desim.errors import InputError
-from desim.problem.data import frames, split
+from desim.problem.data import frames
+from desim.problem.data import table as table_module
 
 CITIES = """age,city,car,fold,sick
 30,Bern,yes,0,no
@@ -214,10 +215,10 @@ def check_drawn(module):
 
 
 def test_training_rows_are_uniform():
-    check_drawn(split)
+    check_drawn(table_module)
     for right, wrong in (
         ("np.flatnonzero(among)[chosen]", "np.flatnonzero(among)[: len(chosen)]"),
         ("_drawn(train, section.train", "_drawn(train | test, section.train"),
     ):
         with pytest.raises(AssertionError):
-            check_drawn(mutant(split, right, wrong))
+            check_drawn(mutant(table_module, right, wrong))

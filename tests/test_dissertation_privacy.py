@@ -13,9 +13,9 @@ from scipy import special
 import desim
 from desim.errors import InputError
 from desim.experiments.audit.check import transcript_check
+from desim.methods.ipp_admm import SparseVector
 from desim.methods.p_admm import PADMM
 from desim.methods.pp_admm import PerturbedObjective
-from desim.methods.sparse_vector import SparseVector
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.privacy.papers import pp_admm, pr_admm
 from desim.problem.kernels import argmin

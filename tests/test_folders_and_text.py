@@ -6,7 +6,7 @@ from PIL import Image
 from shaped_rows import PLUGIN, problem_of, refused, scene, with_torch
 
 import desim
-from desim.problem.data import texts
+from desim.problem.data import examples
 from desim.scenario.load import load
 
 
@@ -103,12 +103,12 @@ def test_windows_of_bytes(tmp_path):
     )
     assert isinstance(one.A.source.base, np.ndarray)
     assert len(one.A) + len(one.test_A) == -(-(len(code) - 8) // 3)
-    twin = mutant(texts, "windows[1:]", "windows[:-1]")
+    twin = mutant(examples, "windows[1:]", "windows[:-1]")
     section = load(scene({"source": "text", "file": str(tmp_path / "a.txt"), "length": 8},
                          "bigrams", agents=1)).problem.data  # fmt: skip
     wrong = twin.text_windows(section)[0]
     assert not np.array_equal(wrong.inputs[:][:, 1:], wrong.labels[:][:, :-1])
-    right = texts.text_windows(section)[0]
+    right = examples.text_windows(section)[0]
     assert np.array_equal(right.inputs[:][:, 1:], right.labels[:][:, :-1])
 
 

@@ -20,8 +20,8 @@ from desim.engine import releasing
 from desim.errors import InputError
 from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import worst_pair
-from desim.methods.shared import pairwise_averages
-from desim.network.conditions.matching import MATCHING
+from desim.methods.shared import averages
+from desim.network.conditions.topology import MATCHING
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.scenario.build import build
@@ -389,7 +389,7 @@ def test_pushing_without_an_answer_does_not(tmp_path):
     ],
 )
 def test_moves_that_are_not_opposite_are_noticed(tmp_path, monkeypatch, right, wrong):
-    broken = mutant(pairwise_averages, right, wrong)
+    broken = mutant(averages, right, wrong)
     monkeypatch.setattr("desim.methods.ad_psgd.PairwiseAverages", broken.PairwiseAverages)
     changes = {"policy": "each", "algorithm": {"repeat": 1}, "stop": {"rounds": 60}}
     with np.errstate(all="ignore"):

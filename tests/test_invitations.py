@@ -10,12 +10,12 @@ from test_resume import killed, unlike
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions.tiers import ranks_of
+from desim.network.conditions.choosing import ranks_of
 from desim.network.timeline.record import is_beside
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.problem.row_losses import mean_losses, row_losses
+from desim.problem.problem import mean_losses, row_losses
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.sections.method import DEFAULTS

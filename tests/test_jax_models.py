@@ -12,7 +12,7 @@ from desim.problem.models.model import Facts, Rows
 from desim.scenario import registry
 
 jax = pytest.importorskip("jax", reason="jax is not installed: the extra desim[jax]")
-from desim.problem.models import jax_function, jax_parts  # noqa: E402
+from desim.problem.models import jax_function  # noqa: E402
 
 FILE = Path(__file__).parent / "plugins" / "jax_models.py"
 DIM, CLASSES = 6, 3
@@ -156,11 +156,11 @@ def address(model, x, given):
 
 
 def padded_to(array, size):
-    return jax_parts.padded(array, 1, size)
+    return jax_function.padded(array, 1, size)
 
 
 def test_a_function_is_compiled_for_some_numbers_of_rows():
-    assert [jax_parts.rung(m) for m in (1, 5, 8, 9, 10, 11, 20, 21, 100, 250, 256)] == [
+    assert [jax_function.rung(m) for m in (1, 5, 8, 9, 10, 11, 20, 21, 100, 250, 256)] == [
         1, 5, 8, 10, 10, 12, 20, 24, 112, 256, 256,
     ]  # fmt: skip
     model, given = made(), rows(1, 300)

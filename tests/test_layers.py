@@ -61,7 +61,7 @@ FENCES = {
     "networkx": "desim.network.conditions.topology",
     "ruamel": "desim.scenario.load desim.scenario.tree",
     "matplotlib": "desim.interface.plots desim.report",
-    "PIL": "desim.problem.data.folders",
+    "PIL": "desim.problem.data.images",
     "pyarrow": "desim.log",
     "perfetto": "desim.runs.exports.perfetto",
     "dp_accounting": "desim.privacy",
@@ -73,7 +73,7 @@ FENCES = {
         for part in ("module", "parts", "cost", "copies", "ends", "look")
     )
     + " desim.torch",
-    "jax": "desim.problem.models.jax_function desim.problem.models.jax_parts desim.jax",
+    "jax": "desim.problem.models.jax_function desim.problem.models.jax_function desim.jax",
     "cryptography": "desim.deployments.doors",
     "yaml": "nowhere",
 }

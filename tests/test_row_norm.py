@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import desim
 from desim.errors import InputError
 from desim.privacy.papers.noisy_steps import amplification
-from desim.problem.data import row_norm
+from desim.problem.data import prepare
 from desim.problem.kernels.gradients import gradient
 from desim.problem.problem import Problem
 from desim.runs.premises import tuned
@@ -42,12 +42,12 @@ def test_what_is_guaranteed_holds_and_is_reached(scale, normalize, intercept):
 
         A = prepared(wild, wild, ("a", "b", "c"), section)[0]
         longest = max(longest, np.linalg.norm(A, axis=1).max())
-    bound = row_norm.guaranteed(section, A.shape[1])
+    bound = prepare.guaranteed(section, A.shape[1])
     if normalize == "none" and scale in ("none", "standard"):
         assert np.isinf(bound)
     else:
         assert 0.999 * bound <= longest <= bound * (1 + 1e-12)
-        twin = mutant(row_norm, "bound**2 + intercept", "bound**2")
+        twin = mutant(prepare, "bound**2 + intercept", "bound**2")
         assert (longest > twin.guaranteed(section, A.shape[1]) * (1 + 1e-12)) == intercept
 
 

@@ -8,7 +8,7 @@ from desim.problem.models.model import Facts, Rows
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
 from torch import nn  # noqa: E402
 
-from desim.problem.models.torch_ends import same_at_ends  # noqa: E402
+from desim.problem.models.torch_look import same_at_ends  # noqa: E402
 from desim.torch import TorchModel  # noqa: E402
 
 FEATURES, INNER, ROWS, AGENTS = 20, 14, 97, 12

@@ -17,7 +17,7 @@ from desim.scenario.load import load
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
-from desim.problem.models.torch_copies import Copies  # noqa: E402
+from desim.problem.models.torch_module import Copies  # noqa: E402
 from desim.problem.models.torch_parts import (  # noqa: E402
     filled_up,
     fixed_sha256,

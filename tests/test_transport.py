@@ -18,8 +18,7 @@ from desim.engine.agents import graph as agents_graph
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.ports import Handed, Site
 from desim.engine.crossing import demand_patience
-from desim.network.conditions.links import make_links
-from desim.network.conditions.transports import connected, law
+from desim.network.conditions.links import connected, law, make_links
 from desim.network.timeline import duplex, segments, transport, window
 from desim.network.timeline.messages import Links, transmit_one
 from desim.network.timeline.record import empty_rows

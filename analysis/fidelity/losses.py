@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from desim.network.conditions.links import make_links
-from desim.network.conditions.transports import connected, law
+from desim.network.conditions.links import connected, law, make_links
 from desim.network.timeline.messages import Links, transmit_one
 from desim.network.timeline.record import Rows, empty_rows
 from desim.scenario.sections.links import Link

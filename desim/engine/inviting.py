@@ -12,7 +12,7 @@ from desim.network.timeline.phases import is_up
 from desim.network.timeline.record import BESIDE, UPLINK, Kind, release_id
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
-from desim.problem.row_losses import mean_losses
+from desim.problem.problem import mean_losses
 
 # What replies say of losses, where the coordinator chooses by them: a release of its own each.
 

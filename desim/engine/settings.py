@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from desim.arrays import Array
-from desim.network.conditions.changing import Changing
 from desim.network.conditions.churn import Churn
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
-from desim.network.conditions.topology import Graph
+from desim.network.conditions.topology import Changing, Graph
 from desim.network.timeline.intake import AT_ONCE, Intake
 from desim.network.timeline.messages import Links
 from desim.network.timeline.speed import Speeds

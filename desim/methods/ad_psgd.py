@@ -16,8 +16,7 @@ from typing import ClassVar
 from desim.method import Count, Ingredients, InputError, Program, Strict, Us
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
-from desim.methods.shared.pairs import Pairs
-from desim.methods.shared.pairwise_averages import PairwiseAverages
+from desim.methods.shared.averages import Pairs, PairwiseAverages
 from desim.methods.zcdp_subgradient import UNEVEN
 
 

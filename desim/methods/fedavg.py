@@ -30,7 +30,7 @@ from desim.method import (
     column_sums,
     formulas,
 )
-from desim.methods.shared.local_limits import unproved
+from desim.methods.shared.local_training import unproved
 from desim.methods.shared.server_steps import Server
 
 

@@ -32,7 +32,7 @@ from desim.method import (
     terms,
 )
 from desim.methods import fedavg
-from desim.methods.shared.local_limits import unfit_for_noise
+from desim.methods.shared.local_training import unfit_for_noise
 from desim.problem.kernels.clipping import clipped_rows
 
 

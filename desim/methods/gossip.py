@@ -35,7 +35,7 @@ from desim.method import (
 )
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
-from desim.methods.shared.pairs import Pairs
+from desim.methods.shared.averages import Pairs
 from desim.methods.zcdp_subgradient import UNEVEN
 
 PUSHED = "policy: each: what is pushed without an answer keeps no mean of the models"

@@ -10,16 +10,16 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.problem.data.gathered import chunks
-from desim.problem.impossible import impossible
+from desim.numerics.jit import one_blas_thread
+from desim.problem.data.gathered import chunks, stored
 from desim.problem.kernels.gradients import Data, gradient, transpose
 from desim.problem.kernels.layered import Layered
 from desim.problem.kernels.modelled import Modelled
@@ -27,8 +27,79 @@ from desim.problem.kernels.values import agent_losses
 from desim.problem.losses.layers import LayeredLoss
 from desim.problem.losses.modelled import ModelLoss
 from desim.problem.losses.regularizers import Regularizer
-from desim.problem.losses.scalar import Loss
+from desim.problem.losses.scalar import Loss, values_into
 from desim.problem.models.augment import Augmentation
+
+# What makes arrays, loss and numbers no problem at all, in words.
+
+
+def impossible(problem: Any) -> list[str]:
+    """One line for each thing that makes these arrays no problem at all."""
+    A, b, start, found = problem.A, problem.b, problem.start, list[str]()
+    any_shape = isinstance(problem.loss, ModelLoss) and A.ndim > 1 and b.shape[:1] == A.shape[:1]
+    if (not any_shape and (A.ndim != 2 or b.shape != A.shape[:1])) or start.ndim != 1:
+        return [f"problem.data: A {A.shape} and b {b.shape} are not (rows, features) and (rows,)"]
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(A):
+        return [f"problem.data: the agents' rows end at {start[-1:]}, not at {len(A)}"]
+    found += [
+        f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
+        for agent in np.flatnonzero(np.diff(start) < 1)
+    ]
+    facts = getattr(problem.loss, "facts", None)
+    kind = problem.precision if facts is None else facts.precision
+    found += [*_not_finite("A", A, kind), *_not_finite("b", b, kind)]
+    found += problem.loss.problems(b)
+    if problem.average not in ("mean", "sum"):
+        found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
+    if problem.agent_regularizer.boxed:
+        found.append("problem.regularizer: a box cannot be at the agents, it has no subgradient")
+    if problem.precision != "float64" and problem.loss.linear:
+        found.append(f"problem.precision: {problem.precision} is for softmax and mlp")
+    if not problem.row_norm > 0.0:
+        found.append(f"problem.row_norm: {problem.row_norm} is not > 0")
+    elif np.isfinite(problem.row_norm):
+        found += _too_long(problem)
+    if not problem.clip > 0.0:
+        found.append(f"problem.clip: {problem.clip} is not > 0")
+    elif problem.clipped and problem.loss.linear:
+        found += _too_short(problem)
+    return found
+
+
+def _not_finite(name: str, array: Array, kind: str) -> list[str]:
+    """One line if a number of the rows (rows, ...) is none, or none in the type of arithmetic."""
+    most = float(np.finfo(kind).max)
+    narrow = f" in {kind}; allowed: up to {most:.4g}, or problem.precision: float64"
+    for low, part in chunks(array) if stored(array).kind == "f" else ():
+        for row, *column in np.argwhere(~(np.abs(part) <= most))[:1]:
+            place = ", ".join(map(str, column or [0]))
+            text = f"problem.data: {name} is not finite in row {low + row}, column {place}"
+            return [text + (narrow if kind != "float64" else "")]
+    return []
+
+
+@np.errstate(over="ignore")
+def _too_short(problem: Any) -> list[str]:
+    """One line if the clip is so small that no slope other than zero is left to a row."""
+    if problem.limit.all():
+        return []
+    longest = float(np.linalg.norm(problem.A[problem.limit == 0.0], axis=1).max())
+    text = f"found {problem.clip:g}, which is 0 when divided by the norm {longest:.3g} of a row"
+    return [f"problem.clip: {text}; allowed: a larger number"]
+
+
+def _too_long(problem: Any) -> list[str]:
+    """One line if a row is longer than row_norm; dividing by a norm rounds."""
+    norms = np.linalg.norm(problem.A, axis=1)
+    longer = np.flatnonzero(norms > problem.row_norm * (1.0 + 1e-12))
+    if not len(longer):
+        return []
+    place = int(longer[0])
+    agent = int(np.searchsorted(problem.start, place, side="right")) - 1
+    text = f"found {problem.row_norm:g}, but row {place - problem.start[agent]} of agent {agent}"
+    allowed = f"at least {norms.max():.6g}, the longest, or {{clip: {problem.row_norm:g}}}"
+    return [f"problem.row_norm: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]
+
 
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
@@ -289,3 +360,45 @@ def _extremes(A: Array) -> Array:
     ends = np.linalg.eigvalsh(A @ columns if wide else columns @ A)[:, [0, -1]]
     ends[:, 0] = 0.0 if wide else np.maximum(0.0, ends[:, 0])
     return np.asarray(ends)
+
+
+# What an agent may say of its losses: means over its rows, one agent at a time.
+
+
+def row_losses(problem: Problem, agent: int, x: Array) -> Array:
+    """The loss (rows,) of each row of an agent at the model x (dim,); no regulariser.
+
+    Of a linear model under problem.clip it is the loss that has the clipped gradients.
+    """
+    part = slice(int(problem.start[agent]), int(problem.start[agent + 1]))
+    A, b, loss = problem.A[part], problem.b[part], problem.loss
+    if isinstance(loss, ModelLoss):
+        with loss.model.computing():
+            return loss.losses(A, b, x)
+    if isinstance(loss, LayeredLoss):
+        scores = loss.scores(A, x)
+        highest = scores.max(axis=1)
+        spread = np.log(np.exp(scores - highest[:, None]).sum(axis=1)) + highest
+        return np.asarray(spread - scores[np.arange(len(b)), b.astype(np.int64)])
+    u, out = np.ascontiguousarray(A @ x), np.empty(len(b))
+    values_into(loss.code, u, b, float(loss.knee), problem.limit[part], out)
+    loss.verify()
+    return out
+
+
+def mean_losses(
+    problem: Problem, who: Int, x: Array, power: int = 1, clip: float | None = None
+) -> Array:
+    """Means (n,) over the rows of agents who (n,) of their losses at x (n, dim), to a power.
+
+    clip: each loss is cut to [0, clip] before, and is 0 where it is no number. One row replaced
+    moves the mean by at most clip^power / rows.
+    """
+    out = np.empty(len(who))
+    with one_blas_thread():
+        for r, i in enumerate(who.tolist()):
+            losses = row_losses(problem, i, x[r])
+            if clip is not None:
+                losses = np.where(np.isnan(losses), 0.0, np.clip(losses, 0.0, clip))
+            out[r] = np.mean(losses**power)
+    return out

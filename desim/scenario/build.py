@@ -14,11 +14,19 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.method import Ingredients
-from desim.network.conditions.changing import Changing, Listed, Redrawn
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.contacts import Contacts, recorded, switched
 from desim.network.conditions.policy import Policy
-from desim.network.conditions.topology import Edges, Graph, from_edges, generate, read_graphml
+from desim.network.conditions.topology import (
+    Changing,
+    Edges,
+    Graph,
+    Listed,
+    Redrawn,
+    from_edges,
+    generate,
+    read_graphml,
+)
 from desim.network.timeline.collection import FIXED, MEDIAN, QUANTILE
 from desim.network.timeline.messages import Links
 from desim.network.timeline.staleness import UNWEIGHED

@@ -12,12 +12,12 @@ from desim.network.conditions.choosing import (
     Fastest,
     Losses,
     Oldest,
+    Oort,
     PowerOfChoice,
     RoundRobin,
+    Tiers,
 )
 from desim.network.conditions.compute import fastest
-from desim.network.conditions.oort import Oort
-from desim.network.conditions.tiers import Tiers
 from desim.network.timeline.speed import Speeds
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.method import Participation

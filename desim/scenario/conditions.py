@@ -16,8 +16,7 @@ from desim.network.conditions.compute import (
     speed_model,
 )
 from desim.network.conditions.latencies import Latencies, latencies, sites
-from desim.network.conditions.lines import lined
-from desim.network.conditions.links import concerned, make_links
+from desim.network.conditions.links import OF_IDEAL, concerned, connected, law, lined, make_links
 from desim.network.conditions.participation import (
     Bernoulli,
     Everybody,
@@ -27,7 +26,6 @@ from desim.network.conditions.participation import (
     recorded,
 )
 from desim.network.conditions.traces import Traces, rate_traces
-from desim.network.conditions.transports import OF_IDEAL, connected, law
 from desim.network.timeline.intake import AT_ONCE, Intake
 from desim.network.timeline.messages import FAIR, FIFO, NONE, Links
 from desim.network.timeline.phases import Calendar

@@ -11,7 +11,7 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream
-from desim.problem import steps, stopwatch
+from desim.problem import steps
 from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import MeasuredSpeed, Work
@@ -25,7 +25,7 @@ def settled(scenario: Scenario, problem: Problem) -> Scenario:
     changes: dict[str, object] = {}
     compute = scenario.compute
     if unmeasured(scenario) and isinstance(compute.speed, MeasuredSpeed):
-        found = stopwatch.speed_here(problem, steps.batch_of(scenario.algorithm.parameters))
+        found = steps.speed_here(problem, steps.batch_of(scenario.algorithm.parameters))
         timing = compute.speed.measured.model_copy(update=found._asdict())
         changes["speed"] = MeasuredSpeed(measured=timing)
     if compute.work.word == "flops":

@@ -50,8 +50,8 @@ FUNCTIONS = (
     "desim.privacy.ledger.mechanisms.terms",
     "desim.methods.shared.gradients.gradient",
     "desim.methods.shared.gradients.batch_gradient",
-    "desim.network.conditions.matching.random_matching",
-    "desim.network.conditions.matching.random_neighbours",
+    "desim.network.conditions.topology.random_matching",
+    "desim.network.conditions.topology.random_neighbours",
     "desim.network.conditions.mixing.mixing_matrix",
 )
 WIDTH = 100

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.network.conditions.links import make_links
-from desim.network.conditions.transports import connected, law
+from desim.network.conditions.links import connected, law, make_links
 from desim.network.timeline.messages import Links, carried
 from desim.numerics.jit import lean_kernel
 from desim.numerics.later import optimize

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Mask
 from desim.engine.requests import Heard
-from desim.network.conditions.changing import Changing
 from desim.network.conditions.policy import until
+from desim.network.conditions.topology import Changing
 from desim.network.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
 
 

@@ -11,7 +11,7 @@ from desim.engine.play import Simulation
 from desim.engine.settings import Settings
 from desim.interface.cli.transport import carriers
 from desim.network.conditions.compute import overheads_of, speeds_of
-from desim.network.conditions.transports import CONGESTION, rates, seconds_after
+from desim.network.conditions.links import CONGESTION, rates, seconds_after
 from desim.network.timeline.intake import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW

@@ -9,13 +9,7 @@ from desim.arrays import Int
 from desim.engine.crossing import meeting, two_ways
 from desim.engine.opening import Opening
 from desim.engine.settings import Settings
-from desim.network.conditions.transports import (
-    connected,
-    law,
-    rates,
-    seconds_after,
-    seconds_both_ways,
-)
+from desim.network.conditions.links import connected, law, rates, seconds_after, seconds_both_ways
 from desim.network.timeline.messages import Links
 from desim.scenario.sections.links import Tcp
 

@@ -3,8 +3,7 @@
 from typing import Any, ClassVar, Literal
 
 from desim.errors import InputError
-from desim.methods.shared.local_limits import misfits
-from desim.methods.shared.local_training import LocalTraining
+from desim.methods.shared.local_training import LocalTraining, misfits
 from desim.methods.shared.method import Ingredients, Method
 from desim.methods.shared.server_steps import Server, ServerSteps, two_steps
 from desim.network.conditions.codec import KEEPS, ROUNDED

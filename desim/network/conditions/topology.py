@@ -1,8 +1,8 @@
 """Graphs of agents: generators and files, as directed links in compressed rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Int
 from desim.errors import InputError
+from desim.masks import Mask, public
+from desim.network.timeline.messages import Links
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.numerics.later import Later
@@ -217,3 +219,106 @@ def _tree_plus(agents: int, edges: int, draw: int) -> "nx.Graph":
     extra = keys.subset(draw, Stream.LINK, len(absent), edges - agents + 1)
     graph.add_edges_from(absent[e] for e in extra)
     return graph
+
+
+# Graphs that change from round to round: listed ones in turn, or drawn anew.
+
+
+KEPT = 256  # graphs of rounds that agents are in at the same time
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The given graphs in turn, each for `lasting` rounds, and from the first again."""
+
+    graphs: Sequence[Graph]
+    lasting: int = 1
+
+    def place(self, round_: int) -> int:
+        """Which graph that of `round_` (1, 2, ...) is."""
+        return (round_ - 1) // self.lasting % len(self.graphs)
+
+    def graph(self, place: int) -> Graph:
+        """The graph of a place."""
+        return self.graphs[place]
+
+
+@dataclass(frozen=True)
+class Redrawn:
+    """A random graph of `kind` for every round, which need not be connected, from stream LINK."""
+
+    kind: str
+    value: object
+    agents: int
+    seed: int
+    graphs: tuple[Graph, ...] = ()  # none is known before
+
+    def place(self, round_: int) -> int:
+        """Which graph that of `round_` (1, 2, ...) is."""
+        return round_
+
+    def graph(self, place: int) -> Graph:
+        """The graph of a place: the same whoever asks, and when."""
+        edges = draw_again(self.kind, self.value, self.agents, self.seed, place)
+        where = f"network.topology.{self.kind}"
+        return from_edges(self.agents, edges, where, connected=False)
+
+
+class Changing:
+    """The graph and the links of every round; links(graph) draws those of a graph.
+
+    What is drawn for a pair of agents, a latency say, is the same in every round.
+    """
+
+    def __init__(self, turns: Listed | Redrawn, links: Callable[[Graph], Links]) -> None:
+        self.place, self.listed = turns.place, tuple(turns.graphs)
+
+        @lru_cache(KEPT)
+        def laid(place: int) -> tuple[Graph, Links]:
+            graph = turns.graph(place)
+            return graph, links(graph)
+
+        self.laid = laid  # by place
+
+    def at(self, round_: int) -> tuple[Graph, Links]:
+        """Graph and links of `round_` (1, 2, ...); the same objects while it does not change."""
+        return self.laid(self.place(round_))
+
+
+# Random choices of neighbours that everybody knows: drawn from the seed and the round alone.
+
+
+MATCHING = 1 << 20  # steps of draws that no participation makes
+
+
+def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
+    """Whom each agent (agents,) is paired with in a round, -1 for nobody: j has i where i has j.
+
+    The pairs are neighbours, taken in a random order until no two neighbours are left over.
+    InputError unless every link has an opposite one: a pair sends both ways.
+    """
+    if not graph.symmetric:
+        found = "found a directed graph, whose pairs would lack a link"
+        raise InputError(f"random_matching: {found}; allowed: links in both directions")
+    first = np.flatnonzero(graph.source < graph.target)
+    place = {"agent": graph.source[first], "peer": graph.target[first]}
+    order = keys.uniforms(seed, Stream.PARTICIPATION, **place, round=round_, step=MATCHING)
+    partner = np.full(graph.agents, -1)
+    for e in first[np.argsort(order[:, 0], kind="stable")]:
+        i, j = graph.source[e], graph.target[e]
+        if partner[i] < 0 and partner[j] < 0:
+            partner[i], partner[j] = j, i
+    return public(partner)
+
+
+def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:
+    """A neighbour of each agent (agents,) in a round, every one as likely, -1 where there is none.
+
+    Of links that have a direction those that leave the agent count.
+    """
+    place = {"agent": np.arange(graph.agents), "round": round_, "step": MATCHING + 1}
+    u = keys.uniforms(seed, Stream.PARTICIPATION, **place)[:, 0]
+    number = np.diff(graph.outgoing)
+    chosen = graph.outgoing[:-1] + (u * number).astype(np.int64)
+    links = graph.out_links[np.minimum(chosen, len(graph.out_links) - 1)]
+    return public(np.where(number > 0, graph.target[links], -1))

@@ -15,10 +15,8 @@ from desim.errors import InputError, spelling
 from desim.numerics.later import pd
 from desim.problem.data.arrays import dealt_arrays
 from desim.problem.data.gathered import Gathered
-from desim.problem.data.groups import protected_rows
-from desim.problem.data.labels import classes, numbers, of_model
 from desim.problem.data.partition import Deal, deal
-from desim.problem.data.prepare import bounded, prepared
+from desim.problem.data.prepare import bounded, classes, numbers, of_model, prepared, protected_rows
 from desim.problem.data.table import Table
 from desim.problem.data.tables import read_table
 from desim.problem.losses.modelled import ModelLoss

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Mask
 from desim.errors import InputError, show, spelling
 from desim.numerics.later import pd
-from desim.problem.data.split import split
-from desim.problem.data.table import Table
+from desim.problem.data.table import Table, split
 
 MOST_WORDS = 1000
 TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from desim.errors import InputError
 from desim.problem.data.arrays import undealt_arrays
-from desim.problem.data.bundled import bundled
-from desim.problem.data.examples import table_of
-from desim.problem.data.folders import image_folders
+from desim.problem.data.examples import table_of, text_windows
 from desim.problem.data.frames import framed
-from desim.problem.data.images import read_images
+from desim.problem.data.images import image_folders, read_images
 from desim.problem.data.libraries import (
+    bundled,
     hugging_face_examples,
     plugged_examples,
     torch_examples,
 )
-from desim.problem.data.split import split
 from desim.problem.data.synthetic import generate
-from desim.problem.data.table import Table
-from desim.problem.data.texts import text_windows
+from desim.problem.data.table import Table, split
 from desim.problem.models.dataset import Examples
 from desim.readers import csv_frame, parquet_frame, uneven
 

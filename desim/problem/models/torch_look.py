@@ -1,15 +1,23 @@
 """The first look at a torch module: what makes it no function of its parameters and rows."""
 
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+from torch.utils.flop_counter import FlopCounterMode
 
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.problem.models.model import Rows
-from desim.problem.models.torch_parts import refuse_draws, seeded, typed
+from desim.problem.models.torch_parts import by_row, refuse_draws, seeded, typed
 
 NUDGE = 1e-2  # from a start where a wrong module may look right, such as zeros
 NEAR = 1e-3  # relative, of the gradients of two rows to that of both
@@ -120,3 +128,166 @@ def _refuse_meeting(model: Any, x: Array, rows: Rows) -> None:
         text = "the gradients of two rows alone do not add up to that of both"
         allowed = "rows that do not mix in training, as batch normalisation mixes them"
         raise _refusal(model, text, allowed)
+
+
+# Whether a torch function of single numbers gives other bits where an array ends.
+
+
+PARTS, LENGTH = 500, 7  # arrays that are tried, and their length, of which most is an end
+WIDE = 3.0  # deviation of the numbers in them
+_KNOWN: dict[Any, bool] = {}  # by function, types and numbers of its arguments
+
+
+def same_at_ends(ask: Callable[[], Any]) -> bool:
+    """Whether all functions of single numbers that `ask` calls give the same bits everywhere."""
+    with seeded(0):
+        with _Calls() as calls:
+            try:
+                ask()
+            except (RuntimeError, ValueError):
+                return False
+        for key, one in calls.found.items():
+            if key not in _KNOWN:
+                _KNOWN[key] = _same_bits(*one)
+    return all(_KNOWN[key] for key in calls.found)
+
+
+class _Calls(TorchDispatchMode):  # type: ignore[misc]
+    """The functions of single numbers that torch calls, each with arguments once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Any, tuple[Any, Any, Any]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        given = kwargs or {}
+        if torch.Tag.pointwise in func.tags:
+            types = tree_map_only(Tensor, lambda one: one.dtype, (args, given))
+            self.found.setdefault(f"{func} {types}", (func, args, given))
+        return func(*args, **given)
+
+
+def _same_bits(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a function of single numbers has the same bits on a long array and on its parts."""
+    whole, spread = (tree_map_only(Tensor, _drawn, one) for one in (args, kwargs))
+    try:
+        expected = func(*_copies(whole), **_copies(spread))
+        ends = [func(*_copies(whole, at), **_copies(spread, at)) for at in range(PARTS)]
+    except (RuntimeError, ValueError, NotImplementedError):
+        return True  # none of single real numbers
+    found = torch.cat([one.reshape(-1) for one in ends])
+    return bool(torch.equal(found.nan_to_num(math.pi), expected.nan_to_num(math.pi)))
+
+
+def _drawn(one: Tensor) -> Tensor:
+    """Numbers of the argument's type; whole ones and masks are 0 or 1."""
+    numbers = WIDE * torch.randn(PARTS * LENGTH, dtype=torch.float64)
+    return (numbers if one.is_floating_point() else numbers > 0.0).to(one.dtype)
+
+
+def _copies(given: Any, at: int | None = None) -> Any:
+    """Arguments of memory of their own: all numbers, or those of one part."""
+
+    def copied(one: Tensor) -> Tensor:
+        part = one if at is None else one[at * LENGTH : (at + 1) * LENGTH]
+        return part.clone()
+
+    return tree_map_only(Tensor, copied, given)
+
+
+# What a step of a torch module takes: operations as torch counts them, and bytes of memory.
+
+
+def operations(model: Any) -> float:
+    """Floating point operations of the gradient of one row; a multiplication and an addition are 2.
+
+    Matrix products, convolutions and attention count, what works number by number does not.
+    InputError for a layer with a matrix of which torch counts nothing: the sum would be too small.
+    """
+    net, called = model.copies.of(True), set[str]()
+    hooks = [
+        one.register_forward_pre_hook(lambda *_, name=name: called.add(name))
+        for name, one in net.named_modules()
+    ]
+    try:
+        with seeded(model.facts.seed), _in_parts(), FlopCounterMode(display=False) as counter:
+            torch.autograd.grad(_total(model, 1), _trained(model), allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    root, counts = type(net).__name__, counter.get_flop_counts()
+    for name, one in net.named_modules():
+        path = f"{root}.{name}" if name else root
+        if name in called and _multiplies(one) and not sum(counts.get(path, {}).values()):
+            text = f"torch counts no operations of {name or 'the module'} ({type(one).__name__})"
+            allowed = "{flops: operations of one row}, or a method flops(m) of the model"
+            raise InputError(f"compute.work: found flops, but {text}; allowed: {allowed}")
+    return float(counter.get_total_flops())
+
+
+@contextmanager
+def _in_parts() -> Iterator[None]:
+    """Recurrent layers as the products that they are made of, which can be counted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the switch says of devices that are not here
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+def _multiplies(one: nn.Module) -> bool:
+    """Whether a module multiplies by a matrix of its own; an embedding looks numbers up."""
+    own = one.parameters(recurse=False)
+    found = isinstance(one, nn.Embedding | nn.EmbeddingBag)
+    return not found and any(part.dim() > 1 and part.requires_grad for part in own)
+
+
+def needed(model: Any, m: int, clipped: bool) -> float:
+    """Bytes of parameters, a gradient, the examples' own if clipped, inputs, and what is kept.
+
+    m: rows that are in memory at a time.
+    """
+    size = torch.empty((), dtype=model.type).element_size()
+    first = _kept(model, 1)
+    each = _kept(model, 2) - first
+    inputs = model.sample.inputs[:1].nbytes
+    vectors = 2 + (m if clipped else 0)
+    return float(size * model.dim * vectors + m * (inputs + each) + first - each)
+
+
+def _kept(model: Any, m: int) -> int:
+    """Bytes that m rows' forward pass keeps for the backward one, beside parameters and inputs."""
+    inputs = model._tensor(_rows(model, m)[0])
+    known = {
+        one.untyped_storage().data_ptr() for one in (inputs, *model.copies.of(True).parameters())
+    }
+    found: dict[int, int] = {}
+
+    def pack(kept: Tensor) -> Tensor:
+        storage = kept.untyped_storage()
+        if storage.data_ptr() not in known:
+            found[storage.data_ptr()] = storage.nbytes()
+        return kept
+
+    with seeded(model.facts.seed), saved_tensors_hooks(pack, lambda kept: kept):
+        total = _total(model, m, inputs)  # holds what is kept, so that no address comes twice
+    del total
+    return sum(found.values())
+
+
+def _total(model: Any, m: int, inputs: Tensor | None = None) -> Tensor:
+    """The sum of the losses of m rows at the start, in training."""
+    own, labels = (model._tensor(one) for one in _rows(model, m))
+    outputs = model.copies.of(True)(own if inputs is None else inputs)
+    return by_row(model.losses(outputs, labels)).sum()
+
+
+def _trained(model: Any) -> list[Tensor]:
+    return [one for one in model.copies.of(True).parameters() if one.requires_grad]
+
+
+def _rows(model: Any, m: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Inputs and labels of m rows of the data."""
+    place = np.arange(m) % len(model.sample.labels)
+    return model.sample.inputs[place], model.sample.labels[place]

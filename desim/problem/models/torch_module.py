@@ -5,9 +5,11 @@ is tried out, agents go together through `torch.func.vmap`; else one by one. Tor
 thread of its own, agents on all: then no bit depends on a number of threads.
 """
 
+import copy
+import threading
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,11 +22,66 @@ from desim.arrays import Array
 from desim.errors import InputError, show
 from desim.problem.models import torch_parts as parts_of
 from desim.problem.models.model import Facts, Model, Rows
-from desim.problem.models.torch_copies import Copies
-from desim.problem.models.torch_cost import needed, operations
-from desim.problem.models.torch_ends import same_at_ends
-from desim.problem.models.torch_look import refuse_unsettled
+from desim.problem.models.torch_look import needed, operations, refuse_unsettled, same_at_ends
 from desim.problem.models.torch_parts import Parts
+
+# The copies of a torch module: every thread has one that trains and one that is measured.
+
+
+class Copies:
+    """Copies of `module`, of whose parameters those in `names` train.
+
+    frozen: layers that keep averages of rows use them as they are.
+    """
+
+    def __init__(self, module: nn.Module, names: Sequence[str], frozen: bool) -> None:
+        self.module, self.names, self.frozen = module, names, frozen
+        self.random = any(map(parts_of.draws, module.modules()))
+        self.lock = threading.RLock()
+        self._own = threading.local()
+
+    def of(self, training: bool) -> nn.Module:
+        """The calling thread's own copy, as it trains or as it is measured."""
+        training = training and not getattr(self._own, "still", False)
+        found: dict[bool, nn.Module] | None = getattr(self._own, "found", None)
+        if found is None:
+            torch.set_num_threads(1)  # of this thread
+            found = self._own.found = {kind: copy.deepcopy(self.module) for kind in (False, True)}
+            found[True].train()
+            found[False].eval()
+            for one in found[True].modules() if self.frozen else ():
+                if isinstance(one, nn.modules.batchnorm._NormBase):
+                    one.eval()
+        return found[training]
+
+    def renew(self) -> None:
+        """The calling thread's next call has new copies."""
+        self._own.found = None
+
+    def at(self, w: Tensor, training: bool) -> tuple[nn.Module, list[nn.Parameter]]:
+        """The copy whose parameters that train are parts of w (dim,), and these."""
+        module = self.of(training)
+        named = dict(module.named_parameters())
+        parameters = [named[name] for name in self.names]
+        with torch.no_grad():
+            parts = w.split([one.numel() for one in parameters])
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.copy_(part.reshape(parameter.shape))
+        return module, parameters
+
+    @contextmanager
+    def drawing(self, key: int | None) -> Iterator[None]:
+        """Random layers draw from `key`, and nothing else does meanwhile; without one none does."""
+        if key is None or not self.random:
+            self._own.still = self.random
+            try:
+                yield
+            finally:
+                self._own.still = False
+            return
+        with self.lock, parts_of.seeded(int(key) % (1 << 63)):
+            yield
+
 
 ROOM = 1 << 22  # numbers of examples' gradients that are in memory at a time
 EVEN = 4  # rows, so that an agent's part of a product begins where 16 bytes do
