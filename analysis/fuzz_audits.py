@@ -23,7 +23,7 @@ from desim.errors import InputError, RunError
 from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import neighbours, worst_pair
 from desim.experiments.audit.pairs import play_pair, unobserved
-from desim.experiments.audit.reading import HIDDEN
+from desim.experiments.audit.stored import HIDDEN
 from desim.log.parquet import Tables
 from desim.scenario.build import build
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.experiments.ranking.robust import robust
     from desim.experiments.studies.compare import compare
-    from desim.experiments.studies.repeat import repeat
-    from desim.experiments.studies.study import Study, study
+    from desim.experiments.studies.study import Study, repeat, study
     from desim.experiments.tuning.tune import tune
     from desim.interface.plots.drawn import plot
     from desim.interface.reports import report
@@ -76,7 +75,7 @@ _HOMES = {
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
     "plot": "desim.interface.plots.drawn:plot",
-    "repeat": "desim.experiments.studies.repeat:repeat",
+    "repeat": "desim.experiments.studies.study:repeat",
     "report": "desim.interface.reports:report",
     "resume": "desim.runs.resume:resume",
     "replay": "desim.runs.replay:replay",

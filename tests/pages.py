@@ -22,7 +22,7 @@ from pathlib import Path
 
 from desim import load
 from desim.experiments.studies.study import plan
-from desim.experiments.tuning.plan import planned
+from desim.experiments.tuning.candidates import planned
 from desim.interface.cli import main
 from desim.scenario.load import parse
 

@@ -13,12 +13,12 @@ from study_scenes import BASE, changed
 
 import desim
 from desim.errors import InputError
-from desim.experiments.studies import answers, sides
-from desim.experiments.studies.sides import sided, told
-from desim.experiments.studies.stored import open_study
+from desim.experiments.studies import answers
+from desim.experiments.studies import cases as cases_module
+from desim.experiments.studies.cases import sided, told
 from desim.experiments.studies.study import study
-from desim.experiments.studies.trials import Trials
-from desim.experiments.studies.tried import trials
+from desim.experiments.studies.tables import open_study
+from desim.experiments.studies.trials import Trials, trials
 from desim.interface.cli import main
 from desim.runs.reading.series import series_of
 
@@ -230,7 +230,7 @@ def test_cases_are_told_by_as_few_values_as_do():
     cases = [{"a.x": 1, "b.y": n, "c.z": n, "d.w": m} for n in (1, 2) for m in (3, 4)]
     assert told(cases) == ["y 1, w 3", "y 1, w 4", "y 2, w 3", "y 2, w 4"]
     assert told([{}, {"a.x": 1}]) == ["base", "x 1"]
-    assert sides.METHOD[0] == "algorithm"
+    assert cases_module.METHOD[0] == "algorithm"
 
 
 def test_the_study_file_says_what_a_method_is():

@@ -13,14 +13,12 @@ from scipy.stats import laplace, norm
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit import game, likelihood
-from desim.experiments.audit.claims import zcdp_of
+from desim.experiments.audit import game, neighbours
 from desim.experiments.audit.game import Stage, noise_seed, play_game, trained
-from desim.experiments.audit.likelihood import likelihood_ratio
-from desim.experiments.audit.neighbours import worst_pair
+from desim.experiments.audit.neighbours import likelihood_ratio, worst_pair
 from desim.experiments.audit.of_method import audit
 from desim.experiments.audit.pairs import PairReleases
-from desim.experiments.audit.verdict import judge
+from desim.experiments.audit.verdict import judge, zcdp_of
 from desim.interface.cli import main
 from desim.privacy.ledger.ledger import Ledger, Mechanism
 from desim.scenario.build import build
@@ -80,7 +78,7 @@ def check_ratio(module):
 
 
 def test_the_score_is_the_likelihood_ratio():
-    check_ratio(likelihood)
+    check_ratio(neighbours)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_the_score_is_the_likelihood_ratio():
 )
 def test_wrong_scores_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_ratio(mutant(likelihood, right, wrong))
+        check_ratio(mutant(neighbours, right, wrong))
 
 
 def test_a_release_without_noise_tells_everything():
@@ -157,7 +155,7 @@ def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
     ],
 )
 def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, right, wrong):
-    twin = mutant(likelihood, right, wrong)
+    twin = mutant(neighbours, right, wrong)
     monkeypatch.setattr(game, "likelihood_ratio", twin.likelihood_ratio)
     scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
     with pytest.raises(AssertionError):

@@ -10,12 +10,12 @@ from mutant import mutant
 
 import desim
 from desim.experiments import contract
-from desim.experiments.audit import apart, check
-from desim.experiments.audit.apart import beyond
+from desim.experiments.audit import check, pairs
 from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.pairs import beyond
 from desim.experiments.audit.transcript import Sent
 from desim.experiments.audit.verdict import judge
-from desim.experiments.contract import algorithm_laws, privacy_laws
+from desim.experiments.contract import algorithm_laws
 from desim.experiments.contract.finding import BrokenError
 from desim.experiments.contract.stage import Stage
 from desim.masks import Mask, is_public, public
@@ -25,8 +25,8 @@ from desim.scenario.load import load
 
 BESIDES = Path(__file__).parent / "plugins" / "besides.py"
 LAWS = {
-    "charges": privacy_laws.charges,
-    "sensitivity": privacy_laws.sensitivity,
+    "charges": algorithm_laws.charges,
+    "sensitivity": algorithm_laws.sensitivity,
     "retimes": algorithm_laws.retimes,
 }
 
@@ -56,7 +56,7 @@ def honest():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "what"),
-    [("bare", apart.MESSAGES), ("halved", apart.MESSAGES), ("denied", apart.RELEASES)],
+    [("bare", pairs.MESSAGES), ("halved", pairs.MESSAGES), ("denied", pairs.RELEASES)],
 )
 def test_what_is_told_beside_the_releases_is_refuted(honest, way, what):
     """Their rigorous epsilons are those of the honest method, or less."""
@@ -172,8 +172,8 @@ def check_rounding(module):
 
 
 def test_messages_are_compared_up_to_rounding():
-    check_rounding(apart)
+    check_rounding(pairs)
     assert not beyond(*(2 * [Sent(None, None, None, np.zeros((1, 2)), None)])).any()
     for right, wrong in (("ROUNDING *", "0.0 *"), ("ROUNDING = 1e-12", "ROUNDING = 1e-3")):
         with pytest.raises(AssertionError):
-            check_rounding(mutant(apart, right, wrong))
+            check_rounding(mutant(pairs, right, wrong))

@@ -10,10 +10,16 @@ from cases import LOSSY, graph, merged, star
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.experiments.audit import canary_scores
-from desim.experiments.audit.canaries import canaries, fair_coins, planted
-from desim.experiments.audit.canary_scores import Game, likeness, play_once
-from desim.experiments.audit.of_one_run import audit_one_run
+from desim.experiments.audit import of_one_run
+from desim.experiments.audit.of_one_run import (
+    Game,
+    audit_one_run,
+    canaries,
+    fair_coins,
+    likeness,
+    planted,
+    play_once,
+)
 from desim.experiments.audit.one_run import chosen_tiers, judge_one_run, right_guesses
 from desim.interface.cli import main
 from desim.numerics import keys
@@ -80,7 +86,7 @@ def check_likeness(module):
 
 
 def test_scores_are_the_best_linear_guess():
-    check_likeness(canary_scores)
+    check_likeness(of_one_run)
     assert likeness(np.ones(2), np.ones((1, 2)), np.array([1.0, np.inf])) == pytest.approx([0.2])
 
 
@@ -89,7 +95,7 @@ def test_scores_are_the_best_linear_guess():
 )
 def test_wrong_scores_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_likeness(mutant(canary_scores, right, wrong))
+        check_likeness(mutant(of_one_run, right, wrong))
 
 
 def drowned(module):
@@ -103,8 +109,8 @@ def drowned(module):
 @pytest.mark.slow
 def test_scores_know_nothing_but_what_the_run_shows():
     """200 guesses of fair coins: 5 standard deviations are 35."""
-    assert abs(drowned(canary_scores) - 100) < 36
-    spy = mutant(canary_scores, "likeness(residual, effects, spread)", "coins - 0.5")
+    assert abs(drowned(of_one_run) - 100) < 36
+    spy = mutant(of_one_run, "likeness(residual, effects, spread)", "coins - 0.5")
     assert drowned(spy) == 200
 
 
@@ -232,7 +238,7 @@ def test_what_cannot_be_audited_is_refused(options, message):
 
 
 def test_more_numbers_than_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(canary_scores, "NUMBERS", 1000)
+    monkeypatch.setattr(of_one_run, "NUMBERS", 1000)
     simulation = build(load(SMALL))
     of = canaries(simulation.problem, 0, 40, seed=0)
     with pytest.raises(InputError, match="canaries: found 40, and a run that shows"):

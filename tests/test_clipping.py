@@ -15,7 +15,7 @@ from mutant import mutant
 import desim
 from desim.errors import InputError, RunError
 from desim.experiments.audit import of_method
-from desim.experiments.audit.apart import ENDS
+from desim.experiments.audit.pairs import ENDS
 from desim.methods.shared import minimisation
 from desim.problem.kernels import layered, modelled_zeroth, values
 from desim.problem.kernels.gradients import batch_gradient, gradient

@@ -12,7 +12,7 @@ import pytest
 from mutant import mutant
 
 from analysis.studies import coco
-from desim.experiments.studies import answers, restarts
+from desim.experiments.studies import answers
 from desim.experiments.studies.trials import Trials
 from desim.problem.targets import first_met
 
@@ -59,7 +59,7 @@ def test_runs_meet_targets_when_cocopp_says_so(trials):
 
 
 def test_expected_times_and_rates_are_cocopp_s(trials):
-    check_ert(restarts, trials)
+    check_ert(answers, trials)
     frame = answers.ert(trials).set_index(["method", "problem", "target"])
     for told in STORED["cocopp"]:
         for k, target in enumerate(TARGETS):
@@ -73,19 +73,19 @@ def test_expected_times_and_rates_are_cocopp_s(trials):
     "wrong", ["float(spent[met].sum()) / successes", "float(spent[met].mean() / met.mean())"]
 )
 def test_a_time_without_the_runs_that_failed_is_not_cocopp_s(trials, wrong):
-    twin = mutant(restarts, "float(spent.sum()) / successes", wrong)
+    twin = mutant(answers, "float(spent.sum()) / successes", wrong)
     with pytest.raises(AssertionError):
         check_ert(twin, trials)
 
 
 def check_simulated(module, trials):
     for cell, told, k in cells(trials):
-        found = module.restarted(cell.spent, cell.met, restarts.draws(len(cell.spent)))
+        found = module.restarted(cell.spent, cell.met, answers.draws(len(cell.spent)))
         assert coco.sparse(found) == told["simulated"][k]
 
 
 def test_simulated_restarts_are_cocopp_s(trials):
-    check_simulated(restarts, trials)
+    check_simulated(answers, trials)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_simulated_restarts_are_cocopp_s(trials):
 )
 def test_other_restarts_are_not(trials, right, wrong):
     with pytest.raises(AssertionError):
-        check_simulated(mutant(restarts, right, wrong), trials)
+        check_simulated(mutant(answers, right, wrong), trials)
 
 
 def test_distribution_functions_are_those_of_all_simulated_runs(trials):
@@ -105,7 +105,7 @@ def test_distribution_functions_are_those_of_all_simulated_runs(trials):
     shares = answers.ecdf(trials)
     for method in trials.methods:
         own = [cell for (name, *_), cell in found.items() if name == method]
-        runs = [restarts.restarted(one.spent, one.met, restarts.draws(10)) for one in own]
+        runs = [answers.restarted(one.spent, one.met, answers.draws(10)) for one in own]
         every = np.sort(np.concatenate(runs))  # as cocopp's combined data
         rows = shares[shares["method"] == method]
         at, share = rows["value"].to_numpy(), rows["share"].to_numpy()

@@ -8,10 +8,10 @@ from cases import CASES
 
 from desim.errors import InputError
 from desim.experiments import contract
+from desim.experiments.contract import algorithm_laws, loss_laws
 from desim.experiments.contract import algorithm_laws as laws
-from desim.experiments.contract import loss_laws, privacy_laws
+from desim.experiments.contract.algorithm_laws import reads
 from desim.experiments.contract.finding import BrokenError, SkippedError
-from desim.experiments.contract.reads import reads
 from desim.experiments.contract.stage import Stage
 from desim.interface.cli import main
 from desim.scenario import registry
@@ -58,9 +58,9 @@ BREAKS = [
                     )]),
     *[(law, [COUNT, ("self.problem.data))", "self.problem.data)) + 1e-9 * next(COUNT)")])
       for law in (laws.batches, laws.observers, laws.repeats, laws.resumes, laws.retimes,
-                  privacy_laws.silence)],
-    (privacy_laws.charges, [("terms(self.noise,", "terms(None,")]),
-    (privacy_laws.sensitivity, [("reach = 2.0", "reach = 1.0")]),
+                  algorithm_laws.silence)],
+    (algorithm_laws.charges, [("terms(self.noise,", "terms(None,")]),
+    (algorithm_laws.sensitivity, [("reach = 2.0", "reach = 1.0")]),
 ]  # fmt: skip
 
 
@@ -165,9 +165,9 @@ def test_noise_without_a_clip_is_tried_as_far_as_it_goes():
     registry.load_plugin(METHOD)
     stage = Stage(registry.get("noisy-gossip"), overrides=noise)
     assert stage.noisy.problem.clip is None
-    assert privacy_laws.charges(stage).endswith("; no problem.clip, so that sensitivities may be "
+    assert algorithm_laws.charges(stage).endswith("; no problem.clip, so that sensitivities may be "
                                                 "infinite")  # fmt: skip
-    assert privacy_laws.silence(stage) == "sigma = 0 gives the models without privacy"
+    assert algorithm_laws.silence(stage) == "sigma = 0 gives the models without privacy"
 
 
 def test_one_error_of_all_laws_is_told_once(tmp_path, capsys):
@@ -220,7 +220,7 @@ def test_a_method_of_desim_keeps_the_contract_where_it_is_used():
     stage = Stage(registry.get("fed-plt"), load("quickstart"))
     assert "policy each" in laws.engines(stage)
     with pytest.raises(SkippedError, match="not given by"):
-        privacy_laws.silence(stage)
+        algorithm_laws.silence(stage)
 
 
 def test_what_cannot_be_tried_is_bad_input(tmp_path, capsys):

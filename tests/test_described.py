@@ -5,7 +5,7 @@ from mutant import mutant
 
 import desim
 from desim.experiments.studies.answers import ecdf
-from desim.experiments.studies.tried import trials
+from desim.experiments.studies.trials import trials
 from desim.log import described
 from desim.log.schemas import FIELDS
 from desim.network.timeline.record import Kind

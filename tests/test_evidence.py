@@ -6,18 +6,19 @@ from mutant import mutant
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
-from desim.experiments.audit import evidence, verdict
-from desim.experiments.audit.evidence import (
+from desim.experiments.audit import verdict
+from desim.experiments.audit.verdict import (
     Certified,
+    Claim,
     Event,
     best_event,
     certify,
+    judge,
     mean_low,
     rounded,
     share_high,
     share_low,
 )
-from desim.experiments.audit.verdict import Claim, judge
 from desim.interface.plots.audit import plot_audit, trade_off
 from desim.numerics import keys
 from desim.numerics.keys import Stream
@@ -43,7 +44,7 @@ def check_shares(module):
 
 
 def test_shares_are_clopper_pearson():
-    check_shares(evidence)
+    check_shares(verdict)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_shares_are_clopper_pearson():
 )
 def test_wrong_shares_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_shares(mutant(evidence, right, wrong))
+        check_shares(mutant(verdict, right, wrong))
 
 
 def test_shares_cover():
@@ -81,7 +82,7 @@ def check_parameters(module):
 
 
 def test_bounds_are_what_an_event_leaves():
-    check_parameters(evidence)
+    check_parameters(verdict)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_bounds_are_what_an_event_leaves():
 )
 def test_wrong_bounds_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_parameters(mutant(evidence, right, wrong))
+        check_parameters(mutant(verdict, right, wrong))
 
 
 def test_an_event_that_says_nothing_bounds_nothing():
@@ -144,7 +145,7 @@ def check_hockey_stick(module):
 
 
 def test_the_hockey_stick_bound_is_near_and_below():
-    check_hockey_stick(evidence)
+    check_hockey_stick(verdict)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_the_hockey_stick_bound_is_near_and_below():
 )
 def test_wrong_hockey_sticks_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_hockey_stick(mutant(evidence, right, wrong))
+        check_hockey_stick(mutant(verdict, right, wrong))
 
 
 def test_scores_are_rounded_because_doubles_leak():

@@ -8,8 +8,8 @@ import pytest
 from mutant import mutant
 from naive import coco
 
-from desim.experiments.studies import restarts
-from desim.experiments.studies.restarts import (
+from desim.experiments.studies import answers
+from desim.experiments.studies.answers import (
     draws,
     expected,
     expected_estimate,
@@ -34,7 +34,7 @@ def check_expected(module):
 
 
 def test_the_expected_time_is_coco_s():
-    check_expected(restarts)
+    check_expected(answers)
     assert expected(np.array([1.0, 5.0, 3.0]), np.array([True, False, True])) == 4.5
     assert expected(np.ones(3), np.zeros(3, bool)) == math.inf
 
@@ -45,7 +45,7 @@ def test_the_expected_time_is_coco_s():
 )
 def test_another_mean_is_found_out(wrong):
     with pytest.raises(AssertionError):
-        check_expected(mutant(restarts, "float(spent.sum()) / successes", wrong))
+        check_expected(mutant(answers, "float(spent.sum()) / successes", wrong))
 
 
 def check_restarts(module):
@@ -61,7 +61,7 @@ def check_restarts(module):
 
 
 def test_simulated_restarts_go_on_until_one_meets_the_target():
-    check_restarts(restarts)
+    check_restarts(answers)
     assert (restarted(np.ones(3), np.zeros(3, bool), draws(3)) == np.inf).all()
     spent, met = np.array([3.0, 1.0]), np.ones(2, bool)
     assert sorted(restarted(spent, met, draws(2))) == [1.0] * 100 + [3.0] * 100
@@ -73,7 +73,7 @@ def test_simulated_restarts_go_on_until_one_meets_the_target():
 )
 def test_wrong_restarts_are_found_out(right, wrong):
     with pytest.raises(AssertionError):
-        check_restarts(mutant(restarts, right, wrong))
+        check_restarts(mutant(answers, right, wrong))
 
 
 def test_simulated_restarts_have_the_expected_time_as_their_mean():

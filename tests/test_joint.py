@@ -13,7 +13,7 @@ from scipy import optimize, stats
 import desim
 from desim.columns import pieces_of, rows_of
 from desim.errors import InputError
-from desim.experiments.studies.shown import _noise_shared
+from desim.experiments.studies.words import _noise_shared
 from desim.interface.cli import main
 from desim.privacy.accounting.risk import risk
 from desim.privacy.accounting.views import SCHEDULED

@@ -65,9 +65,9 @@ FENCES = {
     "pyarrow": "desim.log",
     "perfetto": "desim.runs.exports.perfetto",
     "dp_accounting": "desim.privacy",
-    "distributed": "desim.experiments.studies.cluster",
+    "distributed": "desim.experiments.studies.hands",
     "psutil": "desim.experiments.studies.processes",
-    "optuna": "desim.experiments.tuning.learning",
+    "optuna": "desim.experiments.tuning.sampling",
     "torch": " ".join(
         f"desim.problem.models.torch_{part}"
         for part in ("module", "parts", "cost", "copies", "ends", "look")

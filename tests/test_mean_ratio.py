@@ -7,9 +7,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from desim.experiments.audit import evidence
-from desim.experiments.audit.evidence import certain, rho_low
-from desim.experiments.audit.verdict import Claim, judge
+from desim.experiments.audit import verdict
+from desim.experiments.audit.verdict import Claim, certain, judge, rho_low
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import epsilon_of
@@ -50,11 +49,11 @@ def check_level(module):
 
 
 def test_the_bound_is_the_smallest_rho_that_is_not_rejected():
-    check_inverse(evidence)
+    check_inverse(verdict)
 
 
 def test_false_alarms_are_within_the_level():
-    check_level(evidence)
+    check_level(verdict)
 
 
 @pytest.mark.thin(3)
@@ -68,7 +67,7 @@ def test_false_alarms_are_within_the_level():
     ],
 )
 def test_wrong_means_are_noticed(right, wrong):
-    twin = mutant(evidence, right, wrong)
+    twin = mutant(verdict, right, wrong)
     with pytest.raises(AssertionError):
         check_inverse(twin)
     with pytest.raises(AssertionError):
@@ -95,7 +94,7 @@ def test_a_laplace_mechanism_of_its_least_rho_is_never_above_its_level():
 
 def test_power_at_mu_1():
     """1000 runs a side leave 93 % of mu at 1 %, more than events do; 100 catch half of it."""
-    lows = mu_low(evidence, zip(*gaussians(1.0, 1000, 201), strict=True), 0.01)
+    lows = mu_low(verdict, zip(*gaussians(1.0, 1000, 201), strict=True), 0.01)
     assert 0.92 < np.median(lows) < 0.95
     claim = Claim("half", float(epsilon_of(0.5, 1e-5)), 1e-5, mu=0.5)
     caught = 0

@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.experiments import contract
 from desim.experiments.contract import model_laws as laws
 from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.model_stage import Bench
+from desim.experiments.contract.stage import Bench
 from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.load import load

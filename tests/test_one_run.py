@@ -11,9 +11,10 @@ from scipy.optimize import linprog
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom, norm
 
-from desim.experiments.audit import guessing, one_run
-from desim.experiments.audit.guessing import Tiers, chance
+from desim.experiments.audit import one_run
 from desim.experiments.audit.one_run import (
+    Tiers,
+    chance,
     chance_of_guesses,
     chance_of_score,
     chosen_guesses,
@@ -95,7 +96,7 @@ def check_shared(module):
 
 
 def test_slots_may_be_bad_together():
-    check_shared(guessing)
+    check_shared(one_run)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_slots_may_be_bad_together():
 )
 def test_a_wrong_programme_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_shared(mutant(guessing, right, wrong))
+        check_shared(mutant(one_run, right, wrong))
 
 
 def test_as_if_slots_were_independent_is_too_little():

@@ -9,7 +9,7 @@ import pytest
 
 import desim
 from desim.errors import DesimError, RunError
-from desim.experiments.contract import privacy_laws
+from desim.experiments.contract import algorithm_laws
 from desim.experiments.contract.finding import BrokenError
 from desim.experiments.contract.stage import Stage
 from desim.runs.directory import write_arrays
@@ -227,7 +227,7 @@ def test_data_that_no_release_accounts_for_are_found(tmp_path):
     path, keys = written(tmp_path, "extra", change, ("us.release(g, self.terms(us.who, k))", "g"))
     scenario = desim.load(path, keys)
     with pytest.raises(BrokenError, match="but no release says so: was a job run without"):
-        privacy_laws.sensitivity(Stage(registry.get("extra"), scenario))
+        algorithm_laws.sensitivity(Stage(registry.get("extra"), scenario))
 
 
 FEDAVG = """from desim.methods.fedavg import FedAvg

@@ -8,8 +8,7 @@ from cases import CASES, graph, merged
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit.canaries import canaries
-from desim.experiments.audit.canary_scores import Game, play_once
+from desim.experiments.audit.of_one_run import Game, canaries, play_once
 from desim.masks import of_agents, public
 from desim.privacy.accounting.plugged import Accountant, answered
 from desim.runs.exports import public as exported

@@ -11,7 +11,7 @@ from study_scenes import BASE, changed
 
 from desim.errors import InputError
 from desim.experiments.studies import answers
-from desim.experiments.studies.restarts import draws
+from desim.experiments.studies.answers import draws
 from desim.experiments.studies.statistics import resamples
 from desim.experiments.studies.study import study
 from desim.experiments.studies.trials import Trials

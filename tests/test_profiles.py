@@ -5,9 +5,15 @@ import pytest
 from mutant import mutant
 from naive import coco, dolan_more
 
-from desim.experiments.studies import profiles
-from desim.experiments.studies.profiles import ends, expected_all, ratios, share_within, steps
-from desim.experiments.studies.restarts import weights
+from desim.experiments.studies import answers
+from desim.experiments.studies.answers import (
+    ends,
+    expected_all,
+    ratios,
+    share_within,
+    steps,
+    weights,
+)
 
 
 def taken(seed, methods=4, problems=15):
@@ -30,7 +36,7 @@ def check_profiles(module):
 
 
 def test_profiles_are_dolan_and_more_s():
-    check_profiles(profiles)
+    check_profiles(answers)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def test_profiles_are_dolan_and_more_s():
 )
 def test_other_profiles_are_found_out(right, wrong):
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
-        check_profiles(mutant(profiles, right, wrong))
+        check_profiles(mutant(answers, right, wrong))
 
 
 def test_ties_are_all_the_best_and_nobody_is_where_none_gets_there():

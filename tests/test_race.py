@@ -5,8 +5,8 @@ import pytest
 from mutant import mutant
 from naive.racing import friedman_worse, signed_rank_p
 
-from desim.experiments.tuning import race as module
-from desim.experiments.tuning.race import FIRST, beaten, lost, part, worse
+from desim.experiments.tuning import search as module
+from desim.experiments.tuning.search import FIRST, beaten, lost, part, worse
 
 ERRORS = (0.05, 0.01)
 

@@ -11,8 +11,8 @@ from tuner_scenes import TUNER
 
 import desim
 from desim.errors import InputError
-from desim.experiments.studies.shown import shown
-from desim.experiments.studies.stored import StoredStudy, open_study
+from desim.experiments.studies.tables import StoredStudy, open_study
+from desim.experiments.studies.words import shown
 from desim.interface.cli import main
 from desim.interface.reports import first, results, seeds, studies
 from desim.interface.reports.readable import readings

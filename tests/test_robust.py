@@ -11,10 +11,10 @@ from scipy.stats import binomtest
 
 import desim
 from desim.errors import InputError
-from desim.experiments.ranking import entrants, score, standing, turning, worlds
-from desim.experiments.ranking.change import Contest
+from desim.experiments.ranking import entrants, turning, worlds
 from desim.experiments.ranking.entrants import aimed, entered
-from desim.experiments.ranking.scaled import scaled
+from desim.experiments.ranking.laws import scaled
+from desim.experiments.ranking.turning import Contest
 from desim.interface.cli import main
 
 TARGET = {"error": 1e-2}
@@ -117,11 +117,11 @@ def check_methods_apart(monkeypatch, module):
 
 
 def test_methods_do_not_meet_each_others_connections(monkeypatch):
-    check_methods_apart(monkeypatch, score)
+    check_methods_apart(monkeypatch, entrants)
 
 
 def test_connections_that_remember_another_method_are_noticed(monkeypatch):
-    wrong = mutant(score, "down.unused, up.unused", "down, up")
+    wrong = mutant(entrants, "down.unused, up.unused", "down, up")
     with pytest.raises(AssertionError):
         check_methods_apart(monkeypatch, wrong)
 
@@ -135,7 +135,7 @@ WRONG_NOTES = {
 
 @pytest.mark.parametrize("name", WRONG_NOTES)
 def test_notes_that_are_wrong_are_not_used(name, monkeypatch):
-    twin = mutant(score, *WRONG_NOTES[name])
+    twin = mutant(entrants, *WRONG_NOTES[name])
     monkeypatch.setattr(entrants, "NotedMethod", twin.NotedMethod)
     assert entrant(STARS["fed-plt"], ("error", 0.3)).way == "retime"
 
@@ -331,23 +331,23 @@ def test_workers_change_nothing(scenarios, monkeypatch):
 def test_intervals_are_wilsons():
     for met, n in itertools.product((0, 1, 37, 63, 64), (64, 1000)):
         known = binomtest(met, n).proportion_ci(method="wilson")
-        assert standing.wilson(met, n) == pytest.approx((known.low, known.high), abs=1e-12)
-    bad = mutant(standing, "part = met / worlds, LEVEL**2 / worlds", "part = met / worlds, 0.0")
-    assert bad.wilson(1, 64) != pytest.approx(standing.wilson(1, 64))
+        assert worlds.wilson(met, n) == pytest.approx((known.low, known.high), abs=1e-12)
+    bad = mutant(worlds, "part = met / worlds, LEVEL**2 / worlds", "part = met / worlds, 0.0")
+    assert bad.wilson(1, 64) != pytest.approx(worlds.wilson(1, 64))
 
 
 def test_orders_pairs_and_first_places():
     inf, names = np.inf, ("a", "b", "c")
     seconds = np.array([[1, 2, 3], [2, 1, 1], [1, 1, inf], [inf, inf, inf]], float)
-    found = standing.orders(names, seconds)
+    found = worlds.orders(names, seconds)
     assert dict(zip(found["order"], found["share"], strict=True)) == {
         "a < b < c": 0.25, "b = c < a": 0.25, "a = b < (never: c)": 0.25, "(never: a, b, c)": 0.25,
     }  # fmt: skip
-    pair = standing.pairs(names, seconds, seconds[0]).set_index(["before", "after"])
+    pair = worlds.pairs(names, seconds, seconds[0]).set_index(["before", "after"])
     assert pair.loc[("a", "b"), "share"] == 0.25
     assert pair.loc[("a", "b"), "level"] == 0.5
     assert pair.loc[("b", "c"), "share"] == 0.5
-    won = standing.first(names, seconds, seconds[0]).set_index("method")
+    won = worlds.first(names, seconds, seconds[0]).set_index("method")
     assert won["share"].to_dict() == {"a": 0.25, "b": 0.0, "c": 0.0}  # a shared place is nobody's
     assert won["never"].to_dict() == {"a": 0.25, "b": 0.25, "c": 0.5}
     assert won.loc["c", "median"] == 3.0

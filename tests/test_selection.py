@@ -10,8 +10,8 @@ from scipy import integrate
 
 import desim
 from desim.errors import InputError
+from desim.experiments.tuning.candidates import planned
 from desim.experiments.tuning.charged import price
-from desim.experiments.tuning.plan import planned
 from desim.privacy.accounting import selection as module
 from desim.privacy.accounting.gaussian import Kind, delta_of
 from desim.privacy.accounting.loss_distribution import delta_at

@@ -12,11 +12,11 @@ from study_scenes import BASE, changed
 from test_study_runs import NOISY
 
 import desim
-from desim.experiments.studies import family
-from desim.experiments.studies import job as jobs
 from desim.experiments.studies import study as studies
+from desim.experiments.studies import work
+from desim.experiments.studies import work as jobs
+from desim.experiments.studies.processes import Turns
 from desim.experiments.studies.study import plan, study
-from desim.experiments.studies.turns import Turns
 from desim.interface.cli.commands.study import report
 from desim.runs import retime
 from desim.runs.likeness import obstacles
@@ -40,7 +40,7 @@ TAKEN = ("wall_seconds", "compile_seconds", "counts", "retimed")
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """Every training is long enough to be shared, and to tell it always takes less."""
-    for module in (retime, family):
+    for module in (retime, work):
         monkeypatch.setattr(module, "seconds", lambda run: 1.0)
 
 
@@ -188,7 +188,7 @@ def test_what_only_the_program_knows_is_played_too(tmp_path):
 
 
 def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(family, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
+    monkeypatch.setattr(work, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
     assert list(study(MANY, tmp_path / "a", workers=0).shared.values()) == [1, 1]
     monkeypatch.setattr(retime, "seconds", lambda run: 0.9 * retime.WORTH)
     assert not study(MANY, tmp_path / "b", workers=0).shared
@@ -204,7 +204,7 @@ def test_a_study_says_who_shares(tmp_path):
 
 def test_nothing_is_kept_when_a_study_ends(tmp_path):
     study(MANY, tmp_path, workers=0)
-    assert not family._roots
+    assert not work._roots
 
 
 def check_turns(module):
@@ -228,9 +228,9 @@ def check_turns(module):
 
 
 def test_who_shares_a_training_comes_after_who_has_it():
-    check_turns(__import__("desim.experiments.studies.turns", fromlist=["Turns"]))
+    check_turns(__import__("desim.experiments.studies.processes", fromlist=["Turns"]))
     with pytest.raises(AssertionError):
-        check_turns(mutant(__import__("desim.experiments.studies.turns", fromlist=["Turns"]),
+        check_turns(mutant(__import__("desim.experiments.studies.processes", fromlist=["Turns"]),
                            "job.root != job.key", "False"))  # fmt: skip
     stored = [jobs.Job("a1", {}, 0, "", None, "", family="a", root="a0")]
     assert Turns(stored).take("")[0].key == "a1"

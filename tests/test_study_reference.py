@@ -12,7 +12,7 @@ from desim.errors import InputError
 from desim.experiments.studies.file import Compare, Profile, Search, StudyFile, Terms
 from desim.experiments.studies.study import plan
 from desim.experiments.studies.tuner import Charge, Tune
-from desim.experiments.tuning import plan as tuning
+from desim.experiments.tuning import candidates as tuning
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"
 KEYS = [(StudyFile, ()), (Search, ("random",)), (Compare, ("compare",))]

@@ -16,10 +16,10 @@ from test_resume import unlike
 
 import desim
 from desim.errors import Diverged, InputError, RunError
-from desim.experiments.studies import measures, processes, tables, work
+from desim.experiments.studies import processes, tables, trials, work
 from desim.experiments.studies.folder import check_free
-from desim.experiments.studies.measures import Asked, measured
 from desim.experiments.studies.study import study
+from desim.experiments.studies.trials import Asked, measured
 from desim.experiments.studies.work import Result
 from desim.runs import directory
 from desim.runs import play as playing
@@ -102,7 +102,7 @@ def test_bytes_that_arrive_later_are_not_counted(monkeypatch):
     run, asked = desim.run(BASE), Asked((("error", 0.5),))
     right = measured(run, asked)
     wrong = mutant(series, 'side="right"', 'side="left"')
-    monkeypatch.setattr(measures, "delivered", wrong.delivered)
+    monkeypatch.setattr(trials, "delivered", wrong.delivered)
     assert measured(run, asked) != right
 
 

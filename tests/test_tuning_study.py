@@ -7,8 +7,8 @@ from analysis.reproductions import page
 from analysis.studies import tuning
 from analysis.studies.tuned_scenarios import SCENARIOS
 from analysis.studies.unpaired import unpaired_worse
-from desim.experiments.tuning.plan import planned
-from desim.experiments.tuning.race import worse
+from desim.experiments.tuning.candidates import planned
+from desim.experiments.tuning.search import worse
 
 
 def test_the_page_tells_the_stored_numbers():

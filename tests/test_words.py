@@ -9,8 +9,8 @@ from mutant import mutant
 from test_compare import BASE
 
 import desim
-from desim.experiments.studies import shown, tables, words
-from desim.experiments.studies.measures import Asked
+from desim.experiments.studies import tables, words
+from desim.experiments.studies.trials import Asked
 from desim.problem.targets import first_met
 from desim.runs.directory import UNLISTED
 from desim.runs.run import Run
@@ -79,7 +79,7 @@ def told(module, known, asked=ASKED, reasons=("60 rounds",) * 6):
     study = SimpleNamespace(
         runs=runs, summary=summary, comparisons=pairs, directory=None, written={}
     )
-    return {one.title: one.text() for one in shown.shown(study)}
+    return {one.title: one.text() for one in words.shown(study)}
 
 
 MET = {
@@ -160,7 +160,7 @@ def test_runs_that_died_stand_behind_a_median():
     case = SimpleNamespace(number=0, label="a")
     summary = tables.summary_table([case], rows, ASKED, 0.95)
     study = SimpleNamespace(runs=rows, summary=summary, comparisons=pd.DataFrame())
-    [text] = [one.text() for one in shown.shown(study)]
+    [text] = [one.text() for one in words.shown(study)]
     assert text.splitlines()[2].split() == "a never 1 s to never 3 3 3".split()
     assert "needs 6 seeds" not in text
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.experiments.studies.restarts import draws
+from desim.experiments.studies.answers import draws
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "coco.json"
 EXPONENTS = (0, -4, -8, -12)  # of targets: 10^(i/5)

@@ -12,7 +12,7 @@ from analysis.reproductions import page
 from analysis.studies.contests import METHODS, NETWORKS
 from analysis.studies.numbers import RESULTS
 from analysis.studies.standings import UNITS
-from desim.experiments.studies.profiles import ratios
+from desim.experiments.studies.answers import ratios
 
 TABLE = RESULTS / "federated_in_seconds.csv"
 TEXTS = ("network", "method", "way", "parameter")

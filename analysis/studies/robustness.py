@@ -21,10 +21,8 @@ from analysis.reproductions.monte_carlo import SCENARIOS, share_of_auto
 from analysis.studies.contests import METHODS, NETWORKS, SCENARIO, Contest, Point
 from desim.arrays import Array
 from desim.experiments.ranking.entrants import aimed, entered
-from desim.experiments.ranking.indices import points
 from desim.experiments.ranking.laws import laws
-from desim.experiments.ranking.standing import wilson
-from desim.experiments.ranking.worlds import Field, World, times
+from desim.experiments.ranking.worlds import Field, World, points, times, wilson
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario

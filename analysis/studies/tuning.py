@@ -21,12 +21,10 @@ from analysis.studies.tuned_scenarios import SCENARIOS
 from analysis.studies.unpaired import unpaired_worse
 from desim.arrays import Array
 from desim.experiments.studies.hands import Carry, hands
-from desim.experiments.studies.job import Job
-from desim.experiments.studies.work import Result
+from desim.experiments.studies.work import Job, Result
 from desim.experiments.tuning.book import Book, Wanted
-from desim.experiments.tuning.plan import Planned, planned
-from desim.experiments.tuning.race import FIRST, part, worse
-from desim.experiments.tuning.search import Search, medians
+from desim.experiments.tuning.candidates import Planned, planned
+from desim.experiments.tuning.search import FIRST, Search, medians, part, worse
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS.parent / "tuning.md"

@@ -41,7 +41,7 @@ SIGNALS = (
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.store.Checkpoint",
     "desim.experiments.studies.compare.Comparison",
-    "desim.experiments.studies.stored.StoredStudy",
+    "desim.experiments.studies.tables.StoredStudy",
     "desim.deployments.fidelity.errors.ClockErrors",
     "desim.deployments.measuring.calibration.Calibrated",
     "desim.experiments.ranking.robust.Robust",

@@ -17,11 +17,10 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.engine.play import Simulation
-from desim.experiments.audit.apart import KINDS
-from desim.experiments.audit.evidence import rounded
-from desim.experiments.audit.likelihood import likelihood_ratio, noise_drawn
-from desim.experiments.audit.pairs import ended, noised, play_pair, unobserved
+from desim.experiments.audit.neighbours import likelihood_ratio, noise_drawn
+from desim.experiments.audit.pairs import KINDS, ended, noised, play_pair, unobserved
 from desim.experiments.audit.transcript import Transcript, said_last
+from desim.experiments.audit.verdict import rounded
 from desim.log.outcome import Outcome
 
 Reading = Literal["likelihood", "releases", "model"]

@@ -15,21 +15,284 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
-from desim.experiments.audit.candidates import (
-    Pair,
-    Record,
-    candidates_for,
-    extreme_pairs,
-    longest_row,
-    turning,
-)
-from desim.experiments.audit.likelihood import divergence
-from desim.experiments.audit.of_models import opposite_labels
-from desim.experiments.audit.pairs import completed, play_pair, recorded, unobserved
+from desim.experiments.audit.pairs import PairReleases, completed, play_pair, recorded, unobserved
 from desim.experiments.audit.transcript import Transcript
 from desim.methods.shared.method import Ingredients
+from desim.numerics import keys
+from desim.numerics.keys import Stream
+from desim.privacy.ledger.ledger import Mechanism
 from desim.problem.losses.modelled import ModelLoss
+from desim.problem.models.model import Rows
 from desim.problem.problem import Problem
+
+# The log-likelihood ratio of a pair of data sets, given what one play has released.
+
+
+EXACT = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN"} | {"LAPLACE", "L2_LAPLACE"})
+NORMAL = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
+VARIANCE = {"GAUSSIAN": 1.0, "CLIPPED_GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1
+
+
+def likelihood_ratio(pair: PairReleases) -> tuple[float, bool]:
+    """(log-likelihood ratio of the data played to their neighbour, whether it is exact).
+
+    The sum over the releases o of log p - log p', where log p is -|o - m|^2 / (2 s^2) - d ln s for
+    Gaussian noise and -|o - m| / s - d ln s, in L1 or L2, for Laplace noise, with the mean m given
+    the past and the scale s under one side's data and d numbers. Noise inside a kernel is scored as
+    if it were Gaussian at the end: a score, but not exact; so is discrete noise of two scales.
+    Infinite where something tells the two apart for certain.
+    """
+    if pair.apart:
+        return np.inf, True
+    total, exact = 0.0, not pair.partial
+    moved = (pair.mean != pair.other).any(axis=1) | (pair.scale != pair.other_scale)
+    for code in np.unique(pair.mechanism[moved]):
+        name = Mechanism(int(code)).name
+        rows = moved & (pair.mechanism == code)
+        scales = pair.scale[rows], pair.other_scale[rows]
+        exact &= name in EXACT
+        exact &= name != "DISCRETE_GAUSSIAN" or bool((scales[0] == scales[1]).all())
+        if not (scales[0] > 0.0).all() or not (scales[1] > 0.0).all():
+            return np.inf, exact
+        total += _sum(name, pair.output[rows], pair.mean[rows], pair.other[rows], *scales)
+        if (scales[0] != scales[1]).any():
+            total += float((pair.size[rows] * np.log(scales[1] / scales[0])).sum())
+    return (0.0, False) if np.isnan(total) else (total, exact)
+
+
+def _sum(name: str, output: Array, mean: Array, other: Array, s: Array, t: Array) -> float:
+    """What the distances of output (n, dim) to mean and other say, at scales s and t (n,)."""
+    if name == "LAPLACE":
+        one, two = (np.abs(output - m).sum(axis=1) for m in (mean, other))
+        return float((two / t - one / s).sum())
+    if name == "L2_LAPLACE":
+        one, two = (np.linalg.norm(output - m, axis=1) for m in (mean, other))
+        return float((two / t - one / s).sum())
+    if name not in NORMAL:
+        return 0.0
+    if (s == t).all():
+        middle = output - (mean + other) / 2
+        return float((middle * (mean - other) / s[:, None] ** 2).sum())
+    one, two = (np.square(output - m).sum(axis=1) for m in (mean, other))
+    return float((0.5 * two / t**2 - 0.5 * one / s**2).sum())
+
+
+def noise_drawn(pair: PairReleases) -> tuple[int, float]:
+    """How many noisy numbers there are, and the sum of their squares over declared variance."""
+    squares = [
+        ((pair.output - pair.mean)[rows] / pair.scale[rows, None]) ** 2 / variance
+        for name, variance in VARIANCE.items()
+        if (rows := (pair.mechanism == Mechanism[name]) & (pair.scale > 0.0)).any()
+    ]
+    noise = np.concatenate([np.zeros(0), *(part.ravel() for part in squares)])
+    return noise.size, float(noise.sum())
+
+
+def divergence(pair: PairReleases) -> tuple[bool, float]:
+    """(Whether a play tells two data sets apart for certain, how far apart its releases are).
+
+    The sum over releases of |m - m'|^2 / s^2 where there is one scale, else of the two relative
+    entropies of normal laws, which come to the same; without noise s is the sensitivity.
+    """
+    moved = np.linalg.norm(pair.other - pair.mean, axis=1)
+    noisy = (pair.scale > 0.0) & (pair.other_scale > 0.0)
+    s, t = (np.where(noisy, one, pair.sensitivity) for one in (pair.scale, pair.other_scale))
+    fit = np.isfinite(s) & (s > 0.0)
+    s, t = np.where(fit, s, 1.0), np.where(fit, t, 1.0)
+    far = 0.5 * moved**2 * (1.0 / s**2 + 1.0 / t**2)
+    wide = 0.5 * pair.size * ((s / t) ** 2 + (t / s) ** 2 - 2.0)
+    return bool(pair.apart), float(np.where(fit, far + wide, 0.0).sum())
+
+
+# Records that tell neighbours of a user's model apart: the same inputs with opposite labels.
+
+
+FAR = 1e2  # labels that are numbers, in units of what the data have
+SPREAD = (1.0, 3.0, 10.0, 30.0)  # of canaries
+LONG = (1.0, 10.0)  # lengths of inputs, in those of the longest row
+
+
+def opposite_labels(problem: Problem) -> tuple[Array, Array]:
+    """Two labels, of the shape and type of the data's, as far apart as can be."""
+    shape, kind = problem.b.shape[1:], problem.b.dtype
+    if kind.kind == "f":
+        far = FAR * (1.0 + float(np.abs(problem.b).max()))
+        return np.full(shape, far, kind), np.full(shape, -far, kind)
+    return np.zeros(shape, kind), np.ones(shape, kind)
+
+
+def pairs_of_inputs(problem: Problem) -> list[Any]:
+    """Records (*shape) that differ in their labels, or in the sign of their inputs."""
+    A, (one, other) = problem.A, opposite_labels(problem)
+    some = np.array(A[: min(len(A), 256)])
+    if some.dtype.kind != "f":
+        return [((a, one), (a, other)) for a in (some[0], some[-1])]
+    norms = np.linalg.norm(some.reshape(len(some), -1), axis=1)
+    longest = some[int(np.argmax(norms))]
+    inputs = [length * longest for length in LONG] + [np.full_like(longest, longest.std())]
+    turned = [((a, one), (-a, one)) for a in inputs]
+    return [*(((a, one), (a, other)) for a in inputs), *turned]
+
+
+def canary_records(problem: Problem, place: slice, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Two opposite records for each row of `place`: inputs (m, *shape) and labels of both.
+
+    Of inputs of several lengths, with opposite labels or signs, those whose clipped gradients at
+    the start differ most in directions that no other canary has. Whole numbers, such as tokens,
+    have no directions: they are the rows that are there.
+    """
+    rows = np.array(problem.A[place])
+    one, other = (np.array([label] * len(rows)) for label in opposite_labels(problem))
+    if rows.dtype.kind != "f":
+        return rows, rows.copy(), one, other
+    flat = rows.reshape(len(rows), -1)
+    drawn = np.asarray(
+        keys.normals(seed, Stream.USER, agent=np.arange(len(rows)), size=flat.shape[1])
+    )
+    drawn *= np.linalg.norm(flat, axis=1).max() / np.linalg.norm(drawn, axis=1, keepdims=True)
+    inputs = [(length * drawn).astype(rows.dtype).reshape(rows.shape) for length in SPREAD]
+    tried = [(a, a.copy(), one, other) for a in inputs] + [(a, -a, one, one) for a in inputs]
+    return max(tried, key=lambda records: _own_room(problem, *records))
+
+
+def _own_room(problem: Problem, first: Array, second: Array, one: Array, other: Array) -> float:
+    """Sum of how far each canary's effect (dim,) is from what all others span."""
+    effects = _cut(problem, first, one) - _cut(problem, second, other)
+    gram = effects @ effects.T
+    ridge = 1e-6 * float(np.trace(gram)) / len(gram) + 1e-300
+    own = 1.0 / np.diag(np.linalg.inv(gram + ridge * np.eye(len(gram))))
+    return float(np.sqrt(np.maximum(own, 0.0)).sum())
+
+
+def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
+    """Clipped gradients (m, dim) of rows at the start of the model."""
+    loss: Any = problem.loss
+    x = loss.start.astype(loss.facts.precision)
+    with loss.model.computing():
+        each = [
+            loss.model.gradient(x, Rows(inputs[h : h + 1], labels[h : h + 1], np.uint64(0)))
+            for h in range(len(labels))
+        ]
+    found = np.array(each, float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+    found, norms = (np.where(np.isfinite(norms), one, 0.0) for one in (found, norms))
+    return np.asarray(found * np.minimum(1.0, problem.clip / np.maximum(norms, 1e-300)))
+
+
+# Pairs of records that a search of the worst neighbours tries.
+
+
+Record = tuple[Array, Any] | tuple[Array, float, float]  # features, label, protected or not
+Pair = tuple[Record, Record]
+SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not
+TURNING = 10.0  # times the longest row: how long one is whose gradient is to turn
+SIZES = (1e4, 1e30, 1e100)  # of numbers without measure; too large ones for a type are refused
+
+
+def longest_row(problem: Problem, parameters: object) -> float:
+    """The public bound on the norm of a row, of the problem or of the method; inf for none."""
+    bounds = [getattr(problem, "row_norm", None), getattr(parameters, "norm", None)]
+    return min((float(one) for one in bounds if isinstance(one, float | int)), default=np.inf)
+
+
+def candidates_for(
+    problem: Problem, models: Array, most: float = np.inf, curved: bool = True
+) -> list[Pair]:
+    """Pairs of records, none longer than `most`.
+
+    models (rounds + 1, dim): of the agent whose record it is, along and across which they point.
+    curved: with pairs of a short and a long record, too, that tell curvatures apart.
+    """
+    if isinstance(problem.loss, ModelLoss):
+        return pairs_of_inputs(problem)
+    if not problem.loss.linear:
+        return _of_classes(problem, most)
+    _, _, directions = np.linalg.svd(models, full_matrices=True)
+    even = np.full(len(directions), 1.0 / np.sqrt(len(directions)))  # the longest in L1
+    norm = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
+    clip = problem.clip if problem.clipped else 1.0
+    far = 1e2 * (1.0 + np.abs(problem.b).max() + clip)
+    lengths = [min(length, most) for length in (2.5 * clip, 10.0 * clip, norm)]
+    pairs: list[Pair] = []
+    for length in dict.fromkeys(lengths):
+        for direction in (directions[-1], directions[0], even):
+            a = length * direction
+            if problem.loss.classification:
+                pairs += [((a, 1.0), (a, -1.0)), ((a, 1.0), (-a, 1.0))]
+            else:
+                pairs.append(((a, far), (a, -far)))
+    label, other = (1.0, 1.0) if problem.loss.classification else (far, -far)
+    for direction in (directions[0], directions[-1]) if curved else ():
+        a = max(lengths) * direction
+        pairs.append(((SHORT * a, label), (a, other)))
+    pairs = pairs if problem.protected is None else _grouped(pairs)
+    return pairs + turning(problem, models, most)
+
+
+def extremes(a: Any, b: Any, labels: str, most: float = np.inf) -> list[tuple[Any, Any]]:
+    """Records like (a, b) of numbers without measure, none longer than `most`, in their types.
+
+    a (*shape), b (...); labels: as a model says it, or of a loss "numbers" where they are such.
+    """
+    a, b, found = np.asarray(a), np.asarray(b), list[tuple[Any, Any]]()
+    if a.dtype.kind == "f":
+        numbers = np.arange(a.size).reshape(a.shape)
+        for size in SIZES:
+            length = min(size, most / np.sqrt(a.size), 0.1 * float(np.finfo(a.dtype).max))
+            for far in (np.where(numbers % 2, -length, length), np.where(numbers, 0.0, length)):
+                found.append((far.astype(a.dtype), b))
+    if b.dtype.kind == "f" and labels == "numbers":
+        lengths = (min(size, 0.1 * float(np.finfo(b.dtype).max)) for size in SIZES)
+        found += [(a, np.full_like(b, length)) for length in lengths]
+    return found
+
+
+def extreme_pairs(problem: Problem, most: float = np.inf) -> list[Pair]:
+    """Pairs of a row as it is and one of `extremes`, none longer than `most`."""
+    a, b = np.array(problem.A[0]), np.array(problem.b[0])
+    rest = () if problem.protected is None else (float(problem.protected[0]),)
+    labels = "classes" if problem.loss.classifies else "numbers"
+    return [((a, b, *rest), (*one, *rest)) for one in extremes(a, b, labels, most)]
+
+
+def turning(problem: Problem, models: Array, most: float = np.inf) -> list[Pair]:
+    """Pairs of one row with labels on both sides of a model, none longer than `most`.
+
+    Its own row pulls a model past the label, so that the row's gradient turns from step to step.
+    Agents that go on with what they do not release then release more than one record's change: the
+    record's, and in the same direction what the model remembers of it. None where labels are signs:
+    such gradients do not turn.
+    """
+    if isinstance(problem.loss, ModelLoss) or not problem.loss.linear or problem.loss.classifies:
+        return []
+    direction = np.linalg.svd(models, full_matrices=True)[2][-1]
+    longest = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
+    size = min(TURNING * longest, most)
+    a, side = size * direction, (problem.clip if problem.clipped else 1.0) / size
+    ends = (float(a @ models[k]) for k in (0, len(models) // 2, -1))
+    pairs: list[Pair] = [((a, u + side), (a, u - side)) for u in dict.fromkeys(ends)]
+    return pairs if problem.protected is None else _grouped(pairs)
+
+
+def _grouped(pairs: list[Pair]) -> list[Pair]:
+    """The pairs, and with the other label, of records in either group."""
+    pairs = pairs + [((x, -b), (u, -c)) for (x, b, *_), (u, c, *_) in pairs]
+    groups = [(z, v) for z in (0.0, 1.0) for v in (0.0, 1.0)]
+    return [((x, b, z), (u, c, v)) for (x, b, *_), (u, c, *_) in pairs for z, v in groups]
+
+
+def _of_classes(problem: Problem, most: float) -> list[Pair]:
+    """Pairs of records of a layered model: opposite ones, one row in two classes, a short one."""
+    norms = np.linalg.norm(problem.A, axis=1)
+    longest, clip = problem.A[np.argmax(norms)], problem.clip if problem.clipped else 1.0
+    even = np.full(problem.A.shape[1], 1.0 / np.sqrt(problem.A.shape[1]))
+    pairs: list[Pair] = []
+    for row in (longest, 2.5 * clip * even, 10.0 * clip * even):
+        a = row * min(1.0, most / max(float(np.linalg.norm(row)), 1e-300))
+        pairs += [((a, 0.0), (a, 1.0)), ((a, 0.0), (-a, 0.0))]
+    return [*pairs, ((SHORT * a, 0.0), (a, 1.0))]
+
 
 ROWS = 8  # how many rows of an agent a search tries
 ROUNDING = 1e-9  # of the bound on a row's norm

@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, refusal
-from desim.experiments.audit.claims import Ground, claims_of
-from desim.experiments.audit.evidence import DECIMALS
 from desim.experiments.audit.game import Scores, Stage, Tell, play_game
 from desim.experiments.audit.neighbours import Neighbours, neighbours, worst_pair
-from desim.experiments.audit.reading import reading_of, require_agent, require_other, tables_of
-from desim.experiments.audit.stored import Audit, terms
-from desim.experiments.audit.verdict import judge
+from desim.experiments.audit.stored import (
+    Audit,
+    reading_of,
+    require_agent,
+    require_other,
+    tables_of,
+    terms,
+)
+from desim.experiments.audit.verdict import DECIMALS, Ground, claims_of, judge
 from desim.numerics.environment import cores
 from desim.privacy.accounting.views import adversary
 from desim.runs.premises import tuned

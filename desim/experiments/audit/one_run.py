@@ -7,21 +7,145 @@ replaced by another: all parameters are of replace-one. The bounds hold for what
 there is between slots, and whatever the scores are.
 
 Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846) for epsilon; Mahloujifar, Melis, Chaudhuri 2024
-(arXiv 2410.22235) for mu-GDP and rho-zCDP, in the sharper form of desim.experiments.audit.guessing.
+(arXiv 2410.22235) for mu-GDP and rho-zCDP, in the sharper form of desim.experiments.audit.one_run.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array
-from desim.experiments.audit.guessing import Tiers, chance
+from desim.arrays import Array, Int
 from desim.experiments.audit.verdict import Claim, Comparison, Finding
-from desim.numerics.later import special
+from desim.numerics.later import optimize, sparse, special
 from desim.privacy.accounting.gaussian import delta_of, mu_of
+
+# How often guesses of secret coins can be right: the worst of all mechanisms that a curve allows.
+
+
+LARGEST = 700.0  # epsilon
+DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """What is guessed, chosen before looking: how many slots and for what weight, surest first.
+
+    slots: how many coins there are, m; one or two sizes and weights, whole and positive.
+    """
+
+    slots: int
+    sizes: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    @property
+    def guesses(self) -> int:
+        """How many slots are guessed."""
+        return sum(self.sizes)
+
+    @property
+    def most(self) -> int:
+        """The score of guesses that are all right."""
+        return sum(a * k for a, k in zip(self.weights, self.sizes, strict=True))
+
+    def score(self, right: Any) -> int:
+        """W of guesses right (>= guesses,), true or false, the surest first."""
+        weights = np.repeat(self.weights, self.sizes)
+        return int(weights @ np.asarray(right, np.int64)[: self.guesses])
+
+
+def chance(tiers: Tiers, score: int, epsilons: Array, deltas: Array) -> float:
+    """Largest probability of a score of `score` or more, at most 1, by the bound above.
+
+    epsilons, deltas (n,): the mechanism is (epsilon, delta)-DP for each pair, epsilon >= 0, data
+    sets being neighbours that differ in the record of one slot.
+    """
+    small = epsilons < LARGEST  # larger ones say nothing, and their powers are infinite
+    epsilons, deltas = epsilons[small], deltas[small]
+    if 2 * score <= tiers.most or not small.any():
+        return 1.0
+    wrong, floor = _outcomes(tiers, score)
+    right = np.array(tiers.sizes) - wrong
+    total = right @ np.array(tiers.weights)
+    gain = _gains(tiers, right, wrong, total - floor, tiers.most - floor + 1, np.exp(epsilons))
+    owner = np.tile(np.repeat(np.arange(len(epsilons)), 2 * (tiers.most - floor + 1)), len(right.T))
+    shown = (total >= score).astype(float)
+    charged = tiers.slots * deltas
+    if (found := _programme(gain, owner, shown, charged)) is None:
+        return 1.0
+    tests, prices = found
+    prices = np.maximum(prices, 0.0)
+    tests = np.clip(tests, 0.0, prices[owner])
+    rest = max(0.0, float(np.max(shown - gain @ tests)))
+    return min(1.0, float(prices @ charged) + rest)
+
+
+def _outcomes(tiers: Tiers, score: int) -> tuple[Int, int]:
+    """Wrong guesses (outcomes, tiers) of all that matters, and the score below which h = g = 0.
+
+    Below that by more than one guess, neither side of the inequality has anything. Of outcomes with
+    one score those with fewest and with most right guesses in the first tier are enough: h and g
+    are numbers there, so that the two sides are linear in (n_t).
+    """
+    step = max(tiers.weights)
+    floor = max(0, score - DEPTH * step)
+    ranges = [np.arange(k + 1) for k in tiers.sizes]
+    right = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))
+    total = right @ np.array(tiers.weights)
+    right, total = right[total >= floor - step], total[total >= floor - step]
+    order = np.lexsort((right[:, 0], total))
+    first = np.flatnonzero(np.diff(total[order], prepend=-1))
+    last = np.append(first[1:], len(order)) - 1
+    return np.array(tiers.sizes) - right[order[np.union1d(first, last)]], floor
+
+
+def _gains(tiers: Tiers, right: Int, wrong: Int, total: Int, levels: int, rates: Array) -> Any:
+    """Sparse (outcomes, tiers x epsilons x 2 x levels): left minus right side, for each h and g.
+
+    right, wrong (outcomes, tiers); total (outcomes,): W less the floor; rates: e^epsilon.
+    """
+    outcomes = np.arange(len(total))
+    parts: list[tuple[Int, Int, Array]] = []
+    for t, weight in enumerate(tiers.weights):
+        for e, rate in enumerate(rates):
+            first = (t * len(rates) + e) * 2 * levels
+            for column, level, value in (
+                (first, total, right[:, t]),
+                (first, total + weight, -rate * wrong[:, t]),
+                (first + levels, total, wrong[:, t]),
+                (first + levels, total - weight, -rate * right[:, t]),
+            ):
+                valid = (level >= 0) & (level < levels) & (value != 0)
+                parts.append((outcomes[valid], (column + level)[valid], value[valid].astype(float)))
+    rows, columns, values = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    shape = (len(total), len(tiers.weights) * len(rates) * 2 * levels)
+    return sparse.csr_matrix((values, (rows, columns)), shape=shape)
+
+
+def _programme(gain: Any, owner: Int, shown: Array, charged: Array) -> tuple[Array, Array] | None:
+    """Best h and g (tests,) and lambda (epsilons,) of the bound; None where the solver gives up.
+
+    owner (tests,): which lambda is the limit of each test.
+    """
+    outcomes, tests = gain.shape
+    limits = sparse.csr_matrix((np.ones(tests), (np.arange(tests), owner)), (tests, len(charged)))
+    reach = sparse.hstack(
+        [-gain, sparse.csr_matrix((outcomes, len(charged))), -np.ones((outcomes, 1))]
+    )
+    within = sparse.hstack([sparse.eye(tests), -limits, sparse.csr_matrix((tests, 1))])
+    solved = optimize.linprog(
+        np.concatenate([np.zeros(tests), charged, [1.0]]),
+        A_ub=sparse.vstack([reach, within], format="csr"),
+        b_ub=np.concatenate([-shown, np.zeros(tests)]),
+        method="highs-ds",
+    )
+    if solved.x is None:
+        return None
+    return solved.x[:tests], solved.x[tests:-1]
+
 
 Curve = Callable[[Array], Array]
 SHARES = (  # of the slots, guessed

@@ -9,21 +9,199 @@ from typing import Any
 
 import numpy as np
 
+from desim.arrays import Array, Int
+from desim.engine.play import Simulation
+from desim.engine.signals import Listener, Release
 from desim.errors import InputError
-from desim.experiments.contract.bits import demand_same
-from desim.experiments.contract.finding import BrokenError, Finding, SkippedError, findings
-from desim.experiments.contract.privacy_laws import PRIVACY_LAWS
-from desim.experiments.contract.reads import reads
+from desim.experiments.audit.check import TranscriptCheck, transcript_check
+from desim.experiments.audit.neighbours import worst_pair
+from desim.experiments.audit.pairs import completed, unobserved
+from desim.experiments.contract.finding import (
+    BrokenError,
+    Finding,
+    SkippedError,
+    demand_same,
+    findings,
+)
 from desim.experiments.contract.stage import Stage
 from desim.log.parquet import Tables
+from desim.network.timeline.record import is_beside
 from desim.numerics import jit
 from desim.numerics.plain import at_once
+from desim.problem.kernels.gradients import recorded_batches
 from desim.runs.play import run as play
 from desim.runs.resume import resume
 from desim.runs.retime import ByValuesError, retime
+from desim.runs.run import Run
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.schema import Scenario
+
+# The laws of what an algorithm reveals: all of it in the ledger, and no more than it declares.
+
+
+AGENTS = 8  # of a larger problem the first ones stand for all
+FEW = 3  # rounds in which the others are looked at
+NONE = {"relation": "replace-one"}  # the terms of privacy without noise
+
+
+def charges(stage: Stage) -> str:
+    """Every message of an agent carries a release of the ledger, or nothing computed from data."""
+    plain = _ledger(stage.run())
+    try:
+        noisy = stage.run(stage.noisy)
+    except SkippedError:
+        return f"{plain} releases, all in the ledger"
+    table = noisy.releases
+    if ((table["mechanism"] == "sparse-vector") & (table["scale"] == 0.0)).any():
+        raise BrokenError(
+            "who speaks is decided by a mask that may come from data: give where= an answer of "
+            "us.above, or us.public(mask) if it follows from time, terms and releases"
+        )
+    table = table[~is_beside(table["release"])]  # what else replies say is no method's
+    if not (table["scale"] > 0.0).all():
+        raise BrokenError(
+            "privacy.noise is given, but releases have none: give the noise's terms to us.release, "
+            "or to hub.call as its charge, or declare noises = ()"
+        )
+    clipped = stage.noisy.problem.clip is not None
+    if clipped and not np.isfinite(table["sensitivity"]).all():
+        raise BrokenError("with problem.clip and noise some release has no finite sensitivity")
+    untried = "" if clipped else "; no problem.clip, so that sensitivities may be infinite"
+    return f"{plain} releases, {_ledger(noisy)} with noise, all in the ledger{untried}"
+
+
+def _ledger(run: Run) -> int:
+    releases, events = run.releases, run.events
+    if not releases["release"].is_unique:
+        raise BrokenError("two rows of the ledger are one release")
+    known = set(releases["release"])
+    if set(events[events["kind"] == "release"]["release"]) != known:
+        raise BrokenError("the log and the ledger do not name the same releases")
+    sent = events[(events["kind"] == "send") & (events["agent"] >= 0)]
+    if not set(sent["release"]) - {-1} <= known:
+        raise BrokenError("a message carries a release that the ledger does not have")
+    return len(releases)
+
+
+def silence(stage: Stage) -> str:
+    """Noise of deviation 0 is no noise."""
+    privacy = stage.noisy.privacy
+    if privacy is None or privacy.noise is None or privacy.noise.sigma is None:
+        raise SkippedError("its noise is not given by privacy.noise.sigma")
+    clip = stage.noisy.problem.clip
+    same = {} if clip is None else {"problem__clip": clip}
+    still = stage.changed(privacy__noise={"sigma": 0.0}, **same)
+    quiet, plain = stage.run(still), stage.run(stage.changed(privacy=NONE, **same))
+    one, other = quiet.iterates, plain.iterates
+    if one is None or other is None or one.tobytes() != other.tobytes():
+        raise BrokenError("models with sigma = 0 are not those without privacy")
+    return "sigma = 0 gives the models without privacy"
+
+
+def sensitivity(stage: Stage) -> str:
+    """With one record replaced, releases move by no more than is declared, and nothing else.
+
+    The record is one of the agent whose releases cost most, then one of every other agent.
+    """
+    simulation = build(stage.noisy)
+    worst = transcript_check(simulation)
+    largest, agents = _largest(worst), min(simulation.problem.agents, AGENTS)
+    for agent in range(agents):
+        if agent != worst.agent:
+            pair = worst_pair(unobserved(simulation, FEW), agent, row=0)
+            largest = max(largest, _largest(transcript_check(pair, FEW)))
+    return (
+        f"on worst pairs that were searched, of {agents} agents, releases move by {largest:.0%} of "
+        "what is declared"
+    )
+
+
+def _largest(checked: TranscriptCheck) -> float:
+    """The largest share of what is declared; BrokenError where something moves by more."""
+    found = checked.violations
+    if not len(found):
+        return checked.largest
+    row, record = found.iloc[0], f"record {checked.row} of agent {checked.agent} replaced"
+    if row.what == "traffic":
+        raise BrokenError(
+            f"{record}: {row.difference:g} rows of log or ledger differ: times, sizes, silences or "
+            "costs depend on data"
+        )
+    if row.release < 0:
+        raise BrokenError(
+            f"{record}: its message in round {row['round']} moves by {row.difference:.4g}, but no "
+            "release says so: was a job run without us.compute, or a value sent besides what "
+            "us.release returned?"
+        )
+    raise BrokenError(
+        f"{record}: {row.what} {row.release} in round {row['round']} moves by "
+        f"{row.difference:.4g}, declared {row.declared:.4g}"
+    )
+
+
+PRIVACY_LAWS = (("charges", charges), ("silence", silence), ("sensitivity", sensitivity))
+
+
+# What jobs read of the agents' rows, against the batches that the terms of releases declare.
+
+
+MARGIN = 1e-9  # relative, of shares of the rows
+Read = tuple[Int, Int, int, Int]  # agents (n,), rounds (n,), step, how many rows (n,) of each
+
+
+class Reads(Listener):
+    """Compares, at each release, what the agent has read since its last one with its terms.
+
+    sizes (agents,): how many rows each has; read: what has been read so far, which grows.
+    """
+
+    def __init__(self, rows: Int, read: list[Read]) -> None:
+        self.sizes, self.read, self.looked = np.maximum(rows, 1), read, 0
+        self.missed = np.ones(len(rows))  # chance of a row that no batch since had it
+        self.whole = set[tuple[int, int]]()  # (round, agent) with a release of all rows
+        self.wider: dict[tuple[int, int], tuple[float, float]] = {}  # chances: of a row, declared
+        self.unread = 0  # releases that declare a batch, of which none was seen
+
+    def releasing(self, batch: Release) -> Array:
+        """Look at a batch of releases, which go out as they are."""
+        who, round_, release = batch.who, batch.round, batch.release
+        for agents, _, _, count in self.read[self.looked :]:
+            agents, first = np.unique(agents, return_index=True)  # two points of one batch
+            self.missed[agents] *= 1.0 - count[first] / self.sizes[agents]
+        self.looked = len(self.read)
+        declared = batch.terms.sampling[batch.rows]
+        for r in np.flatnonzero(release >= 0):
+            place, chance = (int(round_[r]), int(who[r])), 1.0 - self.missed[who[r]]
+            if not declared[r] < 1.0:
+                self.whole.add(place)
+            elif chance > declared[r] * (1.0 + MARGIN):
+                self.wider.setdefault(place, (float(chance), float(declared[r])))
+            self.unread += bool(0.0 == chance < declared[r] < 1.0)
+        self.missed[who[release >= 0]] = 1.0
+        return batch.output
+
+    def demand(self) -> None:
+        """Raise BrokenError that names the first agent that read more than its terms declare."""
+        for (k, i), (chance, declared) in sorted(self.wider.items()):
+            if (k, i) not in self.whole:
+                found = "all its rows are" if chance == 1.0 else f"{chance:.3g} of its rows are"
+                raise BrokenError(
+                    f"agent {i} releases in round {k} with sampling {declared:.3g}, but {found} "
+                    "read since its last release: the batch that the account reckons with is not "
+                    "the one that was drawn"
+                )
+
+
+def reads(simulation: Simulation) -> Reads:
+    """All that jobs read in a play without metrics and budget; RunError where that fails."""
+    one = unobserved(simulation)
+    with recorded_batches() as read:
+        found = Reads(one.problem.rows, read)
+        settings = replace(one.settings, budget=None)
+        completed(replace(one, settings=settings).play(Tables(), listeners=[found]))
+    return found
+
 
 ENGINES = ("cohort", "compiled")
 

@@ -10,9 +10,14 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError, raised, refusal
-from desim.experiments.audit.candidates import SIZES
-from desim.experiments.contract.bits import demand_same
-from desim.experiments.contract.finding import BrokenError, Finding, SkippedError, findings
+from desim.experiments.audit.neighbours import SIZES
+from desim.experiments.contract.finding import (
+    BrokenError,
+    Finding,
+    SkippedError,
+    demand_same,
+    findings,
+)
 from desim.experiments.contract.stage import DATA, LINK
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
 from desim.problem.kernels.gradients import gradient

@@ -10,10 +10,15 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError, raised, refusal
-from desim.experiments.audit.candidates import extremes
-from desim.experiments.contract.bits import demand_same
-from desim.experiments.contract.finding import BrokenError, Finding, SkippedError, findings
-from desim.experiments.contract.model_stage import Bench
+from desim.experiments.audit.neighbours import extremes
+from desim.experiments.contract.finding import (
+    BrokenError,
+    Finding,
+    SkippedError,
+    demand_same,
+    findings,
+)
+from desim.experiments.contract.stage import Bench
 from desim.problem.models.model import Model, Rows
 from desim.runs.play import run as play
 from desim.scenario import registry

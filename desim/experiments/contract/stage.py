@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.contract.finding import SkippedError
 from desim.methods.shared.method import Method
+from desim.problem.models.model import Facts, Model, Rows
+from desim.problem.problem import Problem
 from desim.runs.play import run as play
 from desim.runs.run import Run
-from desim.scenario.build import check
+from desim.scenario.build import build, check
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
@@ -130,3 +136,124 @@ class Stage:
         with suppress(SkippedError):
             found["noise"] = self.noisy
         return found
+
+
+# Where a model is tried: rows of a scenario, or generated ones, and places near its start.
+
+
+AGENTS, ROWS = 4, 12  # that are generated
+FEDAVG = {"name": "fedavg", "local": {"solver": "sgd", "batch": 4, "epochs": 2, "step": 0.1}}
+KEPT = ("seed", "plugins", "problem")  # of a scenario that is given
+
+
+class Bench:
+    """A model of class `of` on the rows of a scenario, or on generated ones in a file of `folder`.
+
+    overrides: dotted keys of the scenario, such as the model's parameters.
+    """
+
+    def __init__(
+        self,
+        of: type[Model],
+        folder: Path,
+        given: Scenario | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.of, self.generated = of, given is None
+        star = {
+            "algorithm": FEDAVG,
+            "network": {"link": LINK},
+            "compute": {"speed": {"uniform": [100, 900]}},
+            "observe": {"metrics": ["loss"], "iterates": True},
+            "stop": {"rounds": 4},
+        }
+        if given is None:
+            path = folder / "rows.npz"
+            A, b = _rows(of)
+            np.savez(path, A=A, b=b)
+            data = {"source": "npz", "file": str(path)}
+            self._tree = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}, **star}
+            self._overrides, self._folder = dict(overrides or {}), folder
+        else:
+            written = {key: one for key, one in given.written().items() if key in KEPT}
+            partition = written["problem"].get("partition")
+            told = isinstance(partition, dict) and "by" in partition  # the column's values
+            if written["problem"]["data"]["source"] != "npz" and not told:
+                written["problem"].setdefault("agents", AGENTS)
+            self._tree = {**written, **star}
+            self._overrides, self._folder = {}, given.folder or folder
+        self.scenario = self.changed()
+
+    def changed(self, **changes: Any) -> Scenario:
+        """The scenario with other values, by dotted key with __ for the dots."""
+        dotted = {key.replace("__", "."): value for key, value in changes.items()}
+        return load(deepcopy(self._tree), {**self._overrides, **dotted}, self._folder)
+
+    @cached_property
+    def _built(self) -> Problem | InputError:
+        try:
+            return build(self.scenario).settings.problem
+        except InputError as error:
+            if not self.generated:
+                return error
+            shape, classes = self.of.example
+            rows = f"generated rows of shape {shape} with {classes} classes"
+            hint = "`example = (shape, classes)` in the class says others, a scenario has its own"
+            return InputError([f"{line}; tried on {rows}: {hint}" for line in error.problems])
+
+    @property
+    def problem(self) -> Problem:
+        """The rows and the model; InputError where the first look finds no model."""
+        if isinstance(self._built, InputError):
+            raise self._built
+        return self._built
+
+    @property
+    def facts(self) -> Facts:
+        """What the model is told."""
+        found: Facts = self.problem.loss.facts  # type: ignore[attr-defined]
+        return found
+
+    def made(self, **facts: Any) -> Model:
+        """Another instance, with some facts changed."""
+        loss: Any = self.problem.loss
+        model: Model = self.of(loss.given, self.facts._replace(**facts))
+        model.sample = loss.model.sample
+        return model
+
+    @cached_property
+    def model(self) -> Model:
+        """An instance that no run has used."""
+        return self.made()
+
+    def rows(self, m: int = ROWS, key: int | None = 11, first: int = 0) -> Rows:
+        """Some rows of all agents' as those of one."""
+        A, b = self.problem.A, self.problem.b
+        place = (first + np.arange(m) * 7) % len(b)
+        return Rows(A[place], b[place], None if key is None else np.uint64(key))
+
+    def many(self, n: int, m: int) -> Rows:
+        """Rows of n agents."""
+        each = [self.rows(m, 100 + r, 3 * r) for r in range(n)]
+        inputs, labels, keys = (np.stack(one) for one in zip(*each, strict=True))
+        return Rows(inputs, labels, keys)
+
+    def places(self, n: int) -> Array:
+        """Parameters (n, dim) near the start, in the model's precision."""
+        start = np.asarray(self.problem.loss.start)  # type: ignore[attr-defined]
+        spread = 0.1 * max(0.1, float(np.sqrt(np.mean(start**2))))
+        drawn = np.random.default_rng(5).normal(size=(n, len(start)))
+        return np.asarray((start + spread * drawn).astype(self.facts.precision))
+
+
+def _rows(of: type[Model]) -> tuple[Any, Any]:
+    """Inputs A (agents, rows, *shape) and labels b (agents, rows) that can be learnt from them."""
+    shape, classes = of.example
+    rng = np.random.default_rng(3)
+    if of.labels == "arrays":
+        A = rng.integers(0, classes, (AGENTS, ROWS, *shape))
+        return A, (A + 1) % classes
+    A = rng.normal(size=(AGENTS, ROWS, *shape)).astype(np.float32)
+    flat = A.reshape(AGENTS, ROWS, -1)
+    scores = flat @ rng.normal(size=(flat.shape[-1], max(classes, 1)))
+    return A, scores[..., 0] if of.labels == "numbers" else scores.argmax(-1)

@@ -1,17 +1,26 @@
 """A method on one seed, trained once, and how its time to the target is had in other worlds."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
+from desim.engine.blind import BlindHub, BlindMethod
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
-from desim.experiments.ranking.scaled import transported
-from desim.experiments.ranking.score import NotedMethod, Player, Score
+from desim.experiments.ranking.laws import transported
+from desim.network.timeline.attendance import nobody_leaves
+from desim.network.timeline.calls import DUE, PENDING, Calls, call, no_calls, post
+from desim.network.timeline.messages import Links
+from desim.network.timeline.record import RELEASED, empty_rows
+from desim.network.timeline.speed import Speeds
+from desim.network.timeline.together import memory_for_draws
+from desim.numerics.jit import lean_kernel
+from desim.privacy.ledger.ledger import View, plain
 from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
@@ -21,6 +30,158 @@ from desim.scenario.build import build
 from desim.scenario.conditions import Conditions
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+
+# The clock of a coordinator that waits for all, by what it does and for whom.
+
+
+CALL, POST, COLLECT = range(3)
+WHAT, ROUND, EXCHANGE, BITS, REPLY, FIRST, LAST, WORK = range(8)
+
+
+@lean_kernel
+def clock(score, terms, devices, book):
+    """When the last model of a score is shown, s; inf if a reply that is waited for never comes.
+
+    score, devices (see `call`) and book (Calls, Rows of events, Rows of releases) as plain tuples.
+    """
+    (acts, who, work), calls = score, Calls(*book[0])
+    pending, due, now = calls.whole[:, PENDING], calls.real[:, DUE], 0.0
+    for k in range(acts.shape[0]):
+        book[1][3][0] = book[1][3][1] = book[2][3][0] = 0  # rows are written over
+        some = who[acts[k, FIRST] : acts[k, LAST]]
+        if acts[k, WHAT] == CALL:
+            call(
+                some, now, acts[k, ROUND], acts[k, EXCHANGE], acts[k, BITS], acts[k, REPLY],
+                work[acts[k, WORK]], False, terms, devices, book,
+            )  # fmt: skip
+        elif acts[k, WHAT] == POST:
+            place = acts[k, ROUND], acts[k, EXCHANGE], acts[k, BITS]
+            post(some, now, place[0], place[1], place[2], devices[1], book[0], book[1])
+        else:
+            for i in range(pending.shape[0]):
+                if pending[i]:
+                    now = max(now, due[i])
+                    pending[i] = 0
+            if now == np.inf:
+                return now
+    return now
+
+
+# What a coordinator that waits for all does, noted once; and its clock in any other world.
+
+
+class Score(NamedTuple):
+    """What a coordinator did up to the model that met the target, as arrays.
+
+    acts (n, 8): WHAT it is, ROUND, EXCHANGE, BITS down, REPLY bits up, the agents who[FIRST:LAST],
+    and the row of work (calls, agents), gradients of one row.
+    """
+
+    acts: Int
+    who: Int
+    work: Array
+
+
+class Player:
+    """Plays scores of `agents` agents in worlds one after the other, in memory of its own."""
+
+    def __init__(self, agents: int) -> None:
+        self.agents, self.memory = agents, memory_for_draws()
+        bare = plain(agents, View.COORDINATOR)
+        self.terms, self.rows = bare.compiled, 0
+        self.log = self.ledger = empty_rows(0)
+
+    def time(self, score: Score, speeds: Speeds, down: Links, up: Links) -> float:
+        """When s the last model of the score is shown; inf: never. Connections begin anew."""
+        down, up = down.unused, up.unused
+        self._reserve((4 + down.rows + up.rows) * self.agents)
+        devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
+        book = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)
+        return float(clock(tuple(score), self.terms, devices, book))
+
+    def _reserve(self, rows: int) -> None:
+        if rows > self.rows:
+            self.rows, self.log = rows, empty_rows(rows, kept=0)
+            self.ledger = empty_rows(rows, width=RELEASED)
+
+
+@dataclass
+class Notes:
+    """A score while it is noted; shown: acts before each model was shown, by round."""
+
+    acts: list[tuple[int, ...]]
+    who: list[Int]
+    work: list[Array]
+    shown: dict[int, int]
+
+    def note(self, what: int, who: Int, *numbers: int) -> None:
+        """Append an act; numbers: ROUND, EXCHANGE, BITS, REPLY."""
+        first = sum(map(len, self.who))
+        row = max(len(self.work) - 1, 0)
+        self.who.append(np.array(who, np.int64))
+        self.acts.append((what, *numbers, *(0,) * (4 - len(numbers)), first, first + len(who), row))
+
+    def until(self, round_: int, agents: int) -> Score:
+        """What had been done when the model of a round was shown."""
+        acts = np.array(self.acts[: self.shown[round_]], np.int64).reshape(-1, 8)
+        who = np.concatenate([np.empty(0, np.int64), *self.who])
+        work = np.array(self.work, float) if self.work else np.empty((0, agents))
+        return Score(acts, who, work)
+
+
+class Noted:
+    """A station whose calls are noted before they are made."""
+
+    def __init__(self, station: Any, notes: Notes) -> None:
+        self.__dict__.update(_station=station, _notes=notes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._station, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._station, name, value)
+
+    def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+        """As CohortStation.call."""
+        self._notes.work.append(np.array(work, float))
+        self._notes.note(CALL, who, hub.round, hub.exchange, bits, reply_bits)
+        self._station.call(hub, who, bits, reply_bits, work)
+
+    def post(self, hub: Any, who: Int, bits: int) -> None:
+        """As CohortStation.post."""
+        self._notes.note(POST, who, hub.round, hub.exchange, bits)
+        self._station.post(hub, who, bits)
+
+
+class NotingHub(BlindHub):
+    """`hub` for a program that is played blind and noted."""
+
+    def publish(self, model: Array) -> None:
+        """Note how much had been done when a model is shown."""
+        notes = self._hub.station._notes
+        notes.shown[self._hub.round if self._hub.begun else 0] = len(notes.acts)
+        super().publish(model)
+
+
+class NotedMethod(BlindMethod):
+    """A method that is played blind, and its calls noted."""
+
+    def __init__(self, method: Any) -> None:
+        super().__init__(method)
+        self.notes = Notes([], [], [], {})
+
+    def coordinator(self, hub: Any) -> Iterator[Any]:
+        """The coordinator's program."""
+        hub.station = Noted(hub.station, self.notes)
+        program, answer = self.method.coordinator(NotingHub(hub, self.seen)), None
+        while True:
+            try:
+                request = program.send(answer)
+            except StopIteration:
+                return
+            self.notes.note(COLLECT, np.empty(0, np.int64))
+            answer = yield request
+
 
 Way = Literal["notes", "retime", "play", "never"]
 WORDS = {

@@ -1,22 +1,174 @@
 """`desim.robust`: in how many worlds an order of methods holds, and what turns it over."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from desim.amounts import best_unit
 from desim.arrays import Array
-from desim.errors import InputError, refusal
-from desim.experiments.ranking.change import Change, rivals, turned
+from desim.errors import InputError, chosen, finite, refusal
 from desim.experiments.ranking.entrants import WORDS, Entrant, aimed, entered
-from desim.experiments.ranking.given import Given, Source, differences, given, target_of
-from desim.experiments.ranking.indices import Points, indices, points
-from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, Vary, laws, said
-from desim.experiments.ranking.scaled import moved
-from desim.experiments.ranking.standing import first, order, orders, pairs
-from desim.experiments.ranking.worlds import Field, World, times
+from desim.experiments.ranking.laws import (
+    SEED,
+    TRANSPORT,
+    Choice,
+    Law,
+    Laws,
+    Vary,
+    laws,
+    moved,
+    said,
+)
+from desim.experiments.ranking.turning import Change, rivals, turned
+from desim.experiments.ranking.worlds import (
+    Field,
+    Points,
+    World,
+    first,
+    indices,
+    order,
+    orders,
+    pairs,
+    points,
+    times,
+)
+from desim.experiments.studies.cases import cases
+from desim.experiments.studies.file import check_overrides, read_study
+from desim.experiments.studies.folder import stored_runs
+from desim.log.described import METRICS
 from desim.numerics.environment import cores
+from desim.runs.directory import STUDY
+from desim.runs.output import output
+from desim.runs.reading.series import labels
+from desim.runs.run import Run, open_run
+from desim.scenario.load import load, read
+from desim.scenario.pace import require_measured
+from desim.scenario.schema import Scenario
+from desim.scenario.tree import named_file
+from desim.tabulated import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Who competes: scenarios, runs, or cases of a study, each with a name; and for which target.
+
+
+Source = Scenario | Run | str | Path | Mapping[str, Any]
+SECTIONS = {  # that should be the same for all, and what an order compares where they are not
+    "problem": "the order compares problems, too",
+    "network": "the order compares networks, too",
+    "compute": "the order compares devices, too",
+    "seed": "methods meet different draws in one world",
+}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A scenario and how it is called."""
+
+    label: str
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What `labels` asks of a run."""
+
+    scenario: Scenario
+    directory: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.scenario.name
+
+
+def given(sources: Sequence[Source], overrides: Mapping[str, Any] | None = None) -> list[Given]:
+    """All that compete, with names that tell them apart; InputError for fewer than two.
+
+    A study stands for its cases, each with its first seed; overrides: of scenarios, as desim.load.
+    """
+    found: list[tuple[str, Scenario]] = []
+    for source in sources:
+        found += _read(source, overrides)
+    for _, scenario in found:
+        require_measured(scenario, "many worlds")
+    if len(found) < 2:
+        one = "one method" if found else "no method"
+        raise InputError(f"robust: found {one}; allowed: at least two, whose order is in question")
+    return [Given(*one) for one in _told_apart(found)]
+
+
+def _read(source: Source, overrides: Mapping[str, Any] | None) -> Iterator[tuple[str, Scenario]]:
+    if isinstance(source, Scenario | Run):
+        yield "", source if isinstance(source, Scenario) else source.scenario
+    elif isinstance(source, Mapping):
+        yield "", load(source, overrides)
+    elif (path := Path(source)).is_dir() and (path / STUDY).is_file():
+        yield from ((label, runs[0].scenario) for label, runs in stored_runs(path).items())
+    elif path.is_dir():
+        yield "", open_run(path).scenario
+    elif _is_study(path):
+        study, folder = read_study(path)
+        check_overrides(overrides or {}, (), "the study")
+        study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
+        for case in cases(study, folder):
+            yield case.label, case.scenario.model_copy(update={"seed": case.seeds[0]})
+    else:
+        yield "", load(path, overrides)
+
+
+def _is_study(path: Path) -> bool:
+    for kind in ("study", "scenario"):
+        with contextlib.suppress(InputError):
+            file = named_file(path, kind)
+            return "base" in (read(file).data or {})
+    return False
+
+
+def _told_apart(found: Sequence[tuple[str, Scenario]]) -> list[tuple[str, Scenario]]:
+    names = labels([[_Named(one)] for _, one in found])  # type: ignore[list-item]
+    methods = [one.algorithm.name for _, one in found]
+    if len(set(methods)) == len(methods):
+        names = methods
+    names = [own or name for (own, _), name in zip(found, names, strict=True)]
+    counts, seen = Counter(names), Counter[str]()
+    made = []
+    for name, (_, scenario) in zip(names, found, strict=True):
+        seen[name] += 1
+        made.append((f"{name} ({seen[name]})" if counts[name] > 1 else name, scenario))
+    return made
+
+
+def differences(found: Sequence[Given]) -> list[str]:
+    """Warnings about what is not the same for all that compete."""
+    told = []
+    for section, why in SECTIONS.items():
+        first, *others = found
+        own = getattr(first.scenario, section)
+        odd = [one.label for one in others if getattr(one.scenario, section) != own]
+        if odd:
+            told.append(f"{section}: {first.label} and {odd[0]} differ, so that {why}")
+    return told
+
+
+def target_of(target: Mapping[str, float]) -> tuple[str, float]:
+    """The one metric and its value; InputError for another number of them, or no such metric."""
+    if len(target) != 1:
+        count = f"{len(target)} metrics" if target else "none"
+        raise InputError(f"target: found {count}; allowed: one, as in error=1e-3")
+    ((metric, value),) = target.items()
+    chosen("target", metric, METRICS)
+    return metric, finite(f"target {metric}", value)
+
 
 MOST = 1 << 20  # worlds
 RARE = ("behind", "overhead")  # inputs that few scenarios have
@@ -61,8 +213,6 @@ class Robust:
 
     def text(self) -> str:
         """The table of the command line."""
-        from desim.experiments.ranking.shown import shown
-
         return shown(self)
 
 
@@ -200,3 +350,152 @@ def _found(
         first(names, seconds[:shares], base), orders(names, seconds[:shares]),
         pairs(names, seconds[:shares], base), sobol, table, change, seed, notes,
     )  # fmt: skip
+
+
+# What came of many worlds, as text: a table of the methods, and what stands behind it.
+
+
+ORDERS = 4  # that are listed
+MIDDLE = (0.1, 0.9)  # quantiles between which 80 % of the worlds are
+
+
+def shown(found: Any) -> str:
+    """The table and the lines below it."""
+    return table(found).text()
+
+
+def table(found: Any) -> Table:
+    """A row for each method, by time in the scenario as it is."""
+    metric, value = found.target
+    title = f"{metric} {value:g} in {len(found.worlds)} worlds: {varied(found)}"
+    head = ["method", "as it is", "80 % of worlds", "first in", "before the next in"]
+    never = bool((found.first["never"] > 0.0).any())
+    head += ["never in"] * never
+    rows = []
+    for place, row in enumerate(found.first.to_dict("records")):
+        cells = [str(row["method"]), seconds(row["seconds"]), _middle(found, str(row["method"]))]
+        cells += [interval(row), _before(found, place)] + [percent(row["never"])] * never
+        rows.append(cells)
+    return Table(title, head, rows, ["", *_lines(found)])
+
+
+def varied(found: Any) -> str:
+    """The laws of the inputs, those with the same one together."""
+    groups: dict[str, list[str]] = {}
+    for name, law in found.laws.items():
+        groups.setdefault(str(law), []).append(name)
+    return "; ".join(f"{', '.join(names)} {law}" for law, names in groups.items())
+
+
+def seconds(value: float) -> str:
+    """A time in its unit: 43.1 ms."""
+    if value == np.inf:
+        return "never"
+    unit, factor = best_unit(value, "s")
+    return f"{value * factor:.3g} {unit}"
+
+
+def percent(share: float) -> str:
+    """A share, as in 93.1 %; only what is all or nothing is told as 100 or 0 %."""
+    if 0.0 < share < 0.0005 or 0.9995 <= share < 1.0:
+        return f"{100 * share:.3g} %" if share < 0.5 else f"{100 * share:.2f} %"
+    return f"{100 * share:.3g} %"
+
+
+def interval(row: Any) -> str:
+    """A share with its interval: 93.1 % (91.4 to 94.5)."""
+    return f"{percent(row['share'])} ({100 * row['low']:.3g} to {100 * row['high']:.3g})"
+
+
+def _middle(found: Any, name: str) -> str:
+    low, high = np.quantile(found.worlds[name], MIDDLE, method="inverted_cdf")
+    return f"{seconds(low)} to {seconds(high)}" if low < np.inf else "never"
+
+
+def _before(found: Any, place: int) -> str:
+    """How often a method is before the one that comes next in the scenario as it is."""
+    names = found.first["method"].tolist()
+    if place + 1 == len(names):
+        return ""
+    own = found.pairs[(found.pairs["before"] == names[place])]
+    row = own[own["after"] == names[place + 1]].iloc[0]
+    level = f", level in {percent(row['level'])}" if row["level"] > 0.0 else ""
+    return f"{interval(row)}{level}"
+
+
+def _lines(found: Any) -> Iterator[str]:
+    kept = found.orders[found.orders["order"] == found.order]
+    said = interval(kept.iloc[0]) if len(kept) else "0 %"
+    yield f"this order in {said}: {found.order}"
+    others = found.orders[found.orders["order"] != found.order]
+    for row in others.head(ORDERS).to_dict("records"):
+        yield f"  {percent(row['share'])}: {row['order']}"
+    if len(others) > ORDERS:
+        yield f"  and {len(others) - ORDERS} other orders"
+    yield from _contributions(found)
+    if found.change is not None:
+        change = found.change
+        first, then = map(seconds, reversed(change.seconds))
+        taken = f"{first} and {then}" if first != then else f"both {first}"
+        where = "" if change.within else ", beyond what was varied"
+        yield f"smallest change found that turns the first place over{where}:"
+        yield f"  {change} ({taken}); size {change.size:.3g} in logarithms"
+    yield from (f"note: {text}" for text in found.notes)
+
+
+def _contributions(found: Any) -> Iterator[str]:
+    """Sobol' indices, the largest total first."""
+    if not len(found.indices):
+        return
+    first, second = found.rivals
+    yield f"what the lead of {first} over {second} depends on (Sobol' indices, first and total):"
+    for row in found.indices.sort_values("total", ascending=False).to_dict("records"):
+        own = f"{row['first']:.2f} ±{row['first_error']:.2f}"
+        yield f"  {row['input']:9} {own}, {row['total']:.2f} ±{row['total_error']:.2f}"
+
+
+# What came of many worlds in files: all tables as JSON, the worlds as CSV.
+
+
+ENDINGS = (".json", ".csv")
+
+
+def write(found: Any, path: Path) -> None:
+    """Write `path`, .json or .csv; infinite numbers are null there, and inf here."""
+    with output(path, [path.suffix.lower()]) as partial:
+        if path.suffix.lower() == ".csv":
+            found.worlds.to_csv(partial, index=False)
+        else:
+            partial.write_text(json.dumps(plain(found), indent=1, allow_nan=False) + "\n", "utf-8")
+
+
+def plain(found: Any) -> dict[str, Any]:
+    """All of it as numbers, texts, lists and mappings."""
+    change = found.change
+    return {
+        "target": {found.target[0]: found.target[1]},
+        "worlds": len(found.worlds),
+        "seed": found.seed,
+        "vary": {name: str(law) for name, law in found.laws.items()},
+        "methods": list(found.methods),
+        "order": found.order,
+        "share": found.share,
+        "rivals": list(found.rivals),
+        **{name: _rows(getattr(found, name)) for name in ("first", "orders", "pairs", "indices")},
+        "change": None if change is None else {
+            "factors": dict(change.factors), "led": change.led, "by": change.by,
+            "size": change.size, "within": change.within,
+            "seconds": [_number(one) for one in change.seconds],
+        },
+        "notes": found.notes,
+    }  # fmt: skip
+
+
+def _rows(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    return [
+        {str(name): _number(one) for name, one in row.items()} for row in table.to_dict("records")
+    ]
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,16 +6,20 @@ and in all worlds: they differ by the factors alone.
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import sqrt
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.stats import qmc, sobol_indices
 
-from desim.arrays import Array
+from desim.arrays import Array, Mask
 from desim.errors import DesimError, InputError, RunError
 from desim.experiments.ranking.entrants import Entrant, again
-from desim.experiments.ranking.scaled import scaled
+from desim.experiments.ranking.laws import scaled
 from desim.experiments.studies.processes import begun
 from desim.numerics.plain import at_once
 from desim.scenario.schema import Scenario
@@ -163,3 +167,156 @@ def serve(pipe: Connection) -> None:
         pipe.send(str(error))
     except (EOFError, OSError):
         return
+
+
+# In which share of the worlds an order of methods holds, a pair's, and the first place.
+
+
+LEVEL = 1.959963984540054  # standard deviations of 95 %
+
+
+def wilson(met: int, worlds: int) -> tuple[float, float]:
+    """The ends of the interval of a share: met of so many worlds."""
+    share, part = met / worlds, LEVEL**2 / worlds
+    middle = share + part / 2
+    spread = LEVEL * sqrt(share * (1.0 - share) / worlds + part / (4 * worlds))
+    return max(0.0, (middle - spread) / (1 + part)), min(1.0, (middle + spread) / (1 + part))
+
+
+def _share(met: Mask) -> dict[str, float]:
+    """A share of the worlds (n,), its standard error and interval."""
+    n, k = len(met), int(np.count_nonzero(met))
+    low, high = wilson(k, n)
+    return {"share": k / n, "error": sqrt(k / n * (1 - k / n) / n), "low": low, "high": high}
+
+
+def order(labels: Sequence[str], seconds: Sequence[float]) -> str:
+    """Methods by time, as in `led < fedlin = fedavg < (never: tamuna)`."""
+    ranked = sorted(zip(seconds, range(len(labels)), strict=True))
+    text, before = "", -1.0
+    for time, place in ranked:
+        if time < np.inf:
+            sign = "" if not text else " = " if time == before else " < "
+            text, before = f"{text}{sign}{labels[place]}", time
+    never = [labels[place] for time, place in ranked if time == np.inf]
+    last = f"(never: {', '.join(never)})" if never else ""
+    return f"{text} < {last}" if text and last else text or last
+
+
+def orders(labels: Sequence[str], seconds: Array) -> pd.DataFrame:
+    """Each order that occurs in seconds (worlds, methods), the commonest first, with its share."""
+    found = np.array([order(labels, row) for row in seconds.tolist()], object)
+    counted = sorted(Counter(found.tolist()).items(), key=lambda one: (-one[1], one[0]))
+    return pd.DataFrame([{"order": text, **_share(found == text)} for text, _ in counted])
+
+
+def pairs(labels: Sequence[str], seconds: Array, base: Array) -> pd.DataFrame:
+    """For each two methods, the faster in the scenario as it is first: where it is before.
+
+    level: the share of worlds in which both are equal to the last bit, or neither gets there.
+    """
+    rows = []
+    places = np.argsort(base, kind="stable").tolist()
+    for k, i in enumerate(places):
+        for j in places[k + 1 :]:
+            level = np.mean(seconds[:, i] == seconds[:, j])
+            holds = _share(seconds[:, i] < seconds[:, j])
+            rows.append({"before": labels[i], "after": labels[j], **holds, "level": float(level)})
+    return pd.DataFrame(rows)
+
+
+def first(labels: Sequence[str], seconds: Array, base: Array) -> pd.DataFrame:
+    """For each method, by time in the scenario as it is (base (methods,) s): where it is first.
+
+    first alone, that is; never: the share of worlds in which it does not meet the target; median:
+    of its seconds, infinite ones among them.
+    """
+    best = seconds.min(1)
+    alone = (seconds == best[:, None]).sum(1) == 1
+    rows = []
+    for i in np.argsort(base, kind="stable").tolist():
+        own = seconds[:, i]
+        middle = float(np.quantile(own, 0.5, method="inverted_cdf"))
+        won = _share(alone & (own == best) & (own < np.inf))
+        never = float(np.mean(own == np.inf))
+        rows.append(
+            {"method": labels[i], "seconds": base[i], "median": middle, **won, "never": never}
+        )
+    return pd.DataFrame(rows)
+
+
+# What each input contributes to a lead: Sobol' indices on scrambled Sobol' points.
+
+
+RESAMPLES = 400
+MOST = 256  # points of an index, times (inputs + 2) worlds
+KEY = 7301  # apart from the seed of the points
+
+
+class Points(NamedTuple):
+    """Shares of probability in (0, 1): first, second (n, inputs), and crossed (inputs, m, inputs).
+
+    crossed[i] is first[:m] with column i of second.
+    """
+
+    first: Array
+    second: Array
+    crossed: Array
+
+    @property
+    def rows(self) -> Array:
+        """All of them (2 n + inputs m, inputs), the worlds of shares first."""
+        inputs = self.first.shape[1]
+        return np.concatenate([self.first, self.second, self.crossed.reshape(-1, inputs)])
+
+
+def points(inputs: int, worlds: int, seed: int) -> Points:
+    """At least so many points for shares, a power of two, and those that indices need besides."""
+    half = max(1, int(np.ceil(np.log2(max(worlds, 2) / 2))))
+    drawn = qmc.Sobol(2 * inputs, scramble=True, seed=seed).random_base2(half)
+    drawn = np.clip(drawn, 1e-12, 1.0 - 1e-12)
+    first, second = drawn[:, :inputs], drawn[:, inputs:]
+    some = min(len(drawn), MOST)
+    crossed = np.repeat(first[None, :some], inputs, axis=0)
+    for i in range(inputs):
+        crossed[i, :, i] = second[:some, i]
+    return Points(first, second, crossed)
+
+
+def indices(names: Sequence[str], found: Points, values: Array, seed: int) -> pd.DataFrame:
+    """First-order and total index of each input, with standard errors and 95 % intervals.
+
+    values: of the function at found.rows, finite. Empty where it is the same everywhere.
+    """
+    n, some = len(found.first), found.crossed.shape[1]
+    first, second = values[:some], values[n : n + some]
+    crossed = values[2 * n :].reshape(len(names), some)
+    together = np.concatenate([first, second])
+    if np.ptp(together) <= 1e-12 * max(1.0, float(np.abs(together).max())):
+        return pd.DataFrame()
+    best = _estimate(first, second, crossed)
+    rng = np.random.default_rng([seed, KEY])
+    again = [
+        _estimate(first[k], second[k], crossed[:, k])
+        for k in rng.integers(some, size=(RESAMPLES, some))
+    ]
+    spread = np.nanstd(again, axis=0)
+    low, high = np.nanquantile(again, [0.025, 0.975], axis=0)
+    rows = []
+    for i, name in enumerate(names):
+        row: dict[str, object] = {"input": name}
+        for k, kind in enumerate(("first", "total")):
+            row |= {
+                kind: best[k, i], f"{kind}_error": spread[k, i],
+                f"{kind}_low": low[k, i], f"{kind}_high": high[k, i],
+            }  # fmt: skip
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _estimate(first: Array, second: Array, crossed: Array) -> Array:
+    """Rows first order and total of indices (2, inputs)."""
+    given = {"f_A": first[None], "f_B": second[None], "f_AB": crossed[:, None]}
+    with np.errstate(all="ignore"):
+        made = sobol_indices(func=given, n=len(first))
+    return np.array([made.first_order.ravel(), made.total_order.ravel()])

@@ -5,27 +5,266 @@ itself. Bands and intervals come from seeds that are drawn again jointly for all
 and targets, as runs with one seed share their draws.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from desim.amounts import amount
 from desim.arrays import Array, Int, Mask
 from desim.errors import InputError
-from desim.experiments.studies.measures import unit
-from desim.experiments.studies.profiles import ends, expected_all, ratios, share_within, steps
-from desim.experiments.studies.restarts import (
-    draws,
-    expected_estimate,
-    ratio_estimate,
-    restarted,
-    weights,
-)
-from desim.experiments.studies.statistics import Estimate, fewest, resamples
-from desim.experiments.studies.trials import Cell, Trials
+from desim.experiments.studies.statistics import FLOOR, Estimate, fewest, resamples
+from desim.experiments.studies.trials import Cell, Trials, unit
+from desim.experiments.studies.words import one_epsilon
 from desim.log.described import described
+from desim.tabulated import Table
+
+# Expected running times and profiles as people read them, with what is to be known of them.
+
+
+WITHIN = (1.0, 1.5, 2.0, 5.0, 10.0)  # ratios to the best
+SHOWN = 40  # rows of a table
+ADDED = (
+    "epsilon: restarts add up, as in basic composition, and so do their deltas; an expectation is "
+    "no guarantee"
+)
+
+
+def answer_tables(
+    found: Trials, frame: pd.DataFrame, shares: pd.DataFrame, spent: str = "time"
+) -> list[Table]:
+    """A table for each target of expected running times, `frame`; then the profile, `shares`."""
+    tables = [_ert(frame[frame["target"] == target], spent) for target in found.targets]
+    tables.append(profile_table(shares, spent))
+    last = tables[-1]
+    notes = (*last.notes, *notes_on(found, frame, spent))
+    return [*tables[:-1], Table(last.title, last.head, last.rows, notes)]
+
+
+def _ert(rows: pd.DataFrame, spent: str) -> Table:
+    """One target: a row for each problem and method."""
+    level, several = float(rows["level"].iloc[0]), rows["problem"].nunique() > 1
+    interval = f"[{100 * level:g}% interval]"
+    head = ["method", *(["problem"] * several), "met", f"ERT {interval}", f"over best {interval}"]
+    body = [
+        [str(row.method), *([str(row.problem)] if several else []), f"{row.met} of {row.runs}",
+         _value(row, spent), _ratio_words(row)]
+        for row in rows.head(SHOWN).itertuples()
+    ]  # fmt: skip
+    more = [f"... and {len(rows) - SHOWN} more rows"] if len(rows) > SHOWN else []
+    return Table(f"expected {spent} to {rows['target'].iloc[0]}", head, body, more)
+
+
+def _value(row: Any, spent: str) -> str:
+    if spent == "epsilon" and row.met:
+        return one_epsilon(row.value) + _interval(row.low, row.high, "")
+    text = amount(row.value, row.unit)
+    return text + _interval(row.low, row.high, row.unit)
+
+
+def _ratio_words(row: Any) -> str:
+    if row.method == row.best:
+        return "best"
+    return amount(row.ratio) + _interval(row.ratio_low, row.ratio_high, "")
+
+
+def _interval(low: float, high: float, of: str) -> str:
+    """The interval in brackets; nothing where there is none."""
+    if np.isnan(low) or not low < high:
+        return ""
+    return f" [{amount(low, of)}, {amount(high, of)}]"
+
+
+def profile_table(frame: pd.DataFrame, spent: str) -> Table:
+    """On what share of problems each method is within so many times the best."""
+    names = ["best", *(f"within {ratio:g}x" for ratio in WITHIN[1:]), "ever"]
+    body = []
+    for method, rows in frame.groupby("method", sort=False):
+        at, share = rows["ratio"].to_numpy(), rows["share"].to_numpy()
+        found = [share[at <= ratio][-1] for ratio in (*WITHIN, np.inf)]
+        body.append([str(method), *(f"{100 * one:.3g} %" for one in found)])
+    n = int(frame["problems"].iloc[0])
+    some = f"{n} problems and targets" if n > 1 else "one problem and target"
+    return Table(f"profile of expected {spent} over {some}", ["method", *names], body)
+
+
+def notes_on(found: Trials, frame: pd.DataFrame, spent: str) -> Iterator[str]:
+    """What an expected running time is, and what is behind these."""
+    yield (
+        f"ERT: the {spent} of all runs, until they met the target or ended, over how many met it; "
+        "a run that failed counts with what it had spent"
+    )
+    least, needed = int(frame["runs"].min()), fewest("mean", found.level)
+    if least < needed:
+        yield f"no interval: that of an expected {spent} needs {needed} seeds"
+    lost = int(frame["value"].isna().sum())
+    if lost:
+        yield f"no ERT in {lost} places: runs failed with nothing known of what they had spent"
+    if spent == "epsilon":
+        yield from found.about
+        yield ADDED
+
+
+# Performance profiles: on what share of problems a method is within a factor of the best.
+
+
+def ratios(taken: Array) -> Array:
+    """Ratios (..., methods, problems) to the best on each problem; inf for never.
+
+    taken: what each takes, inf for never. Where the best takes nothing, ratios are 1 or infinite.
+    """
+    best = taken.min(axis=-2, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = taken / best
+    found = np.where(taken == best, 1.0, found)
+    return np.asarray(np.where(np.isinf(taken), np.inf, found))
+
+
+def share_within(values: Array, at: Array) -> Array:
+    """Shares (m,) of values (n,) that are at most each of `at` (m,)."""
+    places = np.searchsorted(np.sort(values), at, side="right")
+    return np.asarray(places / len(values), float)
+
+
+def steps(values: Array, most: int) -> Array:
+    """Where the distribution function of values (n,) rises: at most so many, evenly ranked."""
+    found = np.unique(values[np.isfinite(values)])
+    if len(found) > most:
+        found = found[np.unique(np.linspace(0, len(found) - 1, most).round().astype(int))]
+    return np.asarray(found, float)
+
+
+def ends(shares: Array, level: float) -> tuple[Array, Array]:
+    """Lower and upper ends (m,) of the percentile interval of resampled shares (resamples, m)."""
+    ordered = np.sort(shares, axis=0)
+    cut = int(0.5 * (1.0 - level) * len(ordered))
+    return np.asarray(ordered[cut]), np.asarray(ordered[-1 - cut])
+
+
+def expected_all(spent: Sequence[Array], met: Sequence[Array | Mask], drawn: Array) -> Array:
+    """Resampled ERTs (m, pairs) of what runs spent and whether they met it, each (seeds,).
+
+    drawn (m, seeds): how often each seed is in a resample; nan: the seed has no run.
+    """
+    known = [~np.isnan(one) for one in spent]
+    sums = drawn @ np.array([np.where(k, one, 0.0) for k, one in zip(known, spent, strict=True)]).T
+    counts = drawn @ np.array([np.where(k, one, 0.0) for k, one in zip(known, met, strict=True)]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(counts > 0.0, sums / counts, np.inf))
+
+
+# What it takes until a target with restarts: expected running time, and simulated restarts.
+
+
+SAMPLES = 200  # simulated restarts of one method, problem and target, at least
+
+
+def expected(spent: Array, met: Mask) -> float:
+    """ERT of runs that spent (n,) until they met the target, or ended; inf where none met it."""
+    successes = int(met.sum())
+    return float(spent.sum()) / successes if successes else math.inf
+
+
+def weights(n: int) -> Array:
+    """How often each of n seeds is drawn in each of RESAMPLES resamples (RESAMPLES, n)."""
+    parts = []
+    for rows in resamples(n):
+        places = rows + n * np.arange(len(rows))[:, None]
+        counts = np.bincount(places.ravel(), minlength=rows.size)
+        parts.append(counts.reshape(rows.shape).astype(float))
+    return np.concatenate(parts)
+
+
+def expected_estimate(spent: Array, met: Mask, drawn: Array, level: float = 0.95) -> Estimate:
+    """ERT and its interval; drawn (m, n): how often each seed is in each resample.
+
+    nan in spent: the seed has no run. inf as an end: of too many resamples none meets the target.
+    """
+    known = ~np.isnan(spent)
+    value = expected(spent[known], met[known])
+    terms = np.array([np.where(known, spent, 0.0), np.where(known, met, 0.0)])
+    ends = _ends(terms, np.array([1.0, -1.0]), drawn, level, int(known.sum()))
+    return Estimate(value, *ends, int(known.sum()))
+
+
+def ratio_estimate(spent: Array, met: Mask, drawn: Array, level: float = 0.95) -> Estimate:
+    """ERT of the first over that of the second, spent and met (2, n) seed by seed; its interval."""
+    known = ~np.isnan(spent)
+    one, two = (expected(spent[k, known[k]], met[k, known[k]]) for k in (0, 1))
+    pairs = int(known.all(axis=0).sum())
+    terms = np.array([*np.where(known, spent, 0.0), *np.where(known, met, 0.0)])
+    ends = _ends(terms, np.array([1.0, -1.0, -1.0, 1.0]), drawn, level, pairs)
+    return Estimate(ratio_of(one, two), *ends, pairs)
+
+
+def ratio_of(one: float, best: float) -> float:
+    """One expected time over another; 1 for two that are 0, nan for two that are infinite."""
+    if one == best:
+        return 1.0 if math.isfinite(one) else math.nan
+    return one / best if best > 0.0 else math.inf
+
+
+def _ends(terms: Array, signs: Array, drawn: Array, level: float, n: int) -> tuple[float, float]:
+    """Ends of the interval of exp(sum of signs * log(sums of terms (k, seeds)))."""
+    total = terms.sum(axis=1)
+    if n < fewest("mean", level) or not np.isfinite(total).all() or not (total > 0.0).all():
+        return math.nan, math.nan
+    value, error = _contrast(terms, signs, np.ones((1, terms.shape[1])))
+    if error[0] == 0.0:
+        return float(np.exp(value[0])), float(np.exp(value[0]))
+    found, errors = _contrast(terms, signs, drawn)
+    with np.errstate(invalid="ignore"):
+        away = (found - value) / np.maximum(errors, FLOOR * error)
+    away = np.sort(np.where(np.isnan(away), np.inf, away))
+    cut = int(0.5 * (1.0 - level) * len(drawn))
+    with np.errstate(over="ignore"):
+        ends = np.exp(value - away[[-1 - cut, cut]] * error)
+    return float(ends[0]), float(ends[1])
+
+
+def _contrast(terms: Array, signs: Array, drawn: Array) -> tuple[Array, Array]:
+    """Logarithms (m,) of the contrast in each resample, and their errors by the delta method."""
+    sums = drawn @ terms.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.where(sums > 0.0, np.log(sums), -np.inf) @ signs
+        scaled = signs / sums
+        products = np.array([[drawn @ (one * two) for two in terms] for one in terms])
+        squares = np.einsum("mk,ml,klm->m", scaled, scaled, products)
+    return values, np.sqrt(np.maximum(np.nan_to_num(squares, nan=0.0, posinf=0.0), 0.0))
+
+
+def draws(n: int) -> Iterator[Int]:
+    """Which of n runs each simulated one starts with, and then goes on with, again and again.
+
+    Every run begins equally many, as in cocopp; the same for the same n, so that methods with the
+    same seeds are restarted on the same ones.
+    """
+    size = n * math.ceil(SAMPLES / n)
+    rng = np.random.default_rng([n, size])
+    yield np.arange(size) % n
+    while True:
+        yield rng.integers(n, size=size)
+
+
+def restarted(spent: Array, met: Mask, chosen: Iterator[Int]) -> Array:
+    """What simulated runs spend that are restarted until they meet the target; inf for never.
+
+    spent, met (..., n): until the target or the end; chosen: indices (samples,) of the first run,
+    then of those after each restart, the same for all rows. Returns (..., samples).
+    """
+    first = next(chosen)
+    total, going = spent[..., first].astype(float), ~met[..., first]
+    hopeless = ~met.any(axis=-1, keepdims=True)
+    going &= ~hopeless
+    while going.any():
+        again = next(chosen)
+        total = np.where(going, total + spent[..., again], total)
+        going &= ~met[..., again]
+    return np.where(hopeless, np.inf, total)
+
 
 POINTS = 400  # of a curve, at most
 BENDS = 100  # of the band of a profile, at most

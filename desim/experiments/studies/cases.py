@@ -11,15 +11,103 @@ from typing import Any
 
 import numpy as np
 
-from desim.errors import InputError, show, spelling
+from desim.errors import InputError, refusal, show, spelling
 from desim.experiments.studies.file import Search, StudyFile
-from desim.experiments.studies.sides import sided
 from desim.experiments.studies.varied import MOST
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
+
+# What of a case is the method that is compared, and what is the problem that it is given.
+
+
+METHOD = ("algorithm", "policy", "participation", "codec")  # sections of a scenario
+PLAIN = ("name", "include", "source", "kind")  # keys whose values say enough alone
+LABEL = "label"
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sided:
+    """The method and the problem of a case, in words."""
+
+    method: str
+    problem: str
+
+
+def sided(
+    cases: Sequence[Values], listed: frozenset[str] = frozenset(), chosen: Sequence[str] = ()
+) -> list[Sided]:
+    """The two sides of each case, in order.
+
+    cases: values by dotted key, under `label` the name of the list's entry, which stands for the
+    `listed` keys; chosen: the method's keys, sections, or label; default: as this module says.
+    InputError for a key that no case differs in.
+    """
+    keys = list(dict.fromkeys(key for case in cases for key in case))
+    mine = _chosen(keys, listed, chosen) if chosen else _usual(keys, listed)
+    theirs = [key for key in keys if key not in mine]
+    sides = [told([_part(case, some, listed) for case in cases]) for some in (mine, theirs)]
+    return [Sided(*one) for one in zip(*sides, strict=True)]
+
+
+def _usual(keys: Sequence[str], listed: frozenset[str]) -> list[str]:
+    found = [key for key in keys if _section(key) in METHOD]
+    if LABEL in keys and any(key in listed for key in found):
+        found = [key for key in keys if key in (*found, LABEL) or key in listed]
+    return found
+
+
+def _chosen(keys: Sequence[str], listed: frozenset[str], chosen: Sequence[str]) -> list[str]:
+    for one in chosen:
+        if not any(key == one or key.startswith(f"{one}.") for key in keys):
+            allowed = ", ".join(keys) or "none, as there is one case"
+            raise InputError(f"methods: {refusal(one, allowed, keys)}")
+    found = {k for k in keys for one in chosen if k == one or k.startswith(f"{one}.")}
+    return [key for key in keys if key in found or (LABEL in found and key in listed)]
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _part(case: Values, keys: Sequence[str], listed: frozenset[str]) -> dict[str, Any]:
+    """The values of one side; those that the label stands for are not said again."""
+    hidden = listed if LABEL in keys and LABEL in case else frozenset()
+    return {key: case[key] for key in keys if key in case and key not in hidden}
+
+
+def told(cases: Sequence[Values]) -> list[str]:
+    """Each case in words: the one or two values that tell all apart, else all of them; "base"."""
+    whole = [_case_mark(case) for case in cases]
+    keys = list(dict.fromkeys(key for case in cases for key in case))
+    few = itertools.chain(((key,) for key in keys), itertools.combinations(keys, 2), [tuple(keys)])
+    for some in few:
+        found = [_words(case, some) for case in cases]
+        if len(set(found)) == len(set(whole)):
+            return found
+    numbers = {mark: number for number, mark in enumerate(dict.fromkeys(whole), 1)}
+    return [
+        f"{_words(case, keys)} #{numbers[mark]}" for case, mark in zip(cases, whole, strict=True)
+    ]
+
+
+def _case_mark(case: Values) -> str:
+    return repr(sorted((key, repr(value)) for key, value in case.items()))
+
+
+def _words(case: Values, keys: Sequence[str]) -> str:
+    found = [_setting(key, case[key]) for key in keys if key in case]
+    return ", ".join(found) or "base"
+
+
+def _setting(key: str, value: Any) -> str:
+    short = key.rpartition(".")[2]
+    text = str(setting_text(value))
+    return text if short in PLAIN or key == LABEL else f"{short} {text}"
+
 
 FEW = 8  # values or labels that an error names
 

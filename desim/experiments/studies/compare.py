@@ -15,12 +15,9 @@ import pandas as pd
 from desim.amounts import NO_NOISE, amount
 from desim.deployments.fidelity.errors import ClockErrors, errors_of_clocks
 from desim.errors import InputError, finite, refusal
-from desim.experiments.studies.answered import answer_tables
-from desim.experiments.studies.answers import ert
+from desim.experiments.studies.answers import answer_tables, ert
 from desim.experiments.studies.answers import profile as profiled
 from desim.experiments.studies.folder import given
-from desim.experiments.studies.measures import Asked, curves_of, measured, unit
-from desim.experiments.studies.notes import notes, shared, terms
 from desim.experiments.studies.statistics import (
     Estimate,
     lacking,
@@ -28,9 +25,18 @@ from desim.experiments.studies.statistics import (
     median_estimate,
     skewed,
 )
-from desim.experiments.studies.stored import source
-from desim.experiments.studies.tried import trials
-from desim.experiments.studies.words import awaited, estimate, is_final, one_epsilon, seeds_played
+from desim.experiments.studies.tables import source
+from desim.experiments.studies.trials import Asked, curves_of, measured, trials, unit
+from desim.experiments.studies.words import (
+    awaited,
+    estimate,
+    is_final,
+    notes,
+    one_epsilon,
+    seeds_played,
+    shared,
+    terms,
+)
 from desim.log.described import described
 from desim.problem.fairness import RISING
 from desim.runs.played import Given

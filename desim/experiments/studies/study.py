@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,21 @@ from desim.experiments.studies.cases import Case, cases, check_methods, key_of, 
 from desim.experiments.studies.file import StudyFile, check_overrides, read_study
 from desim.experiments.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.experiments.studies.hands import check, hands
-from desim.experiments.studies.job import Job, families
-from desim.experiments.studies.measures import Asked
-from desim.experiments.studies.stored import StoredStudy
-from desim.experiments.studies.tables import comparisons_table, runs_table, summary_table
-from desim.experiments.studies.work import Result, carry_out
+from desim.experiments.studies.tables import (
+    StoredStudy,
+    comparisons_table,
+    runs_table,
+    summary_table,
+)
+from desim.experiments.studies.trials import Asked
+from desim.experiments.studies.work import Job, Result, carry_out, families
 from desim.log.described import described
+from desim.runs.play import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, open_run
+from desim.scenario.load import loaded, resolved_yaml, seeded
+from desim.scenario.pace import require_measured
+from desim.scenario.schema import Scenario
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
@@ -65,7 +72,7 @@ class Study(StoredStudy):
         return f"<Study {self.name}: {len(self.plan.cases)} cases, {counts}>"
 
     def _repr_html_(self) -> str:
-        from desim.experiments.studies.shown import shown
+        from desim.experiments.studies.words import shown
         from desim.tabulated import card
 
         where = [("stored in", str(self.directory))] if self.directory else []
@@ -248,3 +255,30 @@ def about(planned: Plan) -> dict[str, Any]:
     written = planned.study.written()
     runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in planned.keys.items()]
     return {"study": written, "folder": str(planned.folder), "versions": versions(), "runs": runs}
+
+
+# Many seeds of one scenario, one run after another in this process, read and checked once.
+
+
+def repeat(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    seeds: Iterable[int],
+    overrides: Mapping[str, Any] | None = None,
+) -> Iterator[Run]:
+    """Runs in memory of a scenario with each of the seeds, bit for bit those of `desim.run`.
+
+    They are played as they are asked for, so that thousands need the memory of one. InputError for
+    a wrong scenario or seed, RunError for a run that fails, as in `desim.run`.
+    """
+    found = loaded(scenario, overrides)
+    require_measured(found, "repeat")
+    return _played(found, seeds)
+
+
+def _played(scenario: Scenario, seeds: Iterable[int]) -> Iterator[Run]:
+    text = resolved_yaml(scenario)
+    for seed in seeds:
+        if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+            raise InputError(f"seeds: {refusal(seed, 'whole numbers, at least 0')}")
+        again = scenario.model_copy(update={"seed": int(seed)})
+        yield played(again, text=seeded(text, int(seed)))

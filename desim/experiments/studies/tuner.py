@@ -8,8 +8,8 @@ from pydantic import model_validator as together
 
 from desim import units
 from desim.errors import refusal
-from desim.experiments.studies import ranges, varied
-from desim.experiments.studies.ranges import Range, Vary
+from desim.experiments.studies import varied
+from desim.experiments.studies.varied import Range, Vary
 from desim.fields import Count, Flag, Strict, Whole
 from desim.fields.numbers import LARGEST, number, positive, whole
 
@@ -97,7 +97,7 @@ class Tune(Strict):
 
     vary: Annotated[
         Vary,
-        PlainValidator(ranges.vary),
+        PlainValidator(varied.vary),
         PlainSerializer(
             lambda found: {k: v.plain() if isinstance(v, Range) else v for k, v in found.items()}
         ),

@@ -1,10 +1,23 @@
 """Estimates as people read them: never, infinite and diverged are three things."""
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from desim.amounts import NO_NOISE, amount, epsilon
+from desim.errors import DesimError
+from desim.experiments.studies.folder import RUNS, StudyTables, finished
+from desim.experiments.studies.statistics import lacking, skewed
+from desim.runs.directory import UNLISTED
+from desim.runs.likeness import ALIKE, other_problem, sharing
+from desim.runs.premises import shortly
+from desim.runs.reading.series import Series, differing, other_problems
+from desim.runs.run import Run
+from desim.tabulated import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def is_final(measure: str) -> bool:
@@ -64,3 +77,207 @@ def ratio(row: Any) -> str:
     endless = math.isinf(row.value) and row.measure.startswith("epsilon")
     value = "infinite" if endless else amount(row.value, row.unit)
     return value if row.counted == row.pairs else f"{value} ({row.counted} of {row.pairs} pairs)"
+
+
+# What must be known of series of runs before one is held against another.
+
+
+MOST = 40  # cases of which the terms are looked at
+FEW = 3  # cases that are named before the rest is counted
+WORST = "epsilon: of the agent that spends most"
+MAX_KEYS = 8  # keys that runs differ in, named before the rest is counted
+
+
+def notes(rows: Sequence[Series[Run]], until: bool = False) -> Iterator[str]:
+    """Whether they compare, what they differ in, and what is left out; until: of targets too."""
+    firsts = [row.runs[0] for row in rows]
+    yield from _unlike(rows)
+    keys = list(dict.fromkeys(".".join(place[:2]) for place in differing(firsts)))
+    more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
+    if keys:
+        yield f"differ in: {', '.join(keys[:MAX_KEYS])}{more}"
+    for row in rows:
+        for status, n in row.ends.items():
+            if until and status == "failed":
+                how = "never until targets not met before, left out at the end"
+                yield f"{row.title}: {n} failed: {how}"
+            else:
+                yield f"left out of {row.title}: {n} {status}"
+        for run in row.runs:
+            if run.status != "done":
+                yield f"{row.title}: {run.manifest.get('reason', run.status)}"
+
+
+def shared(rows: Sequence[Series[Run]]) -> Iterator[str]:
+    """That runs of different rows share their noise, where any do."""
+    if text := sharing([row.runs for row in rows]):
+        yield text
+
+
+def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
+    """Whether one problem is told by all: runs of one seed must share their data and loss."""
+    others = other_problems([row.runs[0] for row in rows])
+    if others or other_problem(run for row in rows for run in row.runs):
+        yield "warning: not the same data or loss in all runs; their metrics do not compare"
+        return
+    seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
+    if len(seeds) > 1:
+        yield "not the same seeds in all rows, and so not the same draws"
+
+
+def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
+    """In which terms the epsilons are told: once where all share them, else row by row."""
+    found = {row.title: _terms(row.runs[0], given) for row in rows}
+    known = {label: text for label, text in found.items() if text}
+    doubts = [
+        f"epsilon of {row.title}: {text}"
+        for row in rows
+        for text in dict.fromkeys(run.store.unchecked for run in row.runs)
+        if text and row.title in known
+    ]
+    if len(set(known.values())) == 1:
+        return [f"{WORST}; {next(iter(known.values()))}", *doubts]
+    return [*(f"{WORST} of {label}; {text}" for label, text in known.items()), *doubts]
+
+
+def stated(directory: Path | None, runs: "pd.DataFrame", given: Mapping[str, Any]) -> Iterator[str]:
+    """In which terms the epsilons of a table of runs are told, each with the cases that share it.
+
+    directory: of the study or tuner; without stored runs nobody can say by which method, and the
+    terms are those that were asked for; given: these terms.
+    """
+    if directory is None:
+        asked = "".join(f"; {key} {value}" for key, value in given.items())
+        yield f"{WORST}; in the terms of each scenario's section privacy{asked}"
+        return
+    cases: dict[str, list[str]] = {}
+    for row in runs.drop_duplicates("case").head(MOST).to_dict("records"):
+        run = finished(directory / RUNS / str(row["run"]))
+        if run is not None and (text := _terms(run, given)):
+            cases.setdefault(text, []).append(str(row["label"]) or "base")
+    for text, labels in cases.items():
+        more = f" and {len(labels) - FEW} more" if len(labels) > FEW else ""
+        of = f" of {'; '.join(labels[:FEW])}{more}" if len(cases) > 1 else ""
+        yield f"{WORST}{of}; {text}"
+
+
+def _terms(run: Run, given: Mapping[str, Any]) -> str:
+    try:
+        if run.scenario.privacy is None and not given:
+            return ""
+    except DesimError:
+        return ""
+    return run.account(**given).terms + (f"; {text}" if (text := shortly(run)) else "")
+
+
+# A study's tables as people read them: one for each measure that was asked for.
+
+
+MAX_CASES = 40  # cases of a table; all are in the Parquet files
+LONGEST = 60  # letters of a case's label
+
+
+def shown(study: StudyTables) -> Iterator[Table]:
+    """Tables of what it takes until targets, or else of the values at the end."""
+    known = list(dict.fromkeys(study.summary["measure"]))
+    chosen = [name for name in known if " to " in name and not name.startswith("rounds")]
+    for name in chosen or [name for name in known if is_final(name)]:
+        yield _table(study, name)
+
+
+def _table(study: StudyTables, name: str) -> Table:
+    all_rows = study.summary[study.summary["measure"] == name]
+    rows, more = all_rows.head(MAX_CASES), len(all_rows) - MAX_CASES
+    level, unit = float(rows["level"].iloc[0]), rows["unit"].iloc[0]
+    statistic = rows["statistic"].iloc[0]
+    ratios = study.comparisons
+    ratios = ratios[ratios["measure"] == name].set_index("case") if len(ratios) else ratios
+    missed = "diverged" if is_final(name) else "never"
+    head = ["case", statistic, f"{100 * level:g}% interval", "done", "failed", missed]
+    head += ["against", "ratio" if statistic == "median" else "difference", "interval"]
+    head += ["better (sign test)"]
+    cells = [head, *(_row(row, ratios, unit) for _, row in rows.iterrows())]
+    head, *body = cells if len(ratios) else [line[:6] for line in cells]
+    rest = [f"... and {more} more cases, in summary.parquet"] if more > 0 else []
+    sizes = {
+        *(_counted(row) for _, row in rows.iterrows()),
+        *(map(int, ratios["counted"]) if len(ratios) else ()),
+    }
+    few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
+    doubts = list(_doubts(study, name))
+    return Table(
+        name, head, body, [*rest, *few, *skewed(statistic, sizes, level), *doubts],
+        terms=[*(text for text in doubts if text.startswith(WORST)), *_seeds(study)],
+    )  # fmt: skip
+
+
+def _seeds(study: StudyTables) -> Iterator[str]:
+    """Which seeds were played, where all cases have the same ones."""
+    if not {"case", "seed"} <= set(study.runs):
+        return
+    played = {frozenset(map(int, rows)) for _, rows in study.runs.groupby("case")["seed"]}
+    if len(played) == 1:
+        yield seeds_played(next(iter(played)))
+
+
+def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
+    open_ended = math.isfinite(row["value"]) and not row["settled"]
+    value = estimate(row, _counted(row)) + (" or less" if open_ended else "")
+    counts = [str(row[name]) for name in ("done", "failed")]
+    counts += [str(row["diverged" if is_final(row["measure"]) else "never"])]
+    cells = [_cut(row["label"] or "base"), value, _interval(row, unit), *counts]
+    if row["case"] not in ratios.index:
+        return cells + [""] * 4
+    other = ratios.loc[row["case"]]
+    wins = f"{other['wins']} of {other['pairs']} (p {other['p']:.2g})"
+    own = other["unit"]
+    return [
+        *cells,
+        _cut(other["against"]),
+        ratio(other),
+        _interval(other, own),
+        wins,
+    ]
+
+
+def _doubts(study: StudyTables, name: str) -> Iterator[str]:
+    """That some epsilons are of runs whose files cannot be checked."""
+    if name.startswith("epsilon"):
+        compare = study.written.get("compare")
+        own = compare.get("epsilon") if isinstance(compare, Mapping) else None
+        yield from stated(study.directory, study.runs, own if isinstance(own, Mapping) else {})
+        unlisted = study.runs["reason"].astype(str).str.endswith(UNLISTED).sum()
+        if unlisted:
+            yield f"epsilon of {unlisted} of {len(study.runs)} runs: {UNLISTED}"
+        if _noise_shared(study.runs):
+            yield ALIKE
+
+
+def _noise_shared(runs: "pd.DataFrame") -> bool:
+    """Whether runs of different cases have one seed, and an epsilon that is finite."""
+    if "epsilon" not in runs:
+        return False
+    private = runs[runs["epsilon"].map(math.isfinite)]
+    return bool((private.groupby("seed")["case"].nunique() > 1).any())
+
+
+def _counted(row: "pd.Series[Any]") -> int:
+    """The runs behind an estimate: those that failed count until targets only."""
+    return int(row["done"]) + (int(row["failed"]) if awaited(row["measure"]) else 0)
+
+
+def _interval(row: "pd.Series[Any]", unit: str) -> str:
+    text = interval(row["low"], row["high"], unit)
+    endless = row["measure"].startswith("epsilon") and not row.get("never", 0)
+    return text.replace("never", "infinite") if endless else text
+
+
+def interval(low: float, high: float, unit: str) -> str:
+    """An interval in words: 1.2 s to 3.4 s; nothing where there is none."""
+    if math.isnan(low) or math.isinf(low):
+        return ""
+    return f"{amount(low, unit)} to {amount(high, unit)}"
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= LONGEST else label[: LONGEST - 3] + "..."

@@ -5,23 +5,57 @@ Whatever goes wrong becomes the result's status and reason: a study goes on with
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from desim.errors import DesimError, Differs, InputError, raised
 from desim.experiments.studies.cases import key_of
 from desim.experiments.studies.folder import TOKEN, finished
-from desim.experiments.studies.job import Job
-from desim.experiments.studies.measures import SPENT, measured
+from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
 from desim.runs.play import played
 from desim.runs.resume import resume
+from desim.runs.retime import Root, seconds, told, trained
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+
+# What a study asks of a process: one run.
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done: its case resolved but for the seed, and where it goes (None: memory).
+
+    key: hash of the resolved scenario `text`; token: what the study's file TOKEN holds; family: of
+    jobs with one training, "" for none; root: the key of the first of them.
+    """
+
+    key: str
+    case: Mapping[str, Any]
+    seed: int
+    text: str
+    asked: Asked
+    place: Path | None = None
+    token: str = ""
+    family: str = ""
+    root: str = ""
+
+
+def families(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """The jobs, those of a family one after another; who is alone has none."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.family or job.key, []).append(job)
+    return tuple(
+        replace(job, root=group[0].key) if len(group) > 1 else replace(job, family="")
+        for group in groups.values()
+        for job in group
+    )
+
 
 KEPT = 64  # scenarios that a process remembers
 
@@ -88,9 +122,7 @@ def _done(job: Job, place: Path | None) -> Result:
 
 def _made(job: Job, scenario: Scenario, place: Path | None) -> Run:
     if job.family and place == job.place:
-        from desim.experiments.studies import family  # brings pandas
-
-        return family.made(job, scenario)
+        return made(job, scenario)
     return played(scenario, place, force=True, text=job.text)
 
 
@@ -139,3 +171,58 @@ def _elsewhere(job: Job) -> Result:
         stored = {name: place / name for name in FILES}
         files = {name: path.read_bytes() for name, path in stored.items() if path.is_file()}
         return replace(result, stored=False, files=files)
+
+
+# Jobs that share a training: a process plays one of them, and tells the others after it.
+
+
+AT_HAND = 2  # runs that a process keeps to tell others after
+
+Family = tuple[str, Path | None]
+_roots: dict[Family, Root | None] = {}  # None: to be played one by one
+
+
+def made(job: Job, scenario: Scenario) -> Run:
+    """The run of a job that has a family, at its place; raise as `desim.run` does."""
+    family = (job.family, job.place and job.place.parent)
+    if family not in _roots and (root := _stored(job, scenario)) is not None:
+        _keep(family, root)
+    known = _roots.get(family)
+    if known is not None:
+        with contextlib.suppress(DesimError):
+            run = told(known, scenario, job.place, job.text)
+            if seconds(run) > seconds(known.run):
+                _roots[family] = None
+            return run
+    own = trained(scenario, job.place, job.text, job.key)
+    if family not in _roots:
+        _keep(family, own)
+    return own.run
+
+
+def forget() -> None:
+    """Keep nothing more of what was played."""
+    _roots.clear()
+
+
+def _stored(job: Job, scenario: Scenario) -> Root | None:
+    """The first run of the family, where it is stored.
+
+    Not with a plug-in, whose file may have been another one when that run was played.
+    """
+    if job.place is None or job.root == job.key or _plugged(scenario):
+        return None
+    run = finished(job.place.parent / job.root)
+    return None if run is None else Root(run, job.root)
+
+
+def _plugged(scenario: Scenario) -> bool:
+    """Whether what is trained is not desim's alone."""
+    own = scenario.algorithm.method.__module__.partition(".")[0] == "desim"
+    return bool(scenario.plugins) or not own or scenario.problem.loss.own is not None
+
+
+def _keep(family: Family, root: Root) -> None:
+    while len(_roots) >= AT_HAND:
+        del _roots[next(iter(_roots))]
+    _roots[family] = root if root.worth else None

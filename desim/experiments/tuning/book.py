@@ -12,10 +12,9 @@ from desim.arrays import Array
 from desim.experiments.studies.cases import key_of
 from desim.experiments.studies.folder import RUNS, store_run
 from desim.experiments.studies.hands import Carry
-from desim.experiments.studies.job import Job
-from desim.experiments.studies.measures import Asked
+from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.tuner import Tune
-from desim.experiments.studies.work import Result
+from desim.experiments.studies.work import Job, Result
 from desim.experiments.tuning.candidates import Candidate
 from desim.runs.retime import training_of
 from desim.scenario.load import resolved_yaml, seeded

@@ -1,14 +1,23 @@
 """Candidates of a tuner: values of its keys, and the scenario that has them."""
 
-from collections.abc import Mapping
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from desim.errors import InputError
+from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
-from desim.experiments.studies.file import StudyFile
-from desim.experiments.studies.ranges import Vary
+from desim.experiments.studies.file import StudyFile, check_overrides, read_study
+from desim.experiments.studies.folder import from_file
+from desim.experiments.studies.trials import Asked
+from desim.experiments.studies.tuner import LEARNING, SECRET, Tune
+from desim.experiments.studies.varied import Vary
+from desim.experiments.tuning.charged import unchargeable
+from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
+from desim.fields.numbers import LARGEST
+from desim.log.rows import levels_with
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load
 from desim.scenario.pace import require_measured
@@ -94,3 +103,113 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
 def _some(one: Any) -> tuple[Any, ...]:
     """Every value of a list; some of a range, its lower end first."""
     return one if isinstance(one, tuple) else one.some
+
+
+# A tuner's file before anything is played: read, and everything checked that can be.
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A tuner that can begin: base is the scenario that its keys change."""
+
+    study: StudyFile
+    folder: Path
+    asked: Asked
+    sampler: Sampler
+    base: Candidate
+
+    @property
+    def tune(self) -> Tune:
+        """The section tune."""
+        assert self.study.tune is not None
+        return self.study.tune
+
+    @property
+    def size(self) -> float:
+        """How many candidates there are; inf for a range without steps."""
+        return size(self.tune.vary)
+
+
+def planned(
+    source: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    path: Path | None = None,
+) -> Planned:
+    """Read and check a tuner's file; InputError with all that is wrong, if anything.
+
+    path: where an earlier call may have stored the seed that it has drawn.
+    """
+    study, folder = read_study(source)
+    tune = study.tune
+    if tune is None:
+        raise InputError("tune: missing; allowed: a study file whose section tune says what is "
+                         "looked for (desim study plays one without)")  # fmt: skip
+    check_overrides(overrides or {}, tune.vary, "the tuner")
+    if tune.seed is None:
+        tune = tune.model_copy(update={"seed": _seed(tune, path)})
+    settings = {**study.set, **(overrides or {})}
+    study = study.model_copy(update={"set": settings, "tune": tune})
+    some = checked(study, folder, tune.vary)
+    base = Candidate(-1, {}, scenario_of(study, folder, {}))
+    epsilon = "epsilon" in {*tune.least, *tune.limits}
+    terms = study.compare.epsilon.given if epsilon and not study.compare.epsilon.off else None
+    asked = Asked((tune.target,), terms, study.compare.stays)
+    problems = [*_unmeasured(some, tune, asked, epsilon)]
+    if tune.charge is not None:
+        for text in dict.fromkeys(
+            text for one in some.values() for text in unchargeable(one, tune.target[0])
+        ):
+            problems.append(text)
+    if problems:
+        raise InputError(problems)
+    return Planned(study, folder, asked, sampler_of(tune), base)
+
+
+def _seed(tune: Tune, path: Path | None) -> int:
+    """The sampler's seed where the file has none; of a charged tuner a secret one, drawn once."""
+    if tune.charge is None:
+        return 0
+    with contextlib.suppress(InputError):
+        if path is not None:
+            return int(from_file(path, lambda file: file["study"]["tune"]["seed"]))
+    return secrets.randbelow(LARGEST - SECRET) + SECRET
+
+
+def _unmeasured(
+    some: Mapping[str, Scenario], tune: Tune, asked: Asked, epsilon: bool
+) -> Iterator[str]:
+    """What is asked for and cannot be measured."""
+    metric = tune.target[0]
+    lacking = [label for label, one in some.items() if metric not in one.observe.metrics]
+    if lacking:
+        observed = some[lacking[0]].observe.metrics
+        allowed = ", ".join(observed) or "none, as observe.metrics says"
+        where = "" if len(lacking) == len(some) else f"candidate {lacking[0]}: "
+        yield f"{where}tune.until: {refusal(metric, allowed, observed)}"
+    if epsilon and asked.epsilon is None:
+        yield "tune: found epsilon in least or limits, and compare.epsilon: false; allowed: one"
+    elif epsilon and not asked.epsilon and all(one.privacy is None for one in some.values()):
+        yield (
+            "tune: found epsilon in least or limits, and no privacy; allowed: a scenario with the "
+            "section privacy, or terms in compare.epsilon"
+        )
+    counted = {*levels_with(["deliver"])}
+    if "bytes" in {*tune.least, *tune.limits}:
+        levels = sorted({one.log for one in some.values()} - counted)
+        if levels:
+            allowed = ", ".join(sorted(counted))
+            yield f"log: found {levels[0]}, and bytes in tune; allowed: {allowed}"
+
+
+def sampler_of(tune: Tune) -> Sampler:
+    """The sampler that the file asks for; InputError where its package is not installed."""
+    if tune.sampler == "grid":
+        return Grid(tune.vary)
+    if tune.sampler in LEARNING:
+        require("tune.sampler", "optuna", "tune")
+        if tune.sampler == "cmaes":
+            require("tune.sampler", "cmaes", "tune")
+        from desim.experiments.tuning.sampling import Learning
+
+        return Learning(tune)
+    return Random(tune.vary, tune.seed or 0, again=tune.charge is not None)

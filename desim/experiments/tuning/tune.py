@@ -11,9 +11,16 @@ from desim.errors import RunError
 from desim.experiments.studies.folder import RUNS, claimed, finished, write_tables
 from desim.experiments.studies.hands import check, hands
 from desim.experiments.tuning.book import Book, Tell, Wanted
-from desim.experiments.tuning.candidates import BEST, INVALID, LEVEL, MISSED, Candidate
+from desim.experiments.tuning.candidates import (
+    BEST,
+    INVALID,
+    LEVEL,
+    MISSED,
+    Candidate,
+    Planned,
+    planned,
+)
 from desim.experiments.tuning.charged import Price, number_of_runs, price
-from desim.experiments.tuning.plan import Planned, planned
 from desim.experiments.tuning.search import Search
 from desim.experiments.tuning.tuned import Tuned, as_played, tuned
 from desim.runs.directory import STUDY, versions, write_text

@@ -1,24 +1,262 @@
 """What came of a tuner: tables of its candidates and runs, the best one, and what it is worth."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from desim.amounts import amount
 from desim.arrays import Array
-from desim.experiments.studies.statistics import median, median_estimate, paired
+from desim.experiments.studies.statistics import lacking, median, median_estimate, paired
 from desim.experiments.studies.tables import runs_table
+from desim.experiments.studies.trials import UNITS
+from desim.experiments.studies.varied import Range, Vary
+from desim.experiments.studies.words import interval, stated
 from desim.experiments.studies.work import Result
 from desim.experiments.tuning.book import Book, latest, until
-from desim.experiments.tuning.candidates import BEST, FRONT, OPEN, RACING, Candidate
+from desim.experiments.tuning.candidates import (
+    BEST,
+    DROPPED,
+    FRONT,
+    INVALID,
+    LEVEL,
+    MISSED,
+    OPEN,
+    RACING,
+    Candidate,
+    Planned,
+)
 from desim.experiments.tuning.charged import Price
-from desim.experiments.tuning.found import Found
-from desim.experiments.tuning.importance import importance
-from desim.experiments.tuning.plan import Planned
 from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
+from desim.tabulated import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# What is known of a tuner that has ended, or was stopped: its tables and its best.
+
+
+@dataclass(eq=False, repr=False)
+class Found:
+    """The end of a search, or how far it came.
+
+    candidates: a row each, in the order in which they were proposed: values, status (best, front,
+    within noise, dropped, infeasible, invalid, not decided), at so many seeds, median of each goal
+    with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
+    a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
+    sensitivity: of each key the share of the differences that it explains; counts: runs played,
+    told after another training, and stored before; released: scenarios of the best, charged the run
+    that was chosen itself; terms: those that were asked for of epsilons,
+    None where none is looked at.
+    """
+
+    name: str
+    directory: Path | None
+    complete: bool
+    target: tuple[str, float]
+    least: tuple[str, ...]
+    level: float
+    candidates: "pd.DataFrame"
+    runs: "pd.DataFrame"
+    fresh: "pd.DataFrame"
+    sensitivity: "pd.DataFrame"
+    counts: Mapping[str, int]
+    asked: int
+    size: float
+    seeds: tuple[int, ...]
+    best: tuple[Candidate, ...]
+    released: tuple[Scenario, ...] = ()
+    price: Price | None = None
+    terms: Mapping[str, Any] | None = None
+
+
+# What came of a tuner, in words: the best, what it is worth, who is level, and the caveats.
+
+
+SHOWN = 12  # candidates of the table; all are in candidates.parquet
+ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
+UNCHARGED = (
+    "privacy: these runs looked at the data to choose, which no epsilon here pays for; tune.charge "
+    "says how it is paid"
+)
+
+
+def lines(found: Found) -> list[str]:
+    """All of it."""
+    return [*_head(found), *_best(found), "", *table(found).text().splitlines(), *_foot(found)]
+
+
+def _head(found: Found) -> Iterator[str]:
+    metric, value = found.target
+    of = "" if math.isinf(found.size) else f" of {found.size:g}"
+    counted: Mapping[str, int] = (
+        dict(found.candidates["status"].value_counts()) if len(found.candidates) else {}
+    )
+    ends = ", ".join(f"{counted[one]} {one}" for one in ORDER if one in counted)
+    yield f"{found.name}: {len(found.candidates)} candidates{of}: {ends or 'none'}"
+    kinds = ", ".join(f"{n} {how}" for how, n in sorted(found.counts.items()))
+    many = found.fresh.groupby("candidate")["seeds"].first().sum() if len(found.fresh) else 0
+    aside = f", {many} of them on fresh seeds" if many else ""
+    yield f"  {found.asked} runs asked for{aside}: {kinds or 'none'}"
+    yield f"  least {' and '.join(found.least)} to {metric} {value:g}"
+    if found.directory is not None:
+        yield f"  stored in {found.directory}"
+    if not found.complete:
+        yield "  stopped early: nothing is decided"
+
+
+def _best(found: Found) -> Iterator[str]:
+    if not found.best:
+        if not found.complete:
+            return
+        none = "no candidate met the target within the limits on more than half of the seeds"
+        yield none if len(found.candidates) else "no run was drawn, so that nothing is released"
+        return
+    for one in found.best:
+        yield ""
+        yield f"{one.status}: {one.label or 'base'}"
+        yield from _worth(found, one)
+    if found.price is not None:
+        yield f"  {found.price.text()}"
+        yield from (f"  {note}" for note in found.price.notes)
+
+
+def _worth(found: Found, one: Candidate) -> Iterator[str]:
+    """What it needed where it was chosen, on fresh seeds, and beside the base."""
+    known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
+    many = len(found.candidates)
+    for kind in found.least:
+        text = _estimated(known, kind, kind)
+        if found.price is not None:
+            yield f"  {kind}: {text} on the one seed that it was played on"
+            continue
+        yield f"  {kind}: {text} on {known['seeds']} seeds, where it is the best of {many}" + (
+            " candidates, so this is optimistic"
+        )
+        if not len(found.fresh):
+            continue
+        rows = found.fresh[(found.fresh["candidate"] == one.number) & (found.fresh["kind"] == kind)]
+        for row in rows.to_dict("records"):
+            yield f"    {_estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
+            if not math.isnan(row["to base"]):
+                ends = interval(row["to base low"], row["to base high"], "")
+                yield (
+                    f"    {amount(row['to base'])} of what the base takes there"
+                    f"{f' ({ends})' if ends else ''}, better on {row['better']}, worse on "
+                    f"{row['worse']}"
+                )
+
+
+def _estimated(row: Any, name: str, kind: str) -> str:
+    unit = UNITS.get(kind, "")
+    ends = interval(row[f"{name} low"], row[f"{name} high"], unit)
+    return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
+
+
+def table(found: Found) -> Table:
+    """The candidates that stand best, with their ratio to the best over the same seeds."""
+    level = f"{100 * found.level:g}% interval"
+    head = ["candidate", "status", "seeds"]
+    for kind in found.least:
+        head += [kind, level, "ratio to best", level]
+    if not len(found.candidates):
+        return Table("candidates", head, [])
+    place = found.candidates["status"].map(ORDER.index)
+    order = found.candidates.assign(place=place).sort_values(
+        ["place", "seeds", found.least[0]], ascending=[True, False, True]
+    )
+    rows = []
+    for row in order.head(SHOWN).to_dict("records"):
+        cells = [row["label"], row["status"], str(row["seeds"])]
+        for kind in found.least:
+            unit = UNITS.get(kind, "")
+            cells += [
+                amount(row[kind], unit),
+                interval(row[f"{kind} low"], row[f"{kind} high"], unit),
+            ]
+            ratio = row[f"{kind} ratio"]
+            cells += ["" if math.isnan(ratio) else amount(ratio)]
+            cells += [interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], "")]
+        rows.append([*cells, row["reason"]])
+    more = len(order) - SHOWN
+    rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
+    few = lacking("median", len(found.seeds), found.level)
+    notes = [*rest, *([few] if few and found.price is None else [])]
+    return Table("candidates", [*head, "why"], rows, notes)
+
+
+def terms(found: Found) -> Iterator[str]:
+    """In which terms the epsilons of the best are told, where any are asked for."""
+    if found.terms is not None and found.best:
+        mine = found.runs["case"].isin([one.number for one in found.best])
+        yield from stated(found.directory, found.runs[mine], found.terms)
+
+
+def _foot(found: Found) -> Iterator[str]:
+    known = found.sensitivity.dropna()
+    if len(known):
+        pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
+        shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
+        yield f"  what each key alone explains of the order of candidates: {shares}"
+    yield from (f"  {text}" for text in terms(found))
+    if found.price is None:
+        yield f"  {UNCHARGED}"
+
+
+# How much each key alone matters: the share of the differences between candidates it explains.
+
+
+PARTS = 3  # of a range
+FEWEST = 2  # candidates more than there are groups
+
+
+def importance(vary: Vary, candidates: "pd.DataFrame", goal: str) -> "pd.DataFrame":
+    """Columns key, share, groups, candidates, largest first; share nan where too few differ."""
+    rows = []
+    known = candidates[candidates["seeds"] > 0] if len(candidates) else candidates
+    for key, one in vary.items():
+        if not len(known):
+            continue
+        needed = known[goal].to_numpy(float)
+        group = _groups(one, known[key])
+        share = explained(needed, group)
+        rows.append({"key": key, "share": share, "groups": len(set(group.tolist())),
+                     "candidates": len(needed)})  # fmt: skip
+    table = pd.DataFrame(rows, columns=["key", "share", "groups", "candidates"])
+    return table.sort_values("share", ascending=False, ignore_index=True)
+
+
+def explained(needed: "NDArray[np.float64]", group: "NDArray[np.int64]") -> float:
+    """Epsilon squared of ranks of `needed` (n,) between groups (n,); nan where undefined."""
+    ranked = np.asarray(pd.Series(needed).rank().to_numpy(float))
+    groups = [ranked[group == one] for one in np.unique(group)]
+    n, k = len(ranked), len(groups)
+    whole = float(((ranked - ranked.mean()) ** 2).sum())
+    if k < 2 or n < k + FEWEST or whole == 0.0:
+        return float("nan")
+    within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups)
+    return max(0.0, 1.0 - (within / (n - k)) / (whole / (n - 1)))
+
+
+def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
+    if isinstance(one, Range):
+        numbers = np.array([float(str(value).split()[0]) for value in column])
+        low, high = one.low, one.high
+        if one.kind == "log_uniform":
+            numbers, low, high = np.log(numbers), np.log(low), np.log(high)
+        part = PARTS * (numbers - low) / (high - low)
+        return np.asarray(np.clip(part.astype(np.int64), 0, PARTS - 1))
+    names = [str(setting_text(value)) if isinstance(value, Mapping | list | tuple) else str(value)
+             for value in column]  # fmt: skip
+    known = list(dict.fromkeys(names))
+    return np.array([known.index(name) for name in names], np.int64)
 
 
 class Tuned(Found):
@@ -28,7 +266,6 @@ class Tuned(Found):
         return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
 
     def _repr_html_(self) -> str:
-        from desim.experiments.tuning.words import lines
         from desim.tabulated import card
 
         return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
@@ -54,8 +291,6 @@ class Tuned(Found):
 
     def text(self) -> str:
         """All that there is to say, in lines."""
-        from desim.experiments.tuning.words import lines
-
         return "\n".join(lines(self))
 
 

@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
 from desim.arrays import Array
-from desim.experiments.audit.evidence import Certified
-from desim.experiments.audit.verdict import Claim, Finding
+from desim.experiments.audit.verdict import Certified, Claim, Finding
 from desim.interface.plots.style import COLOURS, STYLE, new_axes, save
 
 LEAST, MOST = 5e-4, 0.97

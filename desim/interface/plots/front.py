@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
-from desim.experiments.tuning.words import terms
+from desim.experiments.tuning.tuned import terms
 from desim.interface.plots.lettering import plain, wrapped
 from desim.interface.plots.look import Framed, framed, mark_decades
 from desim.interface.plots.style import COLOURS, legend, shown, unit_of

@@ -21,8 +21,7 @@ from desim.errors import chosen
 from desim.experiments.studies import answers
 from desim.experiments.studies.folder import StudyTables
 from desim.experiments.studies.statistics import fewest
-from desim.experiments.studies.trials import Trials
-from desim.experiments.studies.tried import trials
+from desim.experiments.studies.trials import Trials, trials
 from desim.interface.plots.bands import renamed
 from desim.interface.plots.course import Abscissa
 from desim.interface.plots.lettering import fitted, plain, wrapped

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from desim.arrays import Array
-from desim.experiments.ranking.robust import Robust
-from desim.experiments.ranking.shown import percent
+from desim.experiments.ranking.robust import Robust, percent
 from desim.interface.plots.lettering import width, wrapped
 from desim.interface.plots.look import Framed, framed
 from desim.interface.plots.style import COLOURS, INK, legend, shown

@@ -6,7 +6,7 @@ from typing import Any
 
 from desim.errors import InputError, finite
 from desim.experiments.studies.folder import given
-from desim.experiments.studies.stored import StoredStudy
+from desim.experiments.studies.tables import StoredStudy
 from desim.interface.reports.cautions import cautions
 from desim.interface.reports.charts import chart_data, metrics, thinning
 from desim.interface.reports.clock import clocks

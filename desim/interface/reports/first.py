@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from desim.errors import InputError
 from desim.experiments.studies import answers
-from desim.experiments.studies.answered import answer_tables
-from desim.experiments.studies.stored import StoredStudy
+from desim.experiments.studies.answers import answer_tables
+from desim.experiments.studies.tables import StoredStudy
 from desim.interface.plots import ecdf, profile
 from desim.interface.reports.drawn import drawn
 from desim.tabulated import Table

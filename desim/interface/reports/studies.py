@@ -10,11 +10,11 @@ import pandas as pd
 
 from desim.amounts import amount
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
-from desim.experiments.studies.measures import UNITS
-from desim.experiments.studies.shown import interval, shown
-from desim.experiments.studies.stored import StoredStudy
+from desim.experiments.studies.tables import StoredStudy
+from desim.experiments.studies.trials import UNITS
+from desim.experiments.studies.words import interval, shown
 from desim.experiments.tuning.candidates import BEST, FRONT
-from desim.experiments.tuning.words import ORDER, UNCHARGED
+from desim.experiments.tuning.tuned import ORDER, UNCHARGED
 from desim.interface.reports.first import FirstPart, first_part
 from desim.runs.run import Run
 from desim.tabulated import Table

@@ -166,7 +166,7 @@ def _answered(
 ) -> Path:
     """Draw a profile or distribution functions and say where."""
     from desim.experiments.studies.folder import STUDY
-    from desim.experiments.studies.stored import open_study
+    from desim.experiments.studies.tables import open_study
     from desim.interface import plots
 
     one = len({os.path.realpath(folder) for folder in folders}) == 1

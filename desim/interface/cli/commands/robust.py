@@ -89,7 +89,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 def _write(found: Any, path: Path, size: str | None) -> None:
     if path.suffix.lower() in TABLES:
-        from desim.experiments.ranking.written import write
+        from desim.experiments.ranking.robust import write
 
         write(found, path)
         return

@@ -119,7 +119,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def report(study: "Study") -> list[str]:
     """Lines of text: how the runs ended, then a table for each measure that was asked for."""
-    from desim.experiments.studies.shown import shown
+    from desim.experiments.studies.words import shown
 
     lines = [study.counted]
     lines += [f"  stored in {study.directory}"] if study.directory else []
@@ -132,7 +132,7 @@ def report(study: "Study") -> list[str]:
 
 def tables(study: "Study", form: str) -> str:
     """The tables alone, in Markdown or LaTeX."""
-    from desim.experiments.studies.shown import shown
+    from desim.experiments.studies.words import shown
     from desim.tabulated import together
 
     return together(shown(study), form, name=study.name)

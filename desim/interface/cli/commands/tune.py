@@ -49,8 +49,7 @@ def tune(
     """
     from desim.experiments.studies.study import name_of
     from desim.experiments.tuning import tune as tuning
-    from desim.experiments.tuning.candidates import checked
-    from desim.experiments.tuning.plan import planned
+    from desim.experiments.tuning.candidates import checked, planned
     from desim.interface.cli.options import inches
     from desim.interface.cli.progress import moving_bar
 
@@ -89,7 +88,7 @@ def tune(
 
 def _told(plan: object, path: Path) -> list[str]:
     """What would be looked for."""
-    from desim.experiments.tuning.plan import Planned
+    from desim.experiments.tuning.candidates import Planned
 
     assert isinstance(plan, Planned)
     tune, (metric, value) = plan.tune, plan.tune.target
@@ -104,7 +103,7 @@ def _told(plan: object, path: Path) -> list[str]:
 
 
 def _values(one: object) -> str:
-    from desim.experiments.studies.ranges import Range
+    from desim.experiments.studies.varied import Range
     from desim.runs.reading.series import setting_text
 
     return str(setting_text(one.plain() if isinstance(one, Range) else one))
