@@ -20,7 +20,7 @@ from desim import __main__ as start
 from desim import amounts
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
-from desim.interface.cli import COMMANDS, catalogue, main, outcome, progress
+from desim.interface.cli import COMMANDS, catalogue, main, progress
 from desim.runs import play
 from desim.runs.reading import waits
 from desim.scenario import build, registry
@@ -647,10 +647,10 @@ def test_help_on_a_narrow_terminal_breaks_no_word(command, call, monkeypatch):
 def test_lines_that_do_not_fit_go_on_below():
     fact = "  warning       " + "some words of a warning that is long, replace-one " * 3
     note = "a note " * 20
-    found = outcome.wrapped(f"{fact}\n{note}\n  short", 50).splitlines()
+    found = progress.wrapped(f"{fact}\n{note}\n  short", 50).splitlines()
     assert max(map(len, found)) <= 50
     assert sum(line[:16].isspace() for line in found) >= 3
     assert " ".join(found).split() == f"{fact} {note} short".split()
     assert found[-1] == "  short"
-    assert outcome.wrapped(fact, float("inf")) == fact
-    assert outcome.wrapped("x" * 60, 50) == "x" * 60  # a path can be copied
+    assert progress.wrapped(fact, float("inf")) == fact
+    assert progress.wrapped("x" * 60, 50) == "x" * 60  # a path can be copied

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from desim.interface.cli import app
-from desim.interface.cli.examples import EXAMPLES, below
+from desim.interface.cli.options import EXAMPLES, below
 
 GROUP = typer.main.get_command(app)
 

@@ -357,8 +357,8 @@ def test_a_run_without_links_is_not_held_against_a_network(noise):
 
 
 def test_a_report_of_a_run_without_links_says_so_first():
-    from desim.interface.reports.cautions import cautions
     from desim.interface.reports.readable import readings
+    from desim.interface.reports.settings import cautions
 
     real, other = looped(played(network=OTHER, real=True), "os"), played()
     found = readings([real, other])

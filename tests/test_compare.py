@@ -14,7 +14,7 @@ from desim.errors import InputError
 from desim.experiments.studies import compare
 from desim.experiments.studies.folder import opened
 from desim.interface.cli import main
-from desim.interface.plots import course
+from desim.interface.plots import drawable
 from desim.runs.directory import UNLISTED
 
 BASE = {
@@ -242,8 +242,8 @@ def test_runs_that_cannot_be_checked_are_named(folder, tmp_path):
     made = desim.compare([place, folder / "b1"])
     assert f"epsilon of small: rho 1: {UNLISTED}" in made.notes
     assert not any(UNLISTED in note for note in desim.compare([folder / "a1"]).notes)
-    assert "cannot be checked" in course.terms({"x": desim.open(place)})
-    assert "cannot be checked" not in course.terms({"x": desim.open(folder / "a1")})
+    assert "cannot be checked" in drawable.terms({"x": desim.open(place)})
+    assert "cannot be checked" not in drawable.terms({"x": desim.open(folder / "a1")})
 
 
 def test_means_of_few_seeds_say_what_their_intervals_hold(folder):

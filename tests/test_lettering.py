@@ -7,7 +7,7 @@ from matplotlib.image import imread
 from test_plots import ERROR, Course
 
 from desim.interface.plots import bars, plot
-from desim.interface.plots.lettering import LONGEST, fitted, width, wrapped
+from desim.interface.plots.style import LONGEST, fitted, width, wrapped
 
 
 def test_labels_are_cut_in_the_middle_and_stay_apart():

@@ -6,7 +6,8 @@ from mutant import mutant
 from test_plots import ERROR, Course, drawn
 
 from desim.errors import InputError
-from desim.interface.plots import bands, course, drawable, plot
+from desim.interface.plots import drawable, plot
+from desim.interface.plots import drawable as drawable_module
 
 
 class Seed(Course):
@@ -30,7 +31,7 @@ def check_band(module):
 
 
 def test_a_band_is_that_of_values_held():
-    check_band(bands)
+    check_band(drawable_module)
 
 
 @pytest.mark.parametrize(
@@ -43,23 +44,23 @@ def test_a_band_is_that_of_values_held():
     ],
 )
 def test_a_wrong_band_is_noticed(right, wrong):
-    twin = mutant(bands, right, wrong)
+    twin = mutant(drawable_module, right, wrong)
     with pytest.raises(AssertionError):
         check_band(twin)
 
 
 def test_a_diverged_seed_is_the_worst_of_both_kinds_of_metric():
     courses = [(np.array([0.0]), np.array([value])) for value in (0.9, 0.5, np.nan)]
-    assert bands.band(courses, rising=True)[2].tolist() == [0.5]
-    assert bands.band(courses, rising=False)[2].tolist() == [0.9]
+    assert drawable_module.band(courses, rising=True)[2].tolist() == [0.5]
+    assert drawable_module.band(courses, rising=False)[2].tolist() == [0.9]
 
 
 def test_many_seeds_have_a_band_of_their_middle():
     courses = [(np.array([0.0]), np.array([float(n)])) for n in range(21)]
-    _, low, middle, high = bands.band(courses, rising=True)
+    _, low, middle, high = drawable_module.band(courses, rising=True)
     assert [low[0], middle[0], high[0]] == [2.0, 10.0, 18.0]
-    assert bands.behind(21) == "median and middle 80 % of 21 seeds"
-    assert bands.behind(10) == "median and range of 10 seeds"
+    assert drawable_module.behind(21) == "median and middle 80 % of 21 seeds"
+    assert drawable_module.behind(10) == "median and range of 10 seeds"
 
 
 def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
@@ -91,7 +92,7 @@ def check_failed(drawable):
     runs = [Seed(values, status=status) for status, values in [*ends, ("failed", [])]]
     runs[-1].curves = {}
     (row,) = drawable(runs, "time", "error").rows
-    at, low, middle, high = bands.band(row.courses, rising=False)
+    at, low, middle, high = drawable_module.band(row.courses, rising=False)
     assert (len(row.courses), row.failed) == (4, 2)
     assert at.tolist() == [0.0, 1.0, np.nextafter(1.0, 2.0), 2.0, 3.0]
     assert middle.tolist()[:2] == [1.0, 0.1]  # of 1, 1, 1, worst; of .05, .1, .1, worst
@@ -168,11 +169,11 @@ def check_thinned(module):
 
 
 def test_a_long_curve_keeps_what_can_be_seen():
-    check_thinned(course)
+    check_thinned(drawable_module)
 
 
 @pytest.mark.parametrize("right", ["known.idxmin(), ", ", known.idxmax()"])
 def test_a_spike_that_is_lost_is_noticed(right):
-    twin = mutant(course, right, "")
+    twin = mutant(drawable_module, right, "")
     with pytest.raises(AssertionError):
         check_thinned(twin)

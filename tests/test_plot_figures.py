@@ -11,7 +11,7 @@ from desim.interface.plots import (
     bars,
     links,
     network,
-    reaching,
+    profiles,
     spending,
     staleness,
     tradeoff,
@@ -169,7 +169,7 @@ def check_bars(module, folder):
 
 
 def test_bars_are_medians_and_never_is_said(tmp_path):
-    check_bars(reaching, tmp_path)
+    check_bars(profiles, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_bars_are_medians_and_never_is_said(tmp_path):
     ],
 )
 def test_wrong_bars_are_noticed(tmp_path, right, wrong):
-    twin = mutant(reaching, right, wrong)
+    twin = mutant(profiles, right, wrong)
     with pytest.raises(AssertionError):
         check_bars(twin, tmp_path)
 

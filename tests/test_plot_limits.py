@@ -5,7 +5,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.interface.plots import bands, curves
+from desim.interface.plots import curves, drawable
 
 
 def check_kinds(module):
@@ -24,11 +24,11 @@ def binomial(n, k):
 
 
 def test_bands_of_every_kind():
-    check_kinds(bands)
+    check_kinds(drawable)
     courses = [(np.array([0.0]), np.array([float(n)])) for n in range(5)]
     with pytest.raises(InputError, match="interval of 5 seeds; allowed: of at least 6"):
-        bands.check_band("interval", 5)
-    assert bands.band(courses, True, "quartiles")[3].tolist() == [3.0]
+        drawable.check_band("interval", 5)
+    assert drawable.band(courses, True, "quartiles")[3].tolist() == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_bands_of_every_kind():
 )
 def test_wrong_bands_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_kinds(mutant(bands, right, wrong))
+        check_kinds(mutant(drawable, right, wrong))
 
 
 def check_cut(module):

@@ -7,7 +7,7 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.interface.plots import lanes, spans, timeline
+from desim.interface.plots import lanes, timeline
 from desim.interface.plots.lanes import BUSY, LANES
 
 ROWS = [  # time, kind, agent, peer, round, seconds
@@ -24,7 +24,7 @@ ROWS = [  # time, kind, agent, peer, round, seconds
     (6.0, "compute", 0, -1, 2, 2.5),
     (7.0, "down", 1, -1, 2, 0.0),
 ]
-EVENTS = pd.DataFrame(ROWS, columns=list(spans.COLUMNS))
+EVENTS = pd.DataFrame(ROWS, columns=list(lanes.COLUMNS))
 
 
 class Story:
@@ -64,11 +64,11 @@ def check_numbers(module):
 
 
 def test_states_have_their_spans():
-    check_spans(spans)
+    check_spans(lanes)
 
 
 def test_numbers_in_a_state_are_means():
-    check_numbers(spans)
+    check_numbers(lanes)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_numbers_in_a_state_are_means():
     ],
 )
 def test_wrong_spans_are_noticed(check, right, wrong):
-    twin = mutant(spans, right, wrong)
+    twin = mutant(lanes, right, wrong)
     with pytest.raises(AssertionError):
         check(twin)
 
@@ -146,6 +146,6 @@ def test_agents_compute_as_long_as_the_log_says():
         "algorithm": {"name": "fed-plt", "rho": 1.0}, "network": "wifi",
         "stop": {"rounds": 3},
     })  # fmt: skip
-    busy = spans.spans(run.events, run.manifest["time"])["computes"]
+    busy = lanes.spans(run.events, run.manifest["time"])["computes"]
     total = [float(np.diff(busy.of(agent)).sum()) for agent in range(4)]
     np.testing.assert_allclose(total, run.utilisation()["computing"])

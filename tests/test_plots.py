@@ -11,7 +11,7 @@ from mutant import mutant
 from desim import amounts
 from desim.errors import InputError
 from desim.interface import plots
-from desim.interface.plots import course, drawable, plot, style
+from desim.interface.plots import drawable, plot, style
 from desim.runs.reading import series
 
 
@@ -88,8 +88,8 @@ def test_bytes_are_those_that_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (course, series, "delivered", 'side="right"', 'side="left"'),
-        (course, series, "delivered", "np.cumsum(", "np.asarray("),
+        (drawable, series, "delivered", 'side="right"', 'side="left"'),
+        (drawable, series, "delivered", "np.cumsum(", "np.asarray("),
         (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
@@ -114,9 +114,9 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (drawable, course, "course", "np.maximum.accumulate(", "np.asarray("),
-        (course, series, "Meter", 'side="right"', 'side="left"'),
-        (drawable, course, "terms", '("view", "relation", "method")', '("view", "method")'),
+        (drawable, drawable, "course", "np.maximum.accumulate(", "np.asarray("),
+        (drawable, series, "Meter", 'side="right"', 'side="left"'),
+        (drawable, drawable, "terms", '("view", "relation", "method")', '("view", "method")'),
     ],
 )
 def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, home, module, name, right, wrong):
@@ -134,13 +134,13 @@ def test_epsilons_about_different_things_share_no_axis(tmp_path):
 
 
 def test_an_infinite_epsilon_has_no_place_on_an_axis(tmp_path):
-    course = Course(error=ERROR)
-    endless = course.epsilon()
+    drawable = Course(error=ERROR)
+    endless = drawable.epsilon()
     endless.loc[3, "epsilon"] = np.inf
     endless.attrs["flags"] = ("optimistic", "infinite: released without noise (agent 0)")
-    course.epsilon = lambda: endless
+    drawable.epsilon = lambda: endless
     with pytest.raises(InputError, match="run one is infinite: released without noise"):
-        plot([course], x="epsilon", out=tmp_path / "a.png")
+        plot([drawable], x="epsilon", out=tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(

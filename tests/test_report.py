@@ -14,8 +14,8 @@ import desim
 from desim.errors import InputError
 from desim.interface.cli import main
 from desim.interface.reports import charts, page, results
-from desim.interface.reports.cautions import cautions
 from desim.interface.reports.readable import readings
+from desim.interface.reports.settings import cautions
 from desim.runs.run import Run
 
 

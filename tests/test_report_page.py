@@ -8,8 +8,8 @@ import pytest
 from report_runs import HOSTILE, four
 
 import desim
-from desim.interface.plots.bands import band
 from desim.interface.plots.curves import beginning
+from desim.interface.plots.drawable import band
 
 pytestmark = pytest.mark.slow
 

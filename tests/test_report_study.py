@@ -14,7 +14,7 @@ from desim.errors import InputError
 from desim.experiments.studies.tables import StoredStudy, open_study
 from desim.experiments.studies.words import shown
 from desim.interface.cli import main
-from desim.interface.reports import first, results, seeds, studies
+from desim.interface.reports import results, studies
 from desim.interface.reports.readable import readings
 
 STUDY = {
@@ -73,7 +73,7 @@ def test_the_report_of_a_study_says_which_method_is_first(study, text):
     assert text.count('<img class="drawn" src="data:image/svg+xml;base64,') == 1  # one problem
     assert "Targets met over time" in said
     assert "img-src data:" in text
-    part = first.first_part(study)
+    part = studies.first_part(study)
     assert [one.title for one in part.tables][-1].startswith("profile of expected time over one")
     assert [one.caption for one in part.figures] == ["Targets met over time"]
     alone = {
@@ -82,7 +82,7 @@ def test_the_report_of_a_study_says_which_method_is_first(study, text):
     }
     for written in (alone, {**study.written, "grid": {}}):  # a key of none, and one method
         other = StoredStudy("x", None, (), study.runs, study.summary, study.comparisons, written)
-        assert first.first_part(other) is None
+        assert studies.first_part(other) is None
 
 
 def test_a_study_in_memory_says_the_same(study, text, tmp_path):
@@ -132,8 +132,8 @@ def check_row(module, found):
 
 def test_seeds_are_one_row(tmp_path):
     runs = [played(tmp_path / str(seed), seed=seed) for seed in (1, 2, 3)]
-    check_row(seeds, readings(runs))
-    wrong = mutant(seeds, "-np.inf if name in RISING else np.inf", "0.0")
+    check_row(results, readings(runs))
+    wrong = mutant(results, "-np.inf if name in RISING else np.inf", "0.0")
     with pytest.raises(AssertionError):
         check_row(wrong, readings(runs))
 

@@ -11,10 +11,9 @@ import pytest
 from mutant import mutant
 
 from desim.fields import Strict
-from desim.interface.cli import compiling as words
 from desim.interface.cli import main
-from desim.interface.cli.compiling import announced
-from desim.interface.cli.progress import RunBar
+from desim.interface.cli import progress as words
+from desim.interface.cli.progress import RunBar, announced
 from desim.numerics import plain
 from desim.numerics import watched as compiling
 from desim.numerics.cache import keep, stored_arrays

@@ -6,7 +6,7 @@ import typer
 
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
 from desim.interface.cli import app
-from desim.interface.cli.examples import EXAMPLES
+from desim.interface.cli.options import EXAMPLES
 
 
 def commands() -> str:

@@ -38,10 +38,9 @@ from desim.interface.cli.commands.show import show
 from desim.interface.cli.commands.study import study
 from desim.interface.cli.commands.tune import tune
 from desim.interface.cli.commands.warmup import warmup
-from desim.interface.cli.examples import below
-from desim.interface.cli.options import switch
-from desim.interface.cli.outcome import complain, silence
+from desim.interface.cli.options import below, switch
 from desim.interface.cli.privacy import privacy
+from desim.interface.cli.progress import complain, silence
 
 INTERRUPTED = 130
 ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # before a command or after it

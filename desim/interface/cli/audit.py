@@ -13,8 +13,7 @@ from desim.interface.cli.options import (
     output_option,
     switch,
 )
-from desim.interface.cli.outcome import Interrupted, say
-from desim.interface.cli.progress import counting_bar
+from desim.interface.cli.progress import Interrupted, counting_bar, say
 from desim.numerics.environment import cores
 
 if TYPE_CHECKING:

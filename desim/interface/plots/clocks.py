@@ -10,10 +10,26 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from desim.errors import InputError
-from desim.interface.plots.lanes import BUSY, bars_of, fill_bars, mark_cuts, window_of
-from desim.interface.plots.look import Framed, framed
-from desim.interface.plots.spans import COLUMNS, Spans, spans, united
-from desim.interface.plots.style import COLOURS, STATES, legend, spelled_time, unit_of
+from desim.interface.plots.lanes import (
+    BUSY,
+    COLUMNS,
+    Spans,
+    bars_of,
+    fill_bars,
+    mark_cuts,
+    spans,
+    united,
+    window_of,
+)
+from desim.interface.plots.style import (
+    COLOURS,
+    STATES,
+    Framed,
+    framed,
+    legend,
+    spelled_time,
+    unit_of,
+)
 from desim.runs.played import Played
 from desim.runs.reading.critical import messages
 from desim.runs.reading.series import numbered

@@ -11,12 +11,29 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError, chosen
-from desim.interface.plots.bands import Band, band, behind, check_band, named
-from desim.interface.plots.course import Abscissa, thinned
-from desim.interface.plots.drawable import Drawable, Measured, drawable
-from desim.interface.plots.lettering import plain
-from desim.interface.plots.look import Look, scaled
-from desim.interface.plots.style import NAMES, legend, look, scale, unit_of, worded
+from desim.interface.plots.drawable import (
+    Abscissa,
+    Band,
+    Drawable,
+    Measured,
+    band,
+    behind,
+    check_band,
+    drawable,
+    named,
+    thinned,
+)
+from desim.interface.plots.style import (
+    NAMES,
+    Look,
+    legend,
+    look,
+    plain,
+    scale,
+    scaled,
+    unit_of,
+    worded,
+)
 from desim.problem.fairness import RISING
 from desim.runs.played import Played
 

@@ -2,16 +2,215 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
 from desim.arrays import Array
-from desim.errors import InputError
-from desim.interface.plots.bands import grouped, named
-from desim.interface.plots.course import course, shared_metric, terms
+from desim.errors import InputError, chosen, show
+from desim.experiments.studies.statistics import fewest, place
+from desim.interface.plots.style import fitted, plain
+from desim.runs.directory import UNENDED, UNLISTED
 from desim.runs.played import Played
-from desim.runs.reading.series import Series
+from desim.runs.reading.series import Member, Meter, Series, delivered, on_axis, ranked, series_of
+
+# Runs that differ in their seeds only, as one curve: the median, and a band around it.
+
+
+Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
+TAIL = 0.1  # of the seeds, left out on either side of the middle
+WHOLE = 10  # seeds up to which a band holds them all if none is named
+LEVEL = 0.95
+POINTS = 400
+
+
+def grouped(
+    runs: Sequence[Member] | Mapping[str, Sequence[Member]], labels: Sequence[str] | None = None
+) -> list[Series[Member]]:
+    """The series of runs that a figure shows, labels cut to fit; InputError where there is none.
+
+    labels: other names for them, one for each in order.
+    """
+    found = series_of(runs)
+    if not found:
+        raise InputError("no run to plot")
+    known = [one.label for one in found]
+    names = fitted(known if labels is None else renamed(known, labels))
+    return [replace(one, label=label) for one, label in zip(found, names, strict=True)]
+
+
+def renamed(known: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """The labels; InputError unless there is one for each of those that are known."""
+    if len(labels) != len(known) or isinstance(labels, str):
+        allowed = f"{len(known)}, one for each of {', '.join(known)}"
+        raise InputError(f"label: found {len(labels)} labels; allowed: {allowed}")
+    found = [str(label) for label in labels]
+    for number, label in enumerate(found, 1):
+        if not label.strip():
+            raise InputError(f"label: found {show(label)} as number {number}; allowed: some text")
+    return found
+
+
+def named(group: Series[Member]) -> str:
+    """The label, and what is to be known of runs that did not end as they should."""
+    ends = [f"{n} {status}" for status, n in group.ends.items()]
+    title = plain(group.title)
+    return f"{title} ({', '.join(ends)})" if ends else title
+
+
+def check_band(kind: str | None, most: int) -> None:
+    """Raise InputError for a band that is none, or that needs more seeds than the `most` here."""
+    if kind is not None:
+        chosen("band", kind, get_args(Band))
+    if kind == "interval" and 1 < most and place(most, LEVEL) < 0:
+        raise InputError(
+            f"band: found interval of {most} seeds; allowed: of at least {fewest('median', LEVEL)}"
+        )
+
+
+def behind(n: int, kind: str | None = None) -> str:
+    """What a line and its band are when they stand for n seeds."""
+    if n == 1:
+        return "one seed"
+    kind = kind or ("range" if n <= WHOLE else "middle")
+    if kind == "interval" and place(n, LEVEL) < 0:
+        return f"median of {n} seeds, too few for an interval"
+    return {
+        "range": f"median and range of {n} seeds",
+        "middle": f"median and middle {100 * (1.0 - 2.0 * TAIL):g} % of {n} seeds",
+        "quartiles": f"median and interquartile range of {n} seeds",
+        "interval": f"median of {n} seeds, its {100 * LEVEL:g} % interval at each point",
+        "seeds": f"median of {n} seeds, and each seed",
+        "none": f"median of {n} seeds",
+    }[kind]
+
+
+def band(
+    courses: Sequence[tuple[Array, Array]], rising: bool, kind: str | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Abscissae (m,), and of the seeds' values there the lower end, median and upper end (m,).
+
+    courses: abscissae and values (n,) of each seed; a value holds until the next, and the last one
+    after the end, but the band ends where half of the seeds have ended. A value that is nan counts
+    as the worst; bounds that are then infinite are nan. kind: see `behind`; where there is no band
+    its ends are nan.
+    """
+    where = [x for x, _ in courses]
+    end = float(np.sort([x[-1] for x in where])[(len(where) - 1) // 2])
+    start = max(float(x[0]) for x in where)
+    at = np.unique(np.concatenate(where))
+    at = at[(at >= start) & (at <= end)]
+    if len(at) > POINTS:
+        at = np.linspace(start, end, POINTS)
+    worst = -np.inf if rising else np.inf
+    rows = [value[np.searchsorted(x, at, side="right") - 1] for x, value in courses]
+    values = np.sort(np.where(np.isnan(rows), worst, rows), axis=0)
+    first, last = _ends(len(values), kind)
+    ranked = (_between(values, rank) for rank in (first, 0.5 * (len(values) - 1), last))
+    low, middle, high = (np.where(np.isfinite(one), one, np.nan) for one in ranked)
+    return at, low, middle, high
+
+
+def _ends(n: int, kind: str | None) -> tuple[float, float]:
+    """The ranks, from 0 on, of a band's ends among n sorted values; nan where there is none."""
+    kind = kind or ("range" if n <= WHOLE else "middle")
+    if kind in ("seeds", "none") or (kind == "interval" and place(n, LEVEL) < 0):
+        return np.nan, np.nan
+    lowest = {
+        "range": 0.0, "middle": float(int(TAIL * (n - 1))), "quartiles": 0.25 * (n - 1),
+        "interval": float(place(n, LEVEL)),
+    }[kind]  # fmt: skip
+    return lowest, n - 1 - lowest
+
+
+def _between(values: Array, rank: float) -> Array:
+    """The values (m,) of that rank in each column of sorted values (n, m), interpolated."""
+    if np.isnan(rank):
+        return np.full(values.shape[1], np.nan)
+    low, high = values[int(rank)], values[int(np.ceil(rank))]
+    part = rank - int(rank)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(low == high, high, (1.0 - part) * low + part * high))
+
+
+# The course of a metric over seconds, rounds, bytes, epsilon.
+
+
+Abscissa = Literal["time", "round", "bytes", "epsilon"]
+BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
+
+
+def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
+    """Abscissae (n,) s, rounds, bytes or epsilon, and values (n,) of the network's metric.
+
+    A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
+    """
+    curve = run.curve(metric)
+    value = on_axis(curve["value"].to_numpy(float))
+    if x in ("time", "round"):
+        return curve[x].to_numpy(float), value
+    if x == "bytes":
+        return delivered(run).by(curve["time"].to_numpy(float)), value
+    rows = run.epsilon()
+    spent = Meter(rows["time"].to_numpy(float), np.maximum.accumulate(rows["epsilon"]))
+    return spent.by(curve["time"].to_numpy(float)), value
+
+
+def thinned(where: Array, value: Array) -> tuple[Array, Array]:
+    """The points (m,) of a curve (n,) that can be told apart: where it is drawn, all of it.
+
+    Of each of BINS equal parts of the abscissa, the first and last points stay, the least and the
+    largest: lines through them look the same (Jugel et al. 2014, M4).
+    """
+    if len(where) <= 4 * BINS:
+        return where, value
+    edges = np.linspace(where.min(), where.max(), BINS + 1)[1:-1]
+    frame = pd.DataFrame({"bin": np.searchsorted(edges, where), "value": value})
+    frame["row"] = np.arange(len(frame))
+    of_bin = frame.groupby("bin")
+    rows = [of_bin["row"].first(), of_bin["row"].last()]
+    known = frame.dropna().groupby("bin")["value"]
+    places = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
+    return where[places], value[places]
+
+
+def shared_metric(runs: Sequence[Played]) -> str:
+    """The metric to show if none is named: the first of `ranked` that all runs have."""
+    recorded = [set(map(str, run.metrics["metric"].unique())) for run in runs]
+    order = ranked(recorded)
+    if not order:
+        raise InputError("no metric is recorded: the runs ended early, or observe.metrics is []")
+    if not all(order[0] in names for names in recorded):
+        raise InputError("the runs have no metric in common; each was observed with another one")
+    return order[0]
+
+
+def about_epsilon(attrs: Mapping[Any, Any]) -> str:
+    """What an epsilon is about, in one line: delta, view, relation, method."""
+    about = "; ".join(f"{attrs[word]}" for word in ("view", "relation", "method"))
+    return f"$\\delta$ = {attrs['delta']:g}; {about}"
+
+
+def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
+    """What every epsilon of a figure is about; runs by their labels.
+
+    InputError where the runs differ, or, unless `endless`, an epsilon is infinite.
+    """
+    stated, doubts = {}, 0
+    for label, run in runs.items():
+        spent = run.epsilon()
+        if not endless and not np.isfinite(spent["epsilon"]).all():
+            why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
+            raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
+        stated[about_epsilon(spent.attrs)] = label
+        doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
+    if len(stated) > 1:
+        raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")
+    about = next(iter(stated), "")
+    some = f" of {doubts} of {len(runs)} runs" if len(runs) > 1 else ""
+    return f"{about}\nthe files{some} cannot be checked" if doubts else about
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from desim.interface.plots.curves import plot as drawn
 from desim.runs.played import Given
 
 if TYPE_CHECKING:
-    from desim.interface.plots.bands import Band
-    from desim.interface.plots.look import Look
-    from desim.interface.plots.style import Axes
+    from desim.interface.plots.drawable import Band
+    from desim.interface.plots.style import Axes, Look
 
 
 def plot(

@@ -12,9 +12,17 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
 from desim.experiments.tuning.tuned import terms
-from desim.interface.plots.lettering import plain, wrapped
-from desim.interface.plots.look import Framed, framed, mark_decades
-from desim.interface.plots.style import COLOURS, legend, shown, unit_of
+from desim.interface.plots.style import (
+    COLOURS,
+    Framed,
+    framed,
+    legend,
+    mark_decades,
+    plain,
+    shown,
+    unit_of,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

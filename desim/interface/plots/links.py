@@ -18,9 +18,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.interface.plots.lettering import plain, wrapped
-from desim.interface.plots.look import Framed, framed
-from desim.interface.plots.style import COLOURS, INK, grade, unit_of
+from desim.interface.plots.style import COLOURS, INK, Framed, framed, grade, plain, unit_of, wrapped
 from desim.runs.played import Played
 from desim.runs.reading.series import listed, sites
 

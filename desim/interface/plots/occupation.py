@@ -10,9 +10,17 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from desim.errors import InputError
-from desim.interface.plots.bands import grouped, named
-from desim.interface.plots.look import Framed, framed
-from desim.interface.plots.style import COLOURS, DASHES, STATES, legend, look, patches
+from desim.interface.plots.drawable import grouped, named
+from desim.interface.plots.style import (
+    COLOURS,
+    DASHES,
+    STATES,
+    Framed,
+    framed,
+    legend,
+    look,
+    patches,
+)
 from desim.runs.played import Played
 from desim.runs.reading.series import numbered
 

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from desim.interface.plots.curves import plot
 from desim.interface.plots.lanes import timeline
 from desim.interface.plots.links import network
-from desim.interface.plots.look import Framed, Look
 from desim.interface.plots.occupation import staleness, utilisation
 from desim.interface.plots.spending import epsilon
+from desim.interface.plots.style import Framed, Look
 from desim.runs.played import Played
 
 

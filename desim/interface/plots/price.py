@@ -17,12 +17,8 @@ from desim.experiments.studies.statistics import (
     mean_estimate,
     median_estimate,
 )
-from desim.interface.plots.bands import renamed
-from desim.interface.plots.course import terms
-from desim.interface.plots.drawable import Drawable, Measured, drawable
-from desim.interface.plots.lettering import plain
-from desim.interface.plots.look import Look, scaled
-from desim.interface.plots.style import NAMES, legend, look, scale
+from desim.interface.plots.drawable import Drawable, Measured, drawable, renamed, terms
+from desim.interface.plots.style import NAMES, Look, legend, look, plain, scale, scaled
 from desim.runs.played import Played
 from desim.runs.reading.series import labels
 

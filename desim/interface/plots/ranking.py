@@ -13,9 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from desim.arrays import Array
 from desim.experiments.ranking.robust import Robust, percent
-from desim.interface.plots.lettering import width, wrapped
-from desim.interface.plots.look import Framed, framed
-from desim.interface.plots.style import COLOURS, INK, legend, shown
+from desim.interface.plots.style import COLOURS, INK, Framed, framed, legend, shown, width, wrapped
 
 WIDTH = 5.6  # of the figure, inches
 LETTER = 0.062  # inches, on average

@@ -8,10 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from desim.errors import InputError
-from desim.interface.plots.course import terms
-from desim.interface.plots.lettering import plain
-from desim.interface.plots.look import Look, scaled
-from desim.interface.plots.style import COLOURS, INK, legend, unit_of
+from desim.interface.plots.drawable import terms
+from desim.interface.plots.style import COLOURS, INK, Look, legend, plain, scaled, unit_of
 from desim.privacy.accounting.risk import Risk
 from desim.runs.played import Played
 from desim.runs.reading.series import Meter, agent_named

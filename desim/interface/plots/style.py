@@ -1,27 +1,107 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
+import math
+import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
+from unicodedata import combining, east_asian_width
 
 import matplotlib
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes as Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
-from desim.interface.plots.lettering import families, width, wrapped
 from desim.runs.output import output
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share
+
+# Words in figures: how wide they are, cut to what fits, and the fonts that have their letters.
+
+
+LONGEST = 48  # letters of a word, and of a label that is cut
+WHOLE = 160  # letters of a label of shorter words, which can be wrapped
+CUTS = (0.5, 0.0, 1.0, 0.25, 0.75)  # what share of a cut label stands before the ellipsis
+WIDE = (  # families that have the letters of Chinese, Japanese and Korean
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
+    "Droid Sans Fallback", "IPAexGothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo",
+    "Yu Gothic", "Microsoft YaHei", "Malgun Gothic",
+)  # fmt: skip
+
+
+def width(text: str) -> int:
+    """How many letters wide a text is: those of East Asia are as wide as two."""
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def plain(name: str) -> str:
+    """A name as matplotlib takes it for nothing else: neither a formula nor a hidden label."""
+    text = name.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def wrapped(text: str, columns: int) -> str:
+    """The text in lines at most so many letters wide."""
+    whole = text.replace(" %", "\1%")  # a number and its percent sign stay on one line
+    spaced = "".join(one + "\0" * (width(one) - 1) for one in whole)  # as long as it is wide
+    return textwrap.fill(spaced, max(columns, 1)).replace("\0", "").replace("\1", " ")
+
+
+def fitted(labels: Sequence[str]) -> list[str]:
+    """Labels whose words are at most LONGEST wide, those that were unlike still unlike.
+
+    What is cut is the middle; where that made two alike, another part; else they are numbered.
+    """
+    for share in CUTS:
+        found = [_cut(label, LONGEST, share) for label in labels]
+        if len(set(found)) == len(set(labels)):
+            return found
+    numbers = {label: f" #{number}" for number, label in enumerate(dict.fromkeys(labels), 1)}
+    return [
+        label if _fits(label) else _cut(label, LONGEST - len(end), 0.5) + end
+        for label, end in ((label, numbers[label]) for label in labels)
+    ]
+
+
+def _cut(label: str, most: int, share: float) -> str:
+    if _fits(label):
+        return label
+    before = int(share * (most - 1))
+    head = _taken(label, lambda text: width(text) <= before)
+    rest = most - 1 - width(head)
+    tail = _taken(label[::-1], lambda text: width(text) <= rest)[::-1]
+    return f"{head}…{tail}"
+
+
+def _fits(label: str) -> bool:
+    return width(label) <= WHOLE and max(map(width, label.split()), default=0) <= LONGEST
+
+
+def _taken(text: str, fits: Callable[[str], bool]) -> str:
+    """The longest beginning that fits."""
+    end = 0
+    while end < len(text) and fits(text[: end + 1]):
+        end += 1
+    return text[:end]
+
+
+@cache
+def families() -> list[str]:
+    """The font families of figures: the usual one, then those of WIDE that are installed."""
+    return ["sans-serif", *(name for name in WIDE if name in font_manager.get_font_names())]
+
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -212,3 +292,97 @@ def spelled_time(seconds: float) -> str:
     """A time with the unit in which it reads best."""
     unit, factor = unit_of("time", seconds)
     return f"{seconds * factor:.3g} {unit}"
+
+
+# What a caller may ask of a figure's look: title, size, limits and scale of the ordinate.
+
+
+SMALLEST, LARGEST = 1.0, 60.0  # inches
+WIDE_RANGE = 150.0  # how far apart the ends of an ordinate are on which powers of ten are enough
+Limits = tuple[float | None, float | None]
+
+
+class Framed(TypedDict, total=False):
+    """title: above the figure; size: width and height in inches."""
+
+    title: str | None
+    size: tuple[float, float] | None
+
+
+class Look(Framed, total=False):
+    """Of figures with curves, too: ylim, ends of the ordinate (None: as it comes); log: its scale.
+
+    Shares are 0 to 1 in `ylim`, though the axis says percent.
+    """
+
+    ylim: Limits | None
+    log: bool | None
+
+
+@contextmanager
+def framed(
+    out: str | Path | None, usual: tuple[float, float] | None = None, **frame: Unpack[Framed]
+) -> Iterator[Axes]:
+    """Axes of a figure `usual` inches in size, or of the size asked for, with its title."""
+    size, title = frame.get("size"), frame.get("title")
+    unknown = sorted(set(frame) - set(Framed.__annotations__))
+    if unknown:
+        raise InputError(f"{unknown[0]}: found with a figure that has none; allowed: title, size")
+    with drawing(out, _checked(size) if size else usual) as axes:
+        yield axes
+        figure = cast(Figure, axes.figure)
+        if title:
+            lines = wrapped(title, int(11.0 * figure.get_figwidth()))
+            figure.suptitle(plain(lines), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        if size:
+            figure.set_size_inches(*size)
+
+
+@contextmanager
+def scaled(out: str | Path | None, **look: Unpack[Look]) -> Iterator[Axes]:
+    """Axes as `framed` makes them, whose ordinate is scaled and cut as was asked for."""
+    ylim, log = look.get("ylim"), look.get("log")
+    _check_limits(ylim, log)
+    with framed(out, title=look.get("title"), size=look.get("size")) as axes:
+        yield axes
+        if log and not axes.dataLim.y1 > 0.0:
+            raise InputError("log: found no value above 0; allowed: on an axis of positive values")
+        formatter = axes.yaxis.get_major_formatter()
+        if log is not None:
+            axes.set_yscale("log", nonpositive="mask") if log else axes.set_yscale("linear")
+        if ylim is not None:
+            axes.set_ylim(*ylim)
+        if axes.get_yscale() == "log":
+            mark_decades(axes.yaxis, formatter if isinstance(formatter, FuncFormatter) else None)
+
+
+def mark_decades(axis: XAxis | YAxis, formatter: FuncFormatter | None) -> None:
+    """Marks of a logarithmic axis: of few decades more of each, and as plain numbers."""
+    low, high = axis.get_view_interval()
+    if high < WIDE_RANGE * low:
+        few = high < 5.0 * low
+        steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0) if few else (1.0, 2.0, 5.0)
+        formatter = formatter or FuncFormatter(lambda value, _: f"{value:g}")
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_minor_locator(NullLocator())
+    if formatter is not None:
+        axis.set_major_formatter(formatter)
+
+
+def _check_limits(ylim: Limits | None, log: bool | None) -> None:
+    if ylim is None:
+        return
+    low, high = ylim
+    known = [one for one in (low, high) if one is not None]
+    wrong = not known or not all(map(math.isfinite, known))
+    if wrong or (low is not None and high is not None and low >= high):
+        raise InputError(f"ylim: {refusal(ylim, 'two numbers, the first below the second')}")
+    if log and min(known) <= 0.0:
+        raise InputError(f"ylim: {refusal(ylim, 'numbers above 0, as the scale is logarithmic')}")
+
+
+def _checked(size: tuple[float, float]) -> tuple[float, float]:
+    if len(size) != 2 or not all(SMALLEST <= one <= LARGEST for one in size):
+        allowed = f"width and height in inches, {SMALLEST:g} to {LARGEST:g}"
+        raise InputError(f"size: {refusal(size, allowed)}")
+    return float(size[0]), float(size[1])

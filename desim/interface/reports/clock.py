@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from desim.deployments.fidelity.errors import ClockErrors, deployed, errors_of_clocks
-from desim.interface.reports.drawn import drawn
+from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.results import Target
 from desim.tabulated import Table

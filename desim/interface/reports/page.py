@@ -1,11 +1,12 @@
 """The page itself: a template in which everything is escaped, and what it may load: nothing."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -66,3 +67,17 @@ def _hash(text: str) -> str:
 
 def _asset(name: str) -> str:
     return (ASSETS / name).read_text("utf-8").replace("\r\n", "\n")
+
+
+# Figures in a page, as data URLs: nothing is fetched from anywhere.
+
+
+KIND = "data:image/svg+xml;base64,"
+
+
+def drawn(draw: Callable[[Path], object]) -> str:
+    """What `draw` writes to a file, as a data URL."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "figure.svg"
+        draw(path)
+        return KIND + b64encode(path.read_bytes()).decode()

@@ -8,8 +8,7 @@ import numpy as np
 
 from desim.amounts import epsilon
 from desim.interface.reports.charts import terms
-from desim.interface.reports.readable import Reading
-from desim.interface.reports.wording import NOTHING, by_text, number
+from desim.interface.reports.readable import NOTHING, Reading, by_text, number
 from desim.privacy.accounting.risk import Risk
 from desim.privacy.accounting.views import each_once
 from desim.runs.privacy import Statement, statement

@@ -1,7 +1,8 @@
 """A run as a report reads it: whatever cannot be read is left out, and the reason kept."""
 
+import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -9,10 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.series import LARGEST, Meter, on_axis, series_of, sites
+from desim.runs.reading.series import LARGEST, Meter, is_share, on_axis, series_of, sites
 from desim.runs.reading.traffic import ARRIVED, delivered_by
 from desim.runs.reading.waits import CALLED, listening
 from desim.runs.run import NETWORK, Run
@@ -169,4 +171,62 @@ def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]
         turn[label] += 1
         own = label if twice[label] == 1 else f"{label} ({run.directory or turn[label]})"
         found.append(Reading(run, own, shared or own, lost))
+    return found
+
+
+# Numbers and amounts as a report words them.
+
+
+NOTHING = "-"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number that reads well; what is not there is a dash."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "infinite"
+    return f"{value:.{digits}g}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with its thousands apart."""
+    return NOTHING if value is None or math.isnan(value) else f"{int(value):,}"
+
+
+def share(part: float) -> str:
+    """A share as a percentage."""
+    return f"{100.0 * part:.3g} %"
+
+
+def seconds(value: float | None) -> str:
+    """A time s in the unit that reads best."""
+    return _scaled(value, "s")
+
+
+def size(value: float | None) -> str:
+    """Bytes in the unit that reads best."""
+    return _scaled(value, "B")
+
+
+def _scaled(value: float | None, unit: str) -> str:
+    if value is None or not math.isfinite(value):
+        return number(value)
+    unit, factor = best_unit(value, unit)
+    return f"{number(value * factor)} {unit}"
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    """A metric's value: shares in percent."""
+    if value is None or not math.isfinite(value) or not is_share(metric):
+        return number(value)
+    return f"{100.0 * value:.4g} %"
+
+
+def by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Each text of (label, text) pairs once, with the labels that it is about."""
+    found: dict[str, list[str]] = {}
+    for label, text in pairs:
+        if label not in found.setdefault(text, []):
+            found[text].append(label)
     return found

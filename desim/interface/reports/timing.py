@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from desim.interface.reports.readable import Reading
-from desim.interface.reports.wording import count, seconds, share, size
+from desim.interface.reports.readable import Reading, count, seconds, share, size
 from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY
 from desim.tabulated import Table

@@ -7,7 +7,7 @@ import typer
 
 from desim.errors import InputError
 from desim.interface.cli.options import option, output_option, switch
-from desim.interface.cli.outcome import say
+from desim.interface.cli.progress import say
 
 if TYPE_CHECKING:
     from desim.deployments.measuring.calibration import Calibrated

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from desim.interface.cli.options import Overrides, load_scenario, settings, switch
-from desim.interface.cli.outcome import say
+from desim.interface.cli.progress import say
 
 Target = Annotated[
     Path,
@@ -19,7 +19,7 @@ Contract = Annotated[
 
 def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:
     """Check a scenario, its data and its network; write nothing."""
-    from desim.interface.cli.compiling import announced
+    from desim.interface.cli.progress import announced
     from desim.runs.interruption import preparing
 
     if contract:

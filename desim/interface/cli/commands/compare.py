@@ -10,7 +10,7 @@ import typer
 from desim.errors import InputError, chosen, refusal
 from desim.interface.cli.options import RELATIONS, RunFolders, option, output_option, switch
 from desim.interface.cli.options import target as parsed
-from desim.interface.cli.outcome import columns, say
+from desim.interface.cli.progress import columns, say
 
 if TYPE_CHECKING:
     from desim.runs.run import Run

@@ -12,7 +12,7 @@ from desim.interface.cli.options import (
     output_option,
     switch,
 )
-from desim.interface.cli.outcome import begun, complain, left, tell
+from desim.interface.cli.progress import begun, complain, left, tell
 
 HOSTS = "A file of hosts (YAML): wait for them at a port, see desim join."
 
@@ -33,8 +33,7 @@ def deploy(
     from desim.deployments.deployed import begin
     from desim.deployments.fleet import ended_by_others
     from desim.errors import InputError
-    from desim.interface.cli.compiling import announced
-    from desim.interface.cli.progress import progress_bar
+    from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
 
     if loopback and hosts is not None:

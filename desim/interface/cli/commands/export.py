@@ -14,8 +14,7 @@ from desim.interface.cli.options import (
     output_option,
     switch,
 )
-from desim.interface.cli.outcome import complain
-from desim.interface.cli.progress import counting_bar
+from desim.interface.cli.progress import complain, counting_bar
 
 KINDS = ("perfetto", "csv", "public")
 OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"

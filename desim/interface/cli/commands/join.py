@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from desim.interface.cli.options import option, switch
-from desim.interface.cli.outcome import complain
+from desim.interface.cli.progress import complain
 
 
 def join(

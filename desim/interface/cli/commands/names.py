@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from desim.errors import chosen
-from desim.interface.cli.outcome import say
+from desim.interface.cli.progress import say
 
 
 def list_names(

@@ -8,8 +8,7 @@ from desim.interface.cli.options import RunFolder
 def replay(run: RunFolder) -> None:
     """Simulate a stored run again; say what differs first, or that nothing does."""
     import desim
-    from desim.interface.cli.compiling import announced
-    from desim.interface.cli.progress import progress_bar
+    from desim.interface.cli.progress import announced, progress_bar
 
     opened = desim.open(run)
     with progress_bar(opened.name) as progress, announced(progress.compiling):

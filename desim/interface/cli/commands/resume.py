@@ -4,7 +4,7 @@ from typing import Annotated
 
 from desim.errors import AtOnce
 from desim.interface.cli.options import Overrides, RunFolder, option, settings
-from desim.interface.cli.outcome import Interrupted, tell
+from desim.interface.cli.progress import Interrupted, tell
 
 Rounds = Annotated[int | None, option("rounds", "N", "End after this many rounds instead.")]
 Time = Annotated[str | None, option("time", "T", "End at this virtual time instead: 90 s.")]
@@ -15,8 +15,7 @@ def resume(
 ) -> None:
     """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
     import desim
-    from desim.interface.cli.compiling import announced
-    from desim.interface.cli.progress import progress_bar
+    from desim.interface.cli.progress import announced, progress_bar
 
     ends = {"stop.rounds": rounds, "stop.time": time}
     changes = settings(override) | {key: end for key, end in ends.items() if end is not None}

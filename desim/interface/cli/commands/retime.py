@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from desim.interface.cli.options import Force, RunFolder, option, output_option
-from desim.interface.cli.outcome import tell
+from desim.interface.cli.progress import tell
 
 Network = Annotated[str | None, option("network", "FILE", "Network file, or its name: satellite.")]
 Compute = Annotated[str | None, option("compute", "FILE", "File with a section compute.")]

@@ -8,7 +8,7 @@ import typer
 from desim.errors import InputError, refusal
 from desim.interface.cli.options import Overrides, option, output_option, settings
 from desim.interface.cli.options import target as parsed
-from desim.interface.cli.outcome import say
+from desim.interface.cli.progress import say
 
 Sources = Annotated[
     list[Path],

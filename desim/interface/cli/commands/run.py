@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from desim.errors import InputError, gathering
 from desim.interface.cli.options import Force, Overrides, ScenarioFile, load_scenario, output_option
-from desim.interface.cli.outcome import begun, left, remark, tell
+from desim.interface.cli.progress import begun, left, remark, tell
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
@@ -20,9 +20,8 @@ def run(
     force: Force = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
-    from desim.interface.cli.compiling import announced
     from desim.interface.cli.conditions import circumstances
-    from desim.interface.cli.progress import progress_bar
+    from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
     from desim.runs.play import prepare, record
 

@@ -1,7 +1,7 @@
 """`desim show`: a run in words."""
 
 from desim.interface.cli.options import RunFolder
-from desim.interface.cli.outcome import tell_all
+from desim.interface.cli.progress import tell_all
 
 
 def show(run: RunFolder) -> None:

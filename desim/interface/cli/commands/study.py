@@ -9,7 +9,7 @@ import typer
 from desim import units
 from desim.errors import InputError, chosen
 from desim.interface.cli.options import Overrides, option, output_option, settings, switch
-from desim.interface.cli.outcome import columns, complain, say
+from desim.interface.cli.progress import columns, complain, say
 
 FORMS = ("text", "markdown", "latex")
 
@@ -81,8 +81,7 @@ def study(
 def build_all(scenarios: "Mapping[str, Scenario]", what: str, name: str) -> None:
     """Build what a dry run lists, with a bar; InputError with what is wrong with any of it."""
     from desim.experiments.studies.cases import require_built
-    from desim.interface.cli.compiling import announced
-    from desim.interface.cli.progress import counting_bar
+    from desim.interface.cli.progress import announced, counting_bar
     from desim.numerics.plain import few_calls
     from desim.runs.interruption import preparing
 

@@ -15,7 +15,7 @@ from desim.interface.cli.commands.study import (
     memory_size,
 )
 from desim.interface.cli.options import Overrides, option, output_option, settings, switch
-from desim.interface.cli.outcome import complain, say
+from desim.interface.cli.progress import complain, say
 
 StudyFile = Annotated[
     Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")

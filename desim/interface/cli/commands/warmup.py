@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from desim.interface.cli.outcome import say
+from desim.interface.cli.progress import say
 
 
 def warmup(
@@ -15,7 +15,7 @@ def warmup(
     ] = None,
 ) -> None:
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
-    from desim.interface.cli.compiling import warm, words
+    from desim.interface.cli.progress import warm, words
     from desim.runs.warmup import shipped
 
     warmth = warm(scenarios or shipped())
