@@ -14,7 +14,7 @@ from desim.experiments.audit import of_one_run
 from desim.experiments.audit.of_one_run import (
     Game,
     audit_one_run,
-    canaries,
+    canaries_of,
     fair_coins,
     likeness,
     planted,
@@ -55,7 +55,7 @@ LAYERED = {
 
 def test_canaries_are_opposite_and_planted_where_the_coins_say():
     problem = build(load(SMALL)).problem
-    of = canaries(problem, 1, 30, seed=4)
+    of = canaries_of(problem, 1, 30, seed=4)
     np.testing.assert_allclose(
         of.first @ of.first.T, np.eye(30) * (of.first[0] @ of.first[0]), atol=1e-8
     )
@@ -101,7 +101,7 @@ def test_wrong_scores_are_noticed(right, wrong):
 def drowned(module):
     """Right guesses of 40 canaries in 5 plays, with noise that hides everything."""
     simulation = build(load(one_round(40, 1e6)))
-    of = canaries(simulation.problem, 0, 40, seed=0)
+    of = canaries_of(simulation.problem, 0, 40, seed=0)
     found = [module.play_once(module.Game(simulation, of), seed=seed) for seed in range(5)]
     return sum(int(((one.scores > 0.0) == one.coins).sum()) for one in found)
 
@@ -141,7 +141,7 @@ def test_a_right_mechanism_is_refuted_in_no_more_audits_than_the_level():
     Levels of 5 % would allow one of them; the worst mechanism is far from this one.
     """
     simulation = build(load(SMALL))
-    of = canaries(simulation.problem, 0, 40, seed=0)
+    of = canaries_of(simulation.problem, 0, 40, seed=0)
     found = [play_once(Game(simulation, of), seed=seed) for seed in range(20)]
     assert len({one.coins.tobytes() for one in found}) == 20
     claim = audit_one_run(SMALL, claims=["rigorous"], agent=0).findings[0].claim
@@ -240,7 +240,7 @@ def test_what_cannot_be_audited_is_refused(options, message):
 def test_more_numbers_than_memory_are_refused(monkeypatch):
     monkeypatch.setattr(of_one_run, "NUMBERS", 1000)
     simulation = build(load(SMALL))
-    of = canaries(simulation.problem, 0, 40, seed=0)
+    of = canaries_of(simulation.problem, 0, 40, seed=0)
     with pytest.raises(InputError, match="canaries: found 40, and a run that shows"):
         play_once(Game(simulation, of))
 

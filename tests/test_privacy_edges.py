@@ -8,7 +8,7 @@ from cases import CASES, graph, merged
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit.of_one_run import Game, canaries, play_once
+from desim.experiments.audit.of_one_run import Game, canaries_of, play_once
 from desim.masks import of_agents, public
 from desim.privacy.accounting.plugged import Accountant, answered
 from desim.runs.exports import public as exported
@@ -124,6 +124,6 @@ def test_two_files_with_one_accountant_are_refused(tmp_path):
 
 def test_one_run_reads_the_last_messages_where_nobody_releases_a_value():
     simulation = build(load(merged(CASES["dvp"], {"stop": {"rounds": 2}})))
-    of = canaries(simulation.problem, 0, 3, seed=0, most=1.0)
+    of = canaries_of(simulation.problem, 0, 3, seed=0, most=1.0)
     found = play_once(Game(simulation, of, "model"))
     assert np.abs(found.scores).max() > 0.0

@@ -246,8 +246,8 @@ class Station(Accounts):
         if not inside:
             arrays["payload"] = payload
         told = []
-        for place, (job, news, bound) in enumerate(self.told[i]):
-            arrays |= {f"news{place}": news, **bound}
+        for place, (job, value, bound) in enumerate(self.told[i]):
+            arrays |= {f"news{place}": value, **bound}
             told.append(job)
         self.told[i] = []
         fields |= {"told": told}

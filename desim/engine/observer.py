@@ -365,9 +365,9 @@ class RoundObserver:
     def _hold(self, times: Array, models: Array, x: Array, before: dict[int, Array]) -> None:
         """Settle what was due in the course of rounds, and hold what is true at their end."""
         n, first = len(times), self.rounds - len(times) + 1
-        for k, earlier in before.items():
+        for k, held in before.items():
             assert self._held is not None
-            self._held = (first + k - 1, earlier, models[k - 1] if k else self._held[2])
+            self._held = (first + k - 1, held, models[k - 1] if k else self._held[2])
             if k < n:
                 self.settle(float(times[k]))
         if n and n not in before:

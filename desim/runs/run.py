@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal, spelling
 from desim.log.described import described
-from desim.runs import store as store_module
 from desim.runs.directory import busy, own_scenario, read_manifest, written_by
 from desim.runs.played import One
 from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
+from desim.runs.store import Checkpoint, Directory, Store, alike, checkpoints_of, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +134,7 @@ class Run:
     @cached_property
     def written(self) -> dict[str, Any]:
         """The resolved scenario as plain data, unchecked; empty where it is not known."""
-        return store_module.written(self._scenario, self.directory, self.manifest)
+        return written(self._scenario, self.directory, self.manifest)
 
     @property
     def level(self) -> str:
@@ -145,7 +144,7 @@ class Run:
     @property
     def alike(self) -> str | None:
         """The resolved scenario with seed 0; None where the run does not know it."""
-        return store_module.alike(self._scenario, self.directory, self.manifest)
+        return alike(self._scenario, self.directory, self.manifest)
 
     @property
     def algorithm(self) -> str:

@@ -321,7 +321,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *biased(settings.codecs),
     ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
-    made.warnings += [*disclosures.warnings(scenario), *disclosures.warnings(scenario)]
+    made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)

@@ -31,7 +31,7 @@ from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
 from desim.problem.models.dataset import Dataset
 from desim.problem.models.model import Model
-from desim.scenario import own
+from desim.scenario.own import LOSSES, METHODS
 
 # What plug-ins declare: attributes of their classes, held to the types that desim gives them.
 
@@ -166,7 +166,7 @@ def _odd_loss(of: type[ScalarLoss]) -> Iterator[str]:
             yield f"{name}: {refusal(function, 'a static function of u and b')}"
 
 
-OWN, OWN_LOSSES = own.METHODS, own.LOSSES
+OWN, OWN_LOSSES = METHODS, LOSSES
 FILES = {  # others are called like their methods
     "5gcs": "five_gcs", "dp-nfl": "zcdp_nfl", "admm": "p_admm", "pvp": "p_admm", "m-admm": "dvp",
     **dict.fromkeys(("pflr", "pdfc", "adfc"), "functional_mechanism"),

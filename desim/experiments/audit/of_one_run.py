@@ -73,7 +73,9 @@ def fair_coins(slots: int, seed: int) -> Coins:
     return np.asarray(keys.normals(seed_of(seed, "coins"), Stream.USER, size=slots) > 0.0)
 
 
-def canaries(problem: Problem, agent: int, slots: int, seed: int, most: float = np.inf) -> Canaries:
+def canaries_of(
+    problem: Problem, agent: int, slots: int, seed: int, most: float = np.inf
+) -> Canaries:
     """Opposite records for `slots` rows of the agent, in directions as far apart as there is room.
 
     Directions are orthogonal in groups of as many as there are features; lengths reach the clip,
@@ -340,7 +342,7 @@ def audit_one_run(
         agent = _agent(simulation, agent, who)
         slots = min(USUAL, int(simulation.problem.rows[agent])) if canaries is None else canaries
         most = longest_row(simulation.problem, simulation.method.parameters)
-        records = canaries(simulation.problem, agent, slots, seed, most)
+        records = canaries_of(simulation.problem, agent, slots, seed, most)
         game, ground = _staged(simulation, records, who, delta)
         testable, untestable = claims_of(claims, ground)
         guessable = play_once(game, seed=seed, tell=tell)

@@ -194,11 +194,11 @@ def order(labels: Sequence[str], seconds: Sequence[float]) -> str:
     """Methods by time, as in `led < fedlin = fedavg < (never: tamuna)`."""
     ranked = sorted(zip(seconds, range(len(labels)), strict=True))
     text, before = "", -1.0
-    for time, place in ranked:
-        if time < np.inf:
-            sign = "" if not text else " = " if time == before else " < "
-            text, before = f"{text}{sign}{labels[place]}", time
-    never = [labels[place] for time, place in ranked if time == np.inf]
+    for needed, place in ranked:
+        if needed < np.inf:
+            sign = "" if not text else " = " if needed == before else " < "
+            text, before = f"{text}{sign}{labels[place]}", needed
+    never = [labels[place] for needed, place in ranked if needed == np.inf]
     last = f"(never: {', '.join(never)})" if never else ""
     return f"{text} < {last}" if text and last else text or last
 

@@ -117,13 +117,13 @@ def laws(value: object) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{key}: {refusal(law, allowed)}")
         name, terms = next(iter(law.items()))
         try:
-            found[key] = {name: list(expanded(terms)) if name == "choice" else ends(name, terms)}
+            found[key] = {name: list(expanded(terms)) if name == "choice" else ends_of(name, terms)}
         except ValueError as error:
             raise ValueError(f"{key}.{name}: {error}") from None
     return found
 
 
-def ends(name: str, value: object) -> list[float]:
+def ends_of(name: str, value: object) -> list[float]:
     """The two ends of a law; ValueError for a range that is none, or upside down."""
     least = 0.0 if name == "log_uniform" else -math.inf
     wanted = "[a, b] with a < b" + (", both > 0" if name == "log_uniform" else "")
@@ -249,7 +249,7 @@ def _range(kind: str, ends: object) -> Range:
     numbers, unit = ends, ""
     if isinstance(ends, list | tuple) and any(isinstance(one, str) for one in ends):
         numbers, unit = _without_unit(ends)
-    low, high = ends(kind, numbers)
+    low, high = ends_of(kind, numbers)
     if kind == "integer" and unit:
         raise ValueError(refusal(list(ends), "whole numbers"))  # type: ignore[call-overload]
     return Range(kind, low, high, unit)

@@ -28,6 +28,7 @@ from desim.interface.plots.style import (
     COLOURS,
     INK,
     NAMES,
+    WIDE_RANGE,
     Framed,
     fitted,
     framed,
@@ -40,7 +41,6 @@ from desim.interface.plots.style import (
     width,
     wrapped,
 )
-from desim.interface.plots.style import WIDE_RANGE as WIDE
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.runs.played import Played
@@ -113,9 +113,9 @@ def ecdf(
     every = np.concatenate([at[at > 0.0] for _, at, *_ in rows])
     first, last = (every.min(), every.max()) if len(every) else (0.5, 1.0)
     log = last > SPREAD * first
-    by_size = x == "bytes" and last > WIDE * first
+    by_size = x == "bytes" and last > WIDE_RANGE * first
     unit, factor = ("", 1.0) if by_size else unit_of(x, float(last))
-    if x == "time" and last > WIDE * first:
+    if x == "time" and last > WIDE_RANGE * first:
         unit, factor = "s", 1.0
     with framed(out, **asked) as axes:
         right = last * TAIL if log else 1.04 * last
