@@ -235,8 +235,8 @@ def test_a_connection_for_every_message_gives_the_same_bits():
     from desim.scenario.load import load
 
     for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):
-        place_module = Loopback(Transport("new", "reno"))
-        real = module.deployed(prepare(load(given)), None, None, False, Local(4, place_module))
+        ground = Loopback(Transport("new", "reno"))
+        real = module.deployed(prepare(load(given)), None, None, False, Local(4, ground))
         assert np.array_equal(real.iterates, desim.run(given).iterates)
 
 
