@@ -51,8 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("slow")
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests are no garbage, and need not be looked at again and again."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """What is there is no garbage: thousands of tests, compiled code. To look at it takes a second.
+
+    Whoever collects looks at what this module has left behind, and no more.
+    """
+    gc.collect()
     gc.freeze()
 
 
