@@ -214,7 +214,7 @@ WRONG = [
     ({"desim.scenario.load": "import yaml"}, layering),
     ({"desim.runs.run": "import dp_accounting"}, layering),
     ({"desim": "import simpy"}, layering),
-    ({"desim.experiments.tuning.sampling": "import optuna"}, layering),
+    ({"desim.experiments.tuning.search": "import optuna"}, layering),
     ({"desim.problem.models.model": "import jax.numpy as jnp"}, layering),
     (
         {

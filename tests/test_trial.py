@@ -12,13 +12,13 @@ from cases import CASES, GRAPH, STAR, one_each
 from test_consent import PRIVATE, RING
 from test_deploy import GRAPHS, STARS, deploy, plain, released, same  # noqa: F401
 
-from desim.deployments import client, deployment, fleet
+from desim.deployments import client, deployment, fleet, trial
 from desim.errors import InputError, RunError
 from desim.runs.play import prepare
 from desim.scenario.load import load
 
 
-class Noted(deployment.World):
+class Noted(trial.World):
     """A world that notes which jobs are run on it."""
 
     def work(self, job, us, *inputs):
@@ -36,11 +36,11 @@ def played(monkeypatch, simulation, agent=1):
         return worlds[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(deployment, "World", made)
-        patch.setattr(deployment, "suppress", lambda *_: nullcontext())
+        patch.setattr(trial, "World", made)
+        patch.setattr(trial, "suppress", lambda *_: nullcontext())
         patch.setattr(secrets, "randbits", None)
         place = SimpleNamespace(agent=agent, keys=defaultdict(lambda: bytes(8)))
-        deployment.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+        trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     return worlds[0], asked
 
 
@@ -70,13 +70,13 @@ def test_it_is_the_first_call_of_the_coordinators_program(monkeypatch):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_an_agent_of_a_graph_hears_itself(name, monkeypatch):
     """So the whole first round is played: messages go out, are read and used, coded or not."""
-    heard, gather = [], deployment.Peer._gather
+    heard, gather = [], trial.Peer._gather
 
     def noted(self, request):
         heard.append(gather(self, request))
         return heard[-1]
 
-    monkeypatch.setattr(deployment.Peer, "_gather", noted)
+    monkeypatch.setattr(trial.Peer, "_gather", noted)
     played(monkeypatch, prepare(load(GRAPHS[name])).simulation)
     values = heard[0].values
     assert len(values) == 2 + (name == "fewer bits than values")
@@ -119,7 +119,7 @@ def test_a_trial_that_uses_addresses_up_is_noticed(monkeypatch):
 
 def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
     """The mutant: the run goes on with the log and the ledger that the trial has left."""
-    worlds, world = [], deployment.World
+    worlds, world = [], trial.World
 
     def left(*about):
         worlds.append(world(*about))
@@ -129,8 +129,8 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
         worlds[-1].settings, worlds[-1].observer = settings, observer
         return worlds[-1]
 
-    monkeypatch.setattr(deployment, "World", left)
-    monkeypatch.setattr(deployment.Soliloquist, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(trial, "World", left)
+    monkeypatch.setattr(trial.Soliloquist, "tell", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
     monkeypatch.setattr(deployment, "World", taken)
     with pytest.raises(AssertionError):
@@ -146,9 +146,9 @@ def test_a_trial_that_goes_wrong_says_nothing(monkeypatch):
         tried.append(1)
         raise RunError("a job of no use")
 
-    monkeypatch.setattr(deployment, "_call", wrong)
+    monkeypatch.setattr(trial, "_call", wrong)
     place = SimpleNamespace(agent=1, keys={})
-    deployment.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+    trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     assert tried
 
 
