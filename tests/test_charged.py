@@ -11,8 +11,8 @@ import desim
 from desim.engine import arguments
 from desim.engine import us as us_module
 from desim.engine.clients import Assignment, Assignments, Clients
-from desim.engine.releasing import difference
 from desim.errors import RunError
+from desim.privacy.ledger import exposure
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View, plain
 
 PLUGIN = Path(__file__).resolve().parent / "plugins" / "charges.py"
@@ -162,9 +162,15 @@ def test_who_did_not_release_is_charged_for_what_it_says():
 
 
 def test_a_release_of_some_does_not_cover_all(monkeypatch):
-    monkeypatch.setattr("desim.engine.releasing.difference", lambda exposed, mask: False)
+    monkeypatch.setattr(exposure, "difference", lambda agents, mask: False)
     assert bare("partial") == set()
-    assert difference(True, np.array([True, False])).tolist() == [False, True]
+
+
+def test_who_is_left_of_some_agents():
+    some = np.array([True, False])
+    assert exposure.difference(True, some).tolist() == [False, True]
+    assert exposure.difference(some, some) is False
+    assert exposure.union(some, ~some).all()
 
 
 def test_a_choice_that_may_come_from_data_is_charged():
@@ -207,7 +213,8 @@ def test_noise_ahead_of_some_agents_is_the_same_noise_on_both_engines():
 
 
 def test_noise_ahead_of_some_agents_that_only_they_know_of_is_noticed(monkeypatch):
-    wrong = mutant(us_module, "or not self._perturbed", "or self._covered is False")
-    monkeypatch.setattr(us_module.Cohort, "compute", wrong.Cohort.compute)
+    right = "self.computed = self.computed or not self._ahead"
+    wrong = mutant(exposure, right, "self.computed = self.computed or self._covered is False")
+    monkeypatch.setattr(us_module, "Exposure", wrong.Exposure)
     with pytest.raises(AssertionError):
         played("wrong", "ahead")

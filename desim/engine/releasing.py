@@ -21,6 +21,7 @@ from desim.errors import show
 from desim.masks import is_public, of_agents, public
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.record import LEAVING, UPLINK, Kind, round_of
+from desim.privacy.ledger.exposure import Exposure, rows
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, refuse, rows_given, whole_given
 
@@ -53,49 +54,6 @@ def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool
             world.log.add(Kind.RETIRE, LEAVING, i, k, now, value=filter_.epsilon(i))
             world.observer.leave(i, now)
     return np.asarray(mask & ~refused)
-
-
-# Whose data were read and are not noised yet: of all agents, of none, or of a mask (n,).
-
-
-Exposed = bool | Mask
-
-
-def rows(exposed: Exposed, n: int) -> Mask:
-    """The mask (n,)."""
-    return np.full(n, exposed) if isinstance(exposed, bool) else exposed
-
-
-def union(one: Exposed, other: Exposed) -> Exposed:
-    """Those of either."""
-    if isinstance(one, bool):
-        return True if one else other
-    if isinstance(other, bool):
-        return True if other else one
-    return np.asarray(one | other)
-
-
-def difference(exposed: Exposed, mask: Any) -> Exposed:
-    """Those that are not in `mask` (n,)."""
-    number = np.count_nonzero(mask)
-    if exposed is False or number == len(mask):
-        return False
-    if number == 0:
-        return exposed
-    left = rows(exposed, len(mask)) & ~np.asarray(mask)
-    return left if left.any() else False
-
-
-def idle(work: Array, result: Array) -> Mask | None:
-    """Agents (n,) whose job had no work and gave zeros, which says nothing; None if there are none.
-
-    A job that reads an agent's data has work there: that is the method's word. work (n,); result:
-    what the job gave, rows (n, ...).
-    """
-    if np.count_nonzero(work) == len(work):
-        return None
-    nothing: Mask = (work == 0.0) & ~(result != 0.0).reshape(len(work), -1).any(axis=1)
-    return nothing
 
 
 # Messages to chosen neighbours: whom every agent sends to in a round, which everybody knows.
@@ -189,11 +147,7 @@ class Releasing(Coding):
     _release: Int
     _unsent: list[Int]  # ids (n,) of releases that the next message carries
     _ahead: list[Int]  # those whose noise was drawn before a computation
-    _exposed: bool  # whether something was computed since the last release of any agent
-    _read: Exposed  # of whom something was computed that no release has noised since
-    _before: Exposed  # the same before the latest computation
-    _perturbed: bool  # whether noise was drawn ahead, of whomever
-    _covered: Exposed  # of whom noise drawn ahead covers the next computation
+    _exposure: Exposure
     _releases: int  # in this round
     _asked: Compute | Gather | None  # the request that is to be yielded now
 
@@ -244,7 +198,7 @@ class Releasing(Coding):
         self._note(ids, np.zeros_like(mask) if kept else mask)
         if kept:
             self._set(_ahead=[*self._ahead, ids])
-        self._set(_exposed=False, _read=difference(self._read, mask))
+        self._exposure.release(mask)
         if world.signals.inside:
             noisy = world.signals.released(self.who, self.round, ids, value, noisy, terms)
             world.signals.waits(ids, kept)
@@ -268,8 +222,8 @@ class Releasing(Coding):
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._world.signals.waits(ids, True)
         self._note(ids, np.zeros_like(mask))
-        covered = union(self._covered, difference(True, ~mask))
-        self._set(_ahead=[*self._ahead, ids], _covered=covered, _perturbed=True)
+        self._exposure.cover(mask)
+        self._set(_ahead=[*self._ahead, ids])
         return noise
 
     def charged(self, terms: Terms) -> NDArray[np.uint64]:
@@ -342,17 +296,15 @@ class Releasing(Coding):
 
     def computed(self, work: Array, result: Array) -> None:
         """Note what a computation gave, rows (n, ...) for work (n,)."""
-        if (nothing := idle(work, result)) is not None:
-            self._set(_read=union(self._before, difference(self._read, nothing)))
+        self._exposure.finish(work, result)
 
     def _bare(self, payload: Array, speaks: Mask) -> Array:
         """Charge agents that speak (n,) and have read data without a release; return payload."""
         n, number = len(self.who), self._releases
-        if self._exposed:
-            told = public(speaks & rows(self._read, n))
-            return self.release(payload, plain(n, View.NEIGHBOURS), told)
-        left = speaks & rows(self._read, n)  # a release was for others: not all engines are here
-        if not left.any():
+        left = speaks & rows(self._exposure.read, n)
+        if self._exposure.computed:
+            return self.release(payload, plain(n, View.NEIGHBOURS), public(left))
+        if not left.any():  # a release was for others: not all engines are here
             return payload
         self._set(_releases=LEFT + number)
         payload = self.release(payload, plain(n, View.NEIGHBOURS), public(left))

@@ -14,7 +14,7 @@ from desim.arrays import Array, Int
 from desim.engine import arguments
 from desim.engine.arguments import refuse_owned, state_rows, unknown
 from desim.engine.at_work import Outside
-from desim.engine.releasing import Releasing, addressed, difference, entries_heard, rows, union
+from desim.engine.releasing import Releasing, addressed, entries_heard
 from desim.engine.requests import Carrier, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
@@ -23,6 +23,7 @@ from desim.network.conditions.topology import Graph
 from desim.network.timeline.collection import ALL
 from desim.network.timeline.messages import neighbour_sum
 from desim.network.timeline.speed import fitting, seconds_into
+from desim.privacy.ledger.exposure import Exposure
 from desim.shapes import rows_given, wait_given, whole_given
 
 
@@ -54,8 +55,8 @@ class Cohort(Releasing):
         own["leaving"] = own["gone"] = np.zeros(len(who), bool)
         own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
-        own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
-        own["_sent"] = own["_read"] = own["_before"] = own["_some"] = own["_perturbed"] = False
+        own["_unsent"], own["_ahead"], own["_exposure"] = [], [], Exposure()
+        own["_sent"] = own["_some"] = False
         own["_speed"] = own["_lasted"] = own["_asked"] = None
         own["_releases"] = 0
         own["_past"] = own["_reported"] = own["_width"] = 0
@@ -131,11 +132,7 @@ class Cohort(Releasing):
         """
         self._begin("us.compute")
         arguments.inputs_given(job, inputs, len(self.who))
-        had, covered = self._read, self._covered
-        new = covered is False or difference(True, rows(covered, len(self.who)))
-        exposed = self._exposed or not self._perturbed  # the same for all agents of a cohort
-        self.__dict__.update(_before=had, _read=union(had, new), _exposed=exposed)
-        self.__dict__.update(_covered=False, _perturbed=False)
+        self._exposure.begin(len(self.who))
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
         before, speeds = self._lasted, self._world.settings.speeds
@@ -171,9 +168,8 @@ class Cohort(Releasing):
 
     def begin_anew(self, past: int) -> None:
         """Forget what was under way, and all state: the next round is `past` + 1."""
-        self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
-        self._set(_read=False, _sent=False, _perturbed=False, _reported=min(self._reported, past))
-        self._set(_asked=None)
+        self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposure=Exposure())
+        self._set(_sent=False, _reported=min(self._reported, past), _asked=None)
         self._set(_release=np.full(len(self.who), -1, np.int64))
         for state in self._world.state.values():
             state[self.who] = 0.0
@@ -212,7 +208,7 @@ class Cohort(Releasing):
         self._set(turn=now if turn is None else whole_given("us.send: turn", turn))
         used, speaks = addressed(self, self._world.settings, to)
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
-        if self._exposed or self._read is not False:
+        if self._exposure.bare:
             payload = self._bare(payload, speaks & ~silent)
         leaving, waiting = self.leaving, list[Int]()
         farewell = self.parting and np.count_nonzero(leaving) > 0
