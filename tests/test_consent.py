@@ -15,7 +15,7 @@ from desim.deployments import consent, deployed, deployment, join, overseer, pee
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
 from desim.deployments.wire import Declined, Message
-from desim.engine.hub import Spending
+from desim.engine.budgets import Spending
 from desim.errors import InputError, RunError
 from desim.method import Mechanism, Terms, View, gradient
 from desim.methods.dp_admm import DPADMM

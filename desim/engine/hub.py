@@ -19,28 +19,23 @@ from desim.engine.arguments import (
     started,
 )
 from desim.engine.at_work import Outside
+from desim.engine.budgets import Spending
 from desim.engine.clients import Assignment, Assignments, Clients, Train, answers, ascending
 from desim.engine.coding import memories, news, reference, sizes_coded, told
-from desim.engine.inviting import BITS, Inviting, LossReports
+from desim.engine.inviting import BITS, Inviting
 from desim.engine.requests import COLLECT, Collect, Replies, Station
-from desim.engine.world import Exhausted, World
+from desim.engine.world import World
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall, recalling
 from desim.network.timeline.calls import (
     CALLED,
-    EXCHANGE,
-    FINISH,
-    LOGGED,
     PENDING,
-    ROUND,
-    TAKEN,
     Calls,
     learned,
     no_calls,
 )
 from desim.network.timeline.intake import AT_WORK
-from desim.network.timeline.record import DISTANT, INSTEAD, Kind, release_id
-from desim.privacy.ledger.budget import Filter
+from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
 
@@ -162,79 +157,6 @@ def recalled(own: Variables, tree: Tree) -> None:
 
 def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-# What a coordinator's calls cost under a budget: charged when made, given back if never answered.
-
-
-class Spending:
-    """The budget as a coordinator's engine uses it."""
-
-    def __init__(self, world: World, filter_: Filter, reports: LossReports | None = None) -> None:
-        agents = world.settings.problem.agents
-        self.world, self.filter, self.reports = world, filter_, reports
-        self.everybody = np.arange(agents)
-        self.terms: Terms | None = None
-        self.prices = np.zeros((3, agents))  # of the present terms
-        self.latest = np.zeros((3, agents))  # of the latest call that arrived
-        self.void: list[tuple[float, int, Array]] = []  # interrupted: when s, whom, price
-
-    def affordable(self, who: Int, terms: Terms, round_: int, now: float) -> Int:
-        """Those of agents who (n,) whose budgets allow one more release; the others retire."""
-        filter_ = self.filter
-        self._give_back(now)
-        if terms is not self.terms:
-            self.terms, self.prices = terms, filter_.price(self.everybody, terms, self.everybody)
-            if self.reports is not None:
-                self.prices = self.prices + self.reports.price
-        who = who[~filter_.retired[who]]
-        fit = filter_.admit(who, self.prices[:, who], np.full(len(who), now))
-        if filter_.stopped <= now:
-            raise Exhausted
-        for i in who[~fit]:
-            spent = filter_.epsilon(int(i))
-            self.world.log.add(Kind.RETIRE, INSTEAD, int(i), round_, now, value=spent)
-        if filter_.retired.all():
-            raise Exhausted
-        return who[fit]
-
-    def remembered(self) -> Tree:
-        """What a checkpoint needs."""
-        times, agents = [v[0] for v in self.void], [v[1] for v in self.void]
-        prices = np.array([v[2] for v in self.void]).reshape(-1, 3)
-        return {"latest": self.latest, "times": times, "agents": agents, "prices": prices}
-
-    def recall(self, tree: Tree) -> None:
-        """Go on from a checkpoint."""
-        recall(self, tree, "latest")
-        times, agents = tree["times"].tolist(), tree["agents"].tolist()
-        self.void = [(t, int(i), p) for t, i, p in zip(times, agents, tree["prices"], strict=True)]
-
-    def _give_back(self, now: float) -> None:
-        due = sorted((v for v in self.void if v[0] <= now), key=lambda v: v[0])
-        self.void = [v for v in self.void if v[0] > now]
-        for _, i, price in due:
-            self.filter.refund(i, price)
-
-    def charge_calls(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
-        """Charge the calls just made to agents who (n,), as far as they arrive.
-
-        before: (begin s, finish s, open) of their calls so far, from `under_way`.
-        """
-        begin, finish, open_ = before
-        cut = calls.real[who, TAKEN]
-        here = (calls.whole[who, ROUND] == round_) & (calls.whole[who, EXCHANGE] == exchange)
-        void = here & open_ & ((begin >= cut) | (cut < finish))
-        for r in np.flatnonzero(void):
-            self.void.append((float(cut[r]), int(who[r]), self.latest[:, who[r]].copy()))
-        arrived = who[here]
-        self.latest[:, arrived] = self.prices[:, arrived]
-        self.filter.spend(arrived, self.prices[:, arrived])
-
-    @staticmethod
-    def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
-        return calls.real[who, TAKEN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0
 
 
 NOBODY = np.empty(0, np.int64)

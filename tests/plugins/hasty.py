@@ -66,7 +66,7 @@ class Hasty(Method):
             g = yield us.compute(self.gradient, us.x, work=self.problem.rows[us.who])
             us.x = us.x - 0.05 * g
             us.report(us.x)
-            us._set(_exposed=False, _read=False)  # the step is not in the message
+            us._exposure.release(np.ones(n, bool))  # the step is not in the message
             us.send(z)
             heard = yield us.gather(p.wait or np.inf)
             us.x = (us.x + us.sum(heard)) / (1.0 + degree)
