@@ -166,7 +166,7 @@ FORGETFUL = [
     ("recalled(self.own, self.before)", "self.before", {}),
     ("fill(array, tree", 'name == "whole" and fill(array, tree', ASYNCHRONOUS),
     ("note(owing, fitting", "note(owing, 0.0 * fitting", ASYNCHRONOUS),
-    ('KEPT = "round', 'KEPT = "', {}),
+    ('STORED = "round', 'STORED = "', {}),
 ]
 
 

@@ -488,8 +488,8 @@ def test_budgets_retire_the_same_agents():
     for real in (desim.run(given), deploy(given)):
         assert real.manifest["reason"] == "privacy.budget: every agent has retired"
         assert any("4 of 4 agents retired" in text for text in real.manifest["warnings"])
-    station = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
-    simulated, real = same({**station, "privacy": {"budget": 3.0, **PRIVATE}})
+    star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
+    simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
     assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
 
 

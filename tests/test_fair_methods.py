@@ -10,12 +10,11 @@ from mutant import mutant
 from naive import bounds
 
 import desim
-from desim.methods import functional_mechanism
+from desim.methods import coefficients, functional_mechanism
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.papers import functional
-from desim.privacy.papers import functional as moved
 
 TOLERANCE = 1e-10
 D, AGENTS, SEED = 3, 3, 29
@@ -91,12 +90,10 @@ def test_coefficients_and_trimming_are_the_reference(golden):
     a_abs, *_ = functional_mechanism.coefficients(problem, 0, "ball", "printed", 1.0, None)
     assert gap(a_abs, at["a_abs"]) < TOLERANCE
     indefinite = np.array(at["M_indefinite"])
-    assert (
-        gap(functional_mechanism.minimiser(a, indefinite), at["w_indefinite_trimmed"]) < TOLERANCE
-    )
-    wrong = mutant(functional_mechanism, "values > RANK", "values > -9e9 + 0.0 * RANK")
+    assert gap(coefficients.minimiser(a, indefinite), at["w_indefinite_trimmed"]) < TOLERANCE
+    wrong = mutant(coefficients, "values > RANK", "values > -9e9 + 0.0 * RANK")
     assert gap(wrong.minimiser(a, indefinite), at["w_indefinite_trimmed"]) > 0.01
-    assert not functional_mechanism.minimiser(a, -M).any()
+    assert not coefficients.minimiser(a, -M).any()
 
 
 def test_sensitivities_and_deviations_are_the_reference(golden):
@@ -104,14 +101,14 @@ def test_sensitivities_and_deviations_are_the_reference(golden):
     for d in (3, 12, 13):
         for key, reach in (("", 0.5), ("_fair", 1.5)):
             printed, ball = at["sens_printed"][str(d)], at["sens_ball"][str(d)]
-            assert moved.printed_l1(d, reach) == pytest.approx(printed["l1" + key], abs=1e-12)
-            assert moved.printed_l2(d, reach) == pytest.approx(printed["l2" + key], abs=1e-12)
-            assert moved.l1("ball", d, reach) == pytest.approx(ball["l1" + key], abs=1e-12)
-            assert moved.l2("ball", d, reach) == pytest.approx(ball["l2" + key], abs=1e-12)
-            assert moved.l1("box", d, reach) == pytest.approx(printed["l1" + key], abs=1e-12)
-        assert moved.printed_l1(d, 1.5) == bounds.lemma_22(d)
-        assert moved.printed_l2(d, 1.5) == bounds.lemma_24(d)
-    assert moved.l2("box", 12, 0.5) == pytest.approx(5.408, abs=5e-4)  # unordered pairs
+            assert functional.printed_l1(d, reach) == pytest.approx(printed["l1" + key], abs=1e-12)
+            assert functional.printed_l2(d, reach) == pytest.approx(printed["l2" + key], abs=1e-12)
+            assert functional.l1("ball", d, reach) == pytest.approx(ball["l1" + key], abs=1e-12)
+            assert functional.l2("ball", d, reach) == pytest.approx(ball["l2" + key], abs=1e-12)
+            assert functional.l1("box", d, reach) == pytest.approx(printed["l1" + key], abs=1e-12)
+        assert functional.printed_l1(d, 1.5) == bounds.lemma_22(d)
+        assert functional.printed_l2(d, 1.5) == bounds.lemma_24(d)
+    assert functional.l2("box", 12, 0.5) == pytest.approx(5.408, abs=5e-4)  # unordered pairs
     for place, sigma in at["sigma_extended"].items():
         epsilon, delta = map(float, place.split("|"))
         assert functional.theorem_19(epsilon, delta, 1.0) == pytest.approx(sigma, abs=1e-9)

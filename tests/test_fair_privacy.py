@@ -10,7 +10,6 @@ from desim.errors import InputError
 from desim.methods.functional_mechanism import FunctionalMechanism
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.papers import functional
-from desim.privacy.papers import functional as moved
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -42,8 +41,8 @@ def test_no_pair_of_records_moves_more(domain, d, k):
         one, two = (np.concatenate(record(rng, domain, d, reach)) for _ in range(2))
         change = by * (one - two)
         for name, norm in (("l1", 1), ("l2", 2)):
-            bound = getattr(moved, name)(domain, d, reach, k, tuple(weights))
-            linear = getattr(moved, f"{name}_linear")(domain, d, reach, k, tuple(weights))
+            bound = getattr(functional, name)(domain, d, reach, k, tuple(weights))
+            linear = getattr(functional, f"{name}_linear")(domain, d, reach, k, tuple(weights))
             assert np.linalg.norm(change[:d], norm) <= linear * (1 + 1e-12)
             worst[name] = max(worst[name], np.linalg.norm(change, norm) / bound)
     assert max(worst.values()) <= 1.0 + 1e-12
@@ -57,9 +56,9 @@ def test_the_split_by_features_is_refuted_and_the_charge_is_not():
     loss = bounds.pair_loss(epsilon_s, epsilon_n, 2.0, 0.0, delta_1)
     assert loss > functional.shared_out(epsilon_s, epsilon_n, d)
     weights = (epsilon_s / epsilon_n, 1.0)
-    assert loss <= epsilon_n * moved.l1("ball", d, 1.5, 1, weights) / delta_1
-    ball = moved.l1("ball", d, 1.5)
-    assert moved.l1("ball", d, 1.5, 1, weights) <= max(weights) * ball
+    assert loss <= epsilon_n * functional.l1("ball", d, 1.5, 1, weights) / delta_1
+    ball = functional.l1("ball", d, 1.5)
+    assert functional.l1("ball", d, 1.5, 1, weights) <= max(weights) * ball
 
 
 # Privacy of a run --------------------------------------------------------------------------------

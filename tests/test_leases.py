@@ -59,5 +59,5 @@ def test_no_more_than_two_are_kept_that_nobody_holds():
     del many
     gc.collect()
     last = lent.matrix(2, 2)
-    assert len(lent._free) <= hub.KEPT
+    assert len(lent._free) <= hub.MAX_FREE
     assert last.shape == (2, 2)

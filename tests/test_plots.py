@@ -134,13 +134,13 @@ def test_epsilons_about_different_things_share_no_axis(tmp_path):
 
 
 def test_an_infinite_epsilon_has_no_place_on_an_axis(tmp_path):
-    drawable = Course(error=ERROR)
-    endless = drawable.epsilon()
+    course = Course(error=ERROR)
+    endless = course.epsilon()
     endless.loc[3, "epsilon"] = np.inf
     endless.attrs["flags"] = ("optimistic", "infinite: released without noise (agent 0)")
-    drawable.epsilon = lambda: endless
+    course.epsilon = lambda: endless
     with pytest.raises(InputError, match="run one is infinite: released without noise"):
-        plot([drawable], x="epsilon", out=tmp_path / "a.png")
+        plot([course], x="epsilon", out=tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(

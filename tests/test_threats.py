@@ -31,7 +31,6 @@ from desim.deployments import (
     streams,
     wire,
 )
-from desim.deployments import place as places
 from desim.deployments.station import Sent
 from desim.deployments.streams import Keys, Stream, by_source
 from desim.deployments.wire import (
@@ -159,7 +158,7 @@ class Neighbour:
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = places.Place(1, Stream(self.control), own, place)
+        self.place = place.Place(1, Stream(self.control), own, ground)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, wire.Unpacking()
         self.ours.setblocking(False)
@@ -192,7 +191,7 @@ class Neighbour:
 
 @contextmanager
 def neighbour(ground):
-    made = Neighbour(place)
+    made = Neighbour(ground)
     try:
         yield made
     finally:
@@ -222,7 +221,7 @@ def test_an_agent_of_a_graph_hears_whom_it_expects_alone():
 def test_silent_connections_make_room_for_those_who_speak():
     with neighbour(place.Loopback()) as one:
         crowd = [dialled(one.port) for _ in range(3 * streams.EACH)]
-        one.until(lambda it: len(it.refused) == places.TOLD)
+        one.until(lambda it: len(it.refused) == place.TOLD)
         assert len(one.place.strangers) <= streams.EACH + 1
         with dialled(one.port) as true:
             true.sendall(Frame(HELLO, 0, 0).header(one.keys.between(0, 1)))
@@ -516,14 +515,14 @@ def test_no_frame_is_larger_than_what_was_asked_for():
     ],
 )
 def test_an_agent_that_sends_nonsense_is_lost_and_the_run_ends_in_words(message, monkeypatch):
-    report = places.Place.report
+    report = place.Place.report
 
     def odd(self, kind, fields, arrays=None):
         if kind == "done" and self.agent == 1:
             self.control.push(message)
         report(self, kind, fields, arrays)
 
-    monkeypatch.setattr(places.Place, "report", odd)
+    monkeypatch.setattr(place.Place, "report", odd)
     with pytest.raises(RunError, match=r"nobody can go on: agent 1 sent what cannot be read"):
         desim.deploy(scenario(rounds=3), loopback=True)
 

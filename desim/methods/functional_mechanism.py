@@ -6,18 +6,13 @@ adds noise to its own coefficients; the coordinator adds them up and minimises (
 sensitivity is that of features in the unit ball or box, not of the printed ordered pairs.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import PlainValidator, WithJsonSchema
 
-from desim.fields.numbers import number
 from desim.method import (
     LOGISTIC,
-    Allotted,
     Array,
     Clients,
     Hub,
@@ -25,232 +20,22 @@ from desim.method import (
     Inputs,
     Method,
     Noise,
-    NonNegative,
     Problem,
     Program,
     Strict,
     Terms,
-    Text,
     View,
-    refusal,
-    spelling,
+)
+from desim.methods.coefficients import Layout, minimiser, projected
+from desim.methods.functional_parameters import (
+    GroupedParameters,
+    Parameters,
+    StarParameters,
+    misfits,
+    special,
+    unfair,
 )
 from desim.privacy.papers.functional import Reach, Rule, allotted_inputs, cost_of
-
-# Parameters of the functional mechanism and of fair methods, and what may be wrong with them.
-
-
-ALLOWED = "data, or a public share of the protected group, above 0 and below 1"
-
-
-def _inside(value: object, allowed: str) -> float:
-    return number(value, allowed, lambda x: 0.0 < x < 1.0)
-
-
-def _zbar(value: object) -> str | float:
-    return "data" if value == "data" else _inside(value, ALLOWED)
-
-
-OPEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-Zbar = Annotated[
-    str | float, PlainValidator(_zbar), WithJsonSchema({"anyOf": [{"enum": ["data"]}, OPEN]})
-]
-Part = Annotated[
-    float,
-    PlainValidator(lambda value: _inside(value, "above 0 and below 1: both parts need something")),
-    WithJsonSchema(OPEN),
-]
-
-
-class Parameters(Strict):
-    """domain: of the features; sensitivity: what noise is scaled to."""
-
-    domain: Literal["ball", "box"] = "ball"
-    """rows are brought into the unit ball, divided by their norm, or their features into [-1, 1]"""
-    sensitivity: Literal["own", "printed"] = "own"
-    """own: of the domain, and exact Gaussian noise; printed: the papers', and their deviation"""
-
-
-class FairParameters(Parameters):
-    """alpha, zbar, penalty: the fairness term; share: the budget of c."""
-
-    examples: ClassVar[Mapping[str, Any]] = {"zbar": 0.5, "share": 0.3}
-
-    alpha: NonNegative = 1.0
-    """weight of the penalty; 0 for none"""
-    zbar: Zbar = "data"
-    """mean of z: data, of each agent's own rows, which the sensitivity pays for; or a public one"""
-    penalty: Literal["exact", "printed"] = "exact"
-    """exact: alpha |c.w|; printed: alpha sum_h |z_h - zbar| x_h.w"""
-    share: Part = 0.5
-    """part of epsilon (Gaussian: of mu^2) for c, exact only; the rest is for the objective"""
-
-
-class GroupedParameters(FairParameters):
-    """x_s: the special attribute."""
-
-    x_s: Text | None = None
-    """attribute whose coefficients have epsilon_s: a feature, or a column that became several"""
-
-
-class StarParameters(FairParameters):
-    """As for the other fair methods, and the penalties of PFLR*."""
-
-    penalty: Literal["exact", "printed", "shifted", "shifted-rows"] = "exact"  # type: ignore[assignment]
-    """PFLR: exact alpha |c.w| or printed alpha sum_h |z_h - zbar| x_h.w; PFLR*: noise of mean
-    alpha |c_j| (shifted), or of mean alpha sum_h |z_h - zbar| x_hj (shifted-rows)"""
-
-
-def special(parameters: Any, problem: Problem) -> Any:
-    """Which features (d,) are special: x_s itself, or those that encode its values."""
-    x_s = getattr(parameters, "x_s", None)
-    if x_s is None:
-        return np.zeros(problem.dim, bool)
-    return np.array([_of(name, x_s) for name in problem.names], bool)
-
-
-def misfits(method: Any, parameters: Any, problem: Problem, noise: Noise | None) -> Iterator[str]:
-    """What is wrong with the loss, its gradients or the noise, of any of these methods."""
-    name = method.name
-    if problem.loss.name != "logistic":
-        yield (
-            f"problem.loss: found {problem.loss.name}, but {name} expands the logistic "
-            "loss of labels in two classes; allowed: logistic"
-        )
-    if problem.clipped:
-        yield (
-            f"problem.clip: found {problem.clip:g}, but {name} uses no gradients and "
-            "bounds features instead (algorithm.domain); allowed: leave it out"
-        )
-    if isinstance(noise, Allotted) and noise.mechanism.name.lower() not in method.noises:
-        kinds = ", ".join(kind for kind in method.noises if kind != "allotted")
-        found = noise.mechanism.name.lower()
-        yield f"privacy.noise.kind: found {found}; allowed with {name}: {kinds}"
-    if isinstance(noise, Allotted) and noise.epsilon_s is not None and not method.grouped:
-        yield f"privacy.noise.epsilon_s: {name} has no special attribute; allowed: epsilon"
-
-
-def unfair(method: Any, parameters: Any, problem: Problem, noise: Noise | None) -> Iterator[str]:
-    """What is wrong with the protected group, and with the special attribute where there is one."""
-    if problem.protected is None:
-        yield (
-            f"problem.data.protected: missing; {method.name} needs the protected group; allowed: "
-            "{column: ..., value: ...} or {column: ..., above: ...}"
-        )
-    x_s = getattr(parameters, "x_s", None)
-    if x_s is not None and not special(parameters, problem).any():
-        near = spelling(x_s, problem.names)
-        yield f"algorithm.x_s: {refusal(x_s, ', '.join(problem.names))}{near}"
-    elif method.grouped and isinstance(noise, Allotted):
-        yield from _split(special(parameters, problem), noise)
-
-
-def _of(name: str, attribute: str) -> bool:
-    return name == attribute or name.startswith(f"{attribute}=")
-
-
-def _split(special: Any, noise: Allotted) -> list[str]:
-    """What is wrong with how epsilon and delta are split between the two groups."""
-    if noise.epsilon_s is None:
-        return []
-    if not special.any():
-        return ["algorithm.x_s: missing; privacy.noise.epsilon_s is for its coefficients"]
-    share = float(special.mean())
-    _, (epsilon, delta) = noise.groups(share)
-    found = []
-    if epsilon <= 0.0:
-        most = (noise.epsilon or 0.0) / share
-        found.append(
-            f"privacy.noise.epsilon_s: found {noise.epsilon_s:g}, which leaves nothing of epsilon "
-            f"{noise.epsilon:g} for the other features; allowed: below {most:g}"
-        )
-    if noise.delta_s is not None and delta <= 0.0:
-        found.append(
-            f"privacy.noise.delta_s: found {noise.delta_s:g}, which leaves nothing of delta "
-            f"{noise.delta:g} for the other features; allowed: below {noise.delta:g}"
-        )
-    return found
-
-
-# Coefficients of a quadratic objective and of a covariance as one vector, and the minimiser.
-
-
-RANK = 1e-12  # eigenvalues below so much of the largest are rounding
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where coefficients stand in a vector (size,): a, then M by unordered pairs, then c.
-
-    d: features; covariance: whether c is sent; special (d,): which features are special.
-    """
-
-    d: int
-    covariance: bool
-    special: NDArray[np.bool_]
-
-    @property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and columns of the unordered pairs."""
-        rows, columns = np.triu_indices(self.d)
-        return rows, columns
-
-    @property
-    def size(self) -> int:
-        """How many numbers an agent sends."""
-        return self.d + self.d * (self.d + 1) // 2 + self.d * self.covariance
-
-    def spread(self, objective: tuple[float, float], covariance: tuple[float, float]) -> Array:
-        """(size,) with one number for coefficients with a special feature, one for all others."""
-        rows, columns = self.pairs
-        either = self.special[rows] | self.special[columns]
-        first = np.where(np.concatenate([self.special, either]), *objective)
-        last = np.where(self.special, *covariance)[: self.d * self.covariance]
-        return np.concatenate([first, last])
-
-    def joined(self, a: Array, M: Array, c: Array) -> Array:
-        """The vector (size,); an unordered pair has both entries of M (d, d)."""
-        rows, columns = self.pairs
-        both = np.where(rows == columns, 1.0, 2.0) * M[rows, columns]
-        return np.concatenate([a, both, c[: self.d * self.covariance]])
-
-    def parts(self, vector: Array) -> tuple[Array, Array, Array | None]:
-        """The parts a (d,), M (d, d) and c (d,), None where it is not sent."""
-        rows, columns = self.pairs
-        d, n = self.d, self.d + len(rows)
-        M = np.zeros((d, d))
-        M[rows, columns] = vector[d:n]
-        return vector[:d], 0.5 * (M + M.T), vector[n:] if self.covariance else None
-
-
-def projected(A: Array, domain: str) -> Array:
-    """Rows A (rows, d) in the ball ||x||_2 <= 1 (divided by their norm) or the box |x_j| <= 1."""
-    if domain == "box":
-        return np.clip(A, -1.0, 1.0)
-    norms = np.sqrt(np.einsum("hj,hj->h", A, A))
-    return np.asarray(A / np.maximum(norms, 1.0)[:, None])
-
-
-def minimiser(
-    a: Array, M: Array, ridge: float = 0.0, c: Array | None = None, alpha: float = 0.0
-) -> Array:
-    """Argmin (d,) of a.w + w'Mw + (ridge/2) ||w||^2 + alpha |c.w|, trimmed.
-
-    Noise makes M indefinite: only eigenvectors of M + (ridge/2) I with positive eigenvalues stay
-    ("spectral trimming", Zhang et al. 2012, Section 6.2). |c.w| = max s c.w over |s| <= 1 gives s.
-    """
-    values, vectors = np.linalg.eigh(M + 0.5 * ridge * np.eye(len(a)))
-    keep = values > RANK * np.abs(values).max()
-    curvature, V = values[keep], vectors[:, keep]
-    linear = a @ V
-    if c is not None and alpha > 0.0:
-        along = c @ V
-        steep = alpha * float(np.sum(along**2 / curvature))
-        if steep > 0.0:
-            slope = -float(np.sum(along * linear / curvature))  # 2 c.w of the minimum without
-            linear = linear + np.clip(slope / steep, -1.0, 1.0) * alpha * along
-    return np.asarray(V @ (-0.5 * linear / curvature))
-
 
 Penalty = Literal["none", "printed", "exact", "shifted"]
 
