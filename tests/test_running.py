@@ -36,7 +36,7 @@ def test_they_are_those_of_pandas(monkeypatch, many):
     [
         ("value - excess[one]", "value"),
         ("number + rank) - number", "rank)"),
-        ('kind="stable"', ""),
+        ('group, kind="stable"', "group"),
     ],
 )
 def test_careless_ones_are_noticed(right, wrong):

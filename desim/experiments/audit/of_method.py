@@ -21,7 +21,7 @@ from desim.experiments.audit.stored import (
     terms,
 )
 from desim.experiments.audit.verdict import DECIMALS, Ground, claims_of, judge
-from desim.numerics.environment import cores
+from desim.numerics.cores import cores
 from desim.privacy.accounting.views import adversary
 from desim.runs.premises import tuned
 from desim.scenario.blame import explained

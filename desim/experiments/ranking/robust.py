@@ -44,7 +44,7 @@ from desim.experiments.studies.cases import cases
 from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
 from desim.log.described import METRICS
-from desim.numerics.environment import cores
+from desim.numerics.cores import cores
 from desim.runs.directory import STUDY
 from desim.runs.output import output
 from desim.runs.reading.series import labels

@@ -12,7 +12,8 @@ from desim.errors import InputError, RunError, refusal, require, show
 from desim.experiments.studies import processes, work
 from desim.experiments.studies.folder import finished
 from desim.experiments.studies.work import Job, Result, carry_out
-from desim.numerics.environment import cores, environment
+from desim.numerics.cores import cores
+from desim.numerics.environment import environment
 
 # Runs of a study on a Dask cluster: the only module that knows dask.distributed.
 

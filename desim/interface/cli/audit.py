@@ -14,7 +14,7 @@ from desim.interface.cli.options import (
     switch,
 )
 from desim.interface.cli.progress import Interrupted, counting_bar, say
-from desim.numerics.environment import cores
+from desim.numerics.cores import cores
 
 if TYPE_CHECKING:
     from desim.experiments.audit.verdict import Comparison, Finding

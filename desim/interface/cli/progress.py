@@ -19,9 +19,6 @@ import typer
 
 from desim.amounts import duration
 from desim.errors import DesimError
-from desim.numerics import plain
-from desim.numerics.cache import cache_home
-from desim.numerics.watched import watched
 
 if TYPE_CHECKING:
     from desim.engine.world import Progress
@@ -289,6 +286,9 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
 
     show(n) is called before the n-th function is compiled.
     """
+    from desim.numerics import plain
+    from desim.numerics.cache import cache_home
+    from desim.numerics.watched import watched
 
     def begin(functions: int) -> None:
         if functions == 1:
@@ -308,6 +308,7 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
 
 def warm(files: list[Path]) -> "Warmth":
     """Compile what `files` need, with a bar that counts them and the functions."""
+    from desim.numerics.watched import watched
     from desim.runs.warmup import warm_up
 
     with moving_bar("warmup: preparing") as show:
@@ -327,6 +328,8 @@ def warm(files: list[Path]) -> "Warmth":
 
 def words(warmth: "Warmth") -> list[str]:
     """What `desim warmup` says; scenarios that are skipped stand with the reason of the first."""
+    from desim.numerics.cache import cache_home
+
     seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
     about = seconds if warmth.functions else "everything was compiled before"
     lines = []
