@@ -128,7 +128,7 @@ def test_labels_say_what_runs_differ_in():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("max(map(len, found)) <= LONGEST", "True"),
+        ("max(map(len, found)) <= MAX_LETTERS", "True"),
         ("if all(trees) else", "if any(trees) else"),
         ("not in ((", "in (("),
         ("len(set(found)) == len(found)", "True"),

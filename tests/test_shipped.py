@@ -66,7 +66,14 @@ def test_a_file_of_that_name_goes_before_what_is_shipped(elsewhere):
 
 def test_an_order_that_hides_own_files_is_noticed(elsewhere):
     with pytest.raises(AssertionError):
-        check_own_files_win(mutant(tree, "if file.is_file():", "if not file:"), elsewhere)
+        check_own_files_win(
+            mutant(
+                tree,
+                "            if file.is_file():\n                return file\n    known",
+                "            if not file:\n                return file\n    known",
+            ),
+            elsewhere,
+        )
 
 
 @pytest.mark.parametrize(

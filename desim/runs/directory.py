@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, show
-from desim.log.parquet import rows_in
 from desim.npz import read_npz
 from desim.readers import require_regular, text_of
 
@@ -420,6 +419,8 @@ CURE = "desim resume makes it again"
 
 def _unlike(file: Path, size: int, found: str, expected: Mapping[str, Any]) -> str:
     """What is in place of a file, in words."""
+    from desim.log.parquet import rows_in  # who only reads a scenario needs no tables
+
     rows, present = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
     have = f"{present} rows" if present is not None and present != rows else f"{size} bytes"
     want = (

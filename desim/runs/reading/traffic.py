@@ -68,7 +68,7 @@ NEGATIVE = 1 << 16  # ends are not below its negative: the coordinator is -1
 LOWER = (1 << 32) - 1  # the bits of the second end
 
 
-def links(events: "Pieces | pd.DataFrame") -> pd.DataFrame:
+def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     """One row for each link used: columns source, target, sent, resent, delivered, lost, bytes.
 
     bytes: sent; delivered_bytes: arrived; sending s: how long they took to leave, in all;
@@ -133,8 +133,8 @@ def hearing(scenario: Any) -> dict[str, bool]:
 
 
 def staleness(
-    events: pd.DataFrame, void: bool = False, free: bool = False, anew: bool = False
-) -> pd.DataFrame:
+    events: "pd.DataFrame", void: bool = False, free: bool = False, anew: bool = False
+) -> "pd.DataFrame":
     """How old what is used is: columns time s, agent, round, peer, heard, staleness, age s.
 
     One row for every neighbour at each closing of an agent's wait, and for every reply in a
@@ -157,8 +157,8 @@ def staleness(
 
 
 def _replies(
-    closed: pd.DataFrame, came: pd.DataFrame, events: pd.DataFrame, void: bool
-) -> pd.DataFrame:
+    closed: "pd.DataFrame", came: "pd.DataFrame", events: "pd.DataFrame", void: bool
+) -> "pd.DataFrame":
     """Each reply with the first collection that closed when it was there."""
     rows = came[["time", "peer", "round"]].rename(columns={"round": "heard"})
     calls = events.loc[events["kind"] == "activate", ["time", "agent", "round"]]
@@ -175,7 +175,7 @@ def _replies(
     return found.assign(time=found["closed"])[["time", "agent", "round", "peer", "heard", "age"]]
 
 
-def _newest(closed: pd.DataFrame, came: pd.DataFrame, free: bool) -> pd.DataFrame:
+def _newest(closed: "pd.DataFrame", came: "pd.DataFrame", free: bool) -> "pd.DataFrame":
     """Each closing of an agent's wait with the newest message of each of its neighbours.
 
     Messages are numbered by link and by when they left. Of those that are here the newest has the
@@ -198,7 +198,7 @@ def _newest(closed: pd.DataFrame, came: pd.DataFrame, free: bool) -> pd.DataFram
     return found[["time", "agent", "round", "peer", "heard", "age"]]
 
 
-def _usable(wanted: pd.DataFrame, sent: pd.DataFrame, free: bool) -> NDArray[np.int64]:
+def _usable(wanted: "pd.DataFrame", sent: "pd.DataFrame", free: bool) -> NDArray[np.int64]:
     """The numbers (wanted,) of the newest that are here and may be used; below first for none."""
     time, round_, first, number = (
         wanted[name].to_numpy() for name in ("time", "round", "first", "number")
