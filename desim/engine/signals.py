@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.columns import Words
 from desim.errors import ListenerError, refusal
-from desim.privacy.ledger.mechanisms import Terms
+from desim.privacy.ledger.terms import Terms
 from desim.shapes import rows_given
 
 if TYPE_CHECKING:

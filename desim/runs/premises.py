@@ -16,7 +16,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.ledger.mechanisms import MECHANISMS, Terms
+from desim.privacy.ledger.terms import MECHANISMS, Terms
 from desim.privacy.papers.theorems import bound_of
 from desim.runs.played import Played
 from desim.scenario import disclosures

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine.signals import Listener, Message, Release
-from desim.privacy.ledger.mechanisms import Mechanism
+from desim.privacy.ledger.terms import Mechanism
 
 Batch = TypeVar("Batch")
 

@@ -16,7 +16,7 @@ from desim.columns import Columns, Words
 from desim.errors import InputError, chosen, refusal
 from desim.numerics.later import special
 from desim.privacy.accounting.gaussian import check_delta
-from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
+from desim.privacy.ledger.terms import MECHANISMS, Mechanism
 
 # Renyi divergences of what is not Gaussian, on one grid of orders, and their way to an epsilon.
 

@@ -7,7 +7,7 @@ differ by D at most, and phi has the Lipschitz constant chi for either.
 import numpy as np
 
 from desim.arrays import Array
-from desim.privacy.ledger.mechanisms import Mechanism, Terms, View
+from desim.privacy.ledger.terms import Mechanism, Terms, View
 from desim.problem.problem import Problem
 
 
