@@ -11,8 +11,7 @@ from desim.deployments import overseer, station
 from desim.deployments.deployment import Deployment, refuse, secret, server, warm
 from desim.deployments.fleet import Fleet, Local, held
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
-from desim.deployments.linked import Linked
-from desim.deployments.namespaces import plan_of, remarks
+from desim.deployments.linked import Linked, plan_of, remarks
 from desim.deployments.place import Ground, Loopback, Transport
 from desim.deployments.wire import HEADER, abroad
 from desim.engine.play import Observation, Simulation
