@@ -12,9 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
-from test_deploy import scenario
+from test_deploy import plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
@@ -47,15 +46,6 @@ from desim.deployments.wire import (
     values_of,
 )
 from desim.errors import InputError, RunError
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch):
-    """Nothing is compiled, and no process is left when a test is over."""
-    monkeypatch.setenv("DESIM_COMPILE", "never")
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def dishonest(waiting, host, change):
@@ -159,7 +149,7 @@ class Neighbour:
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = places.Place(1, Stream(self.control), own, place)
+        self.place = places.Place(1, Stream(self.control), own, ground)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, wire.Unpacking()
         self.ours.setblocking(False)
@@ -192,7 +182,7 @@ class Neighbour:
 
 @contextmanager
 def neighbour(ground):
-    made = Neighbour(place)
+    made = Neighbour(ground)
     try:
         yield made
     finally:
