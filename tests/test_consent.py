@@ -170,7 +170,7 @@ def test_what_a_believing_agent_gives_away(monkeypatch):
 
 
 def test_a_budget_is_the_agents_own(monkeypatch):
-    given = {**PRIVATE, "privacy": {"noise": {"kind": "gaussian", "sigma": 0.05}, "budget": 1.5}}
+    given = {**PRIVATE, "privacy": {"noise": {"kind": "gaussian", "sigma": 0.25}, "budget": 1.5}}
     given = {**given, "stop": {"rounds": 40}}
     honest = deploy(given)
     assert honest.manifest["reason"] == "privacy.budget: every agent has retired"

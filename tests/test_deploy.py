@@ -26,7 +26,7 @@ from desim.scenario.load import load
 
 PROBLEM = {
     "agents": 4,
-    "data": {"source": "synthetic", "kind": "classification", "rows": 60, "dim": 4},
+    "data": {"source": "synthetic", "kind": "classification", "rows": 12, "dim": 4},
     "loss": "logistic",
     "regularizer": {"l2": 0.1},
 }
@@ -182,7 +182,8 @@ def test_times_are_those_of_messages():
     "policy", [{"quorum": 2}, {"buffer": 2, "late": "carry"}, "each", {"deadline": "20 ms"}]
 )
 def test_policies_close_collections(policy):
-    real = deploy(scenario(policy=policy, rounds=6))
+    data = {**PROBLEM["data"], "rows": 60}  # jobs of about 20 ms: some are late, some are not
+    real = deploy(scenario(policy=policy, rounds=6, problem={"data": data}))
     assert (real.status, real.manifest["rounds"]) == ("done", 6)
     closed = real.events[real.events["kind"] == "aggregate"]
     if policy != {"deadline": "20 ms"}:
@@ -378,7 +379,7 @@ class Stroke:
         self.act, self.done = act, False
 
     def __call__(self, now):
-        if now.time > 0.25 and not self.done:
+        if now.round >= 10 and not self.done:
             self.done = True
             self.act()
 
@@ -489,7 +490,7 @@ def test_budgets_retire_the_same_agents():
         assert real.manifest["reason"] == "privacy.budget: every agent has retired"
         assert any("4 of 4 agents retired" in text for text in real.manifest["warnings"])
     star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
-    simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
+    simulated, real = same({**star, "privacy": {"budget": 15.0, **PRIVATE}})
     assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from test_deploy import scenario
+from test_deploy import plain, scenario  # noqa: F401
 
 import desim
 from desim.deployments import doors, hosts, wire
@@ -19,14 +19,6 @@ from desim.deployments.join import take_part
 from desim.errors import InputError
 
 pytest.importorskip("cryptography")
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch):
-    monkeypatch.setenv("DESIM_COMPILE", "never")
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def file_of(folder, wait="60 s", data="same", **named):

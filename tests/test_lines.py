@@ -184,7 +184,7 @@ def test_how_long_a_packet_waited_is_in_its_stamp():
 def planned(**network):
     """The plan of a star, or of a ring where `topology` is given."""
     from desim.deployments.deployed import transport_of
-    from desim.deployments.namespaces import plan_of
+    from desim.deployments.linked import plan_of
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
@@ -483,6 +483,13 @@ def test_the_end_of_the_carrying_process_is_told():
         links.process.wait()
         with pytest.raises(InputError, match="the process that carries packets has ended"):
             links.report()
+
+
+def test_the_process_that_carries_packets_loads_little():
+    """Every deployment over lines waits for it, and every packet for its memory."""
+    code = "import sys, desim.deployments.forwarding; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "numba", "pydantic"} & set(done.stdout.split())
 
 
 class Refused:

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
-from test_deploy import scenario
+from test_deploy import plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
@@ -46,15 +45,6 @@ from desim.deployments.wire import (
     values_of,
 )
 from desim.errors import InputError, RunError
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch):
-    """Nothing is compiled, and no process is left when a test is over."""
-    monkeypatch.setenv("DESIM_COMPILE", "never")
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def dishonest(waiting, host, change):

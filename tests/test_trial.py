@@ -39,6 +39,7 @@ def played(monkeypatch, simulation, agent=1):
         patch.setattr(trial, "World", made)
         patch.setattr(trial, "suppress", lambda *_: nullcontext())
         patch.setattr(secrets, "randbits", None)
+        patch.setattr(trial, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
         place = SimpleNamespace(agent=agent, keys=defaultdict(lambda: bytes(8)))
         trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     return worlds[0], asked

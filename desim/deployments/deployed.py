@@ -9,10 +9,9 @@ from typing import Any
 
 from desim.deployments import overseer, station
 from desim.deployments.deployment import Deployment, refuse, secret, server, warm
-from desim.deployments.fleet import Fleet, Local, held
+from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
-from desim.deployments.linked import Linked
-from desim.deployments.namespaces import plan_of, remarks
+from desim.deployments.linked import Linked, plan_of, remarks
 from desim.deployments.place import Ground, Loopback, Transport
 from desim.deployments.wire import HEADER, abroad
 from desim.engine.play import Observation, Simulation
@@ -138,6 +137,7 @@ def sides(kind: str) -> tuple[str, ...]:
     return ("uplink", "downlink") if kind == "coordinator" else ("link",)
 
 
+@memory_left_alone()
 def deployed(
     prepared: Prepared,
     path: Path | None,

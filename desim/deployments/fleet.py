@@ -343,6 +343,29 @@ def signal_name(number: int) -> str:
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
+# Memory: no collection is to look at what was there before a run, here or in any agent's process.
+
+
+@contextmanager
+def memory_left_alone() -> Iterator[None]:
+    """Context whose collections look at nothing that there was before.
+
+    All that was imported is hundreds of thousands of objects: a collection that walks through them
+    takes longer than many a job, and a fork that does so copies them.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def settle_memory() -> None:
+    """Free what the preparations left, and have no collection look at the rest any more."""
+    gc.collect()
+    gc.freeze()
+
+
 # Signals that end a run: Ctrl-C waits until processes have begun, others count as Ctrl-C.
 
 
@@ -416,8 +439,7 @@ class Local(Fleet):
     def launch(self, serve: Serve) -> None:
         """Begin a process for each agent, which does serve(place) until the run is over."""
         with held():
-            gc.collect()
-            gc.freeze()  # what is there already no collection looks at any more, in any process
+            settle_memory()
             for i in range(self.agents):
                 self._fork(i, serve)
         hurry(HURRY)
@@ -518,7 +540,6 @@ class Local(Fleet):
             time.sleep(0.002 if self.pids else 0.0)
         hurry(self._nice)
         super().close()
-        gc.unfreeze()
 
 
 def hurry(nice: int) -> None:

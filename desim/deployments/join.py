@@ -14,7 +14,7 @@ from typing import Any
 from desim.deployments.consent import Asked
 from desim.deployments.deployment import secret, server, warm
 from desim.deployments.doors import Caller, lasting, name_of
-from desim.deployments.fleet import Serve, deaf, ending, held
+from desim.deployments.fleet import Serve, deaf, ending, held, memory_left_alone, settle_memory
 from desim.deployments.hosts import common, read_invitation
 from desim.deployments.place import Ended, Loopback, Place, Transport
 from desim.deployments.streams import HASTE, Closed, Poll, Stream, by_source
@@ -73,6 +73,7 @@ class Outside(Loopback):
         return isinstance(sock, ssl.SSLSocket) and name_of(sock) == self.host_of.get(source)
 
 
+@memory_left_alone()
 def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
     """Join the deployment at HOST:PORT, and play this host's agents until it is over.
 
@@ -180,6 +181,7 @@ class Host:
             if not self._turn(lost):  # while the scenario was built
                 raise InputError(f"lost: {', '.join(lost)}")
             with held():
+                settle_memory()
                 for agent in self.said["agents"][self.caller.host]:
                     pid = os.fork()
                     if pid == 0:
