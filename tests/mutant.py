@@ -2,6 +2,12 @@
 
 import inspect
 from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from desim.numerics import plain
 
 
 class Absent(Exception):
@@ -9,13 +15,25 @@ class Absent(Exception):
 
 
 def mutant(module: ModuleType, right: str, wrong: str) -> ModuleType:
-    """The module with `right`, which must occur exactly once in its source, replaced by `wrong`."""
+    """The module with `right`, which must occur exactly once in its source, replaced by `wrong`.
+
+    Its kernels are plain Python when Python calls them: to compile them would take longer.
+    """
     source = inspect.getsource(module)
     if source.count(right) != 1:
         raise Absent(f"{right!r} occurs {source.count(right)} times in {module.__name__}")
     twin = ModuleType(module.__name__ + "_mutant")
-    twin.__file__ = module.__file__
-    exec(
-        compile(source.replace(right, wrong), f"<mutant of {module.__name__}>", "exec"), vars(twin)
-    )
+    twin.__file__, file = module.__file__, f"<mutant of {module.__name__}>"
+    exec(compile(source.replace(right, wrong), file, "exec"), vars(twin))
+    for kernel in list(vars(twin).values()):
+        if isinstance(kernel, Dispatcher) and kernel.py_func.__code__.co_filename == file:
+            _uncompiled(kernel)
     return twin
+
+
+def _uncompiled(kernel: Dispatcher) -> None:
+    def call(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return plain.native(plain.twin(kernel)(*map(plain.numbers, arguments)))
+
+    plain.with_rent(kernel)._compile_for_args = lambda *arguments: call

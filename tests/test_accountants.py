@@ -213,8 +213,8 @@ def test_costs(check):
 def test_a_wrong_accountant_is_noticed(monkeypatch, check, module, right, wrong):
     twin = mutant(module, right, wrong)
     if module is prices:
-        monkeypatch.setattr(replay, "prices", twin.prices)
-        monkeypatch.setattr(replay, "epsilon_of_divergences", twin.epsilon_of_divergences)
+        for name in ("prices", "epsilon_of_divergences"):
+            monkeypatch.setattr(replay, name, getattr(twin, name))
     elif module is replay:
         monkeypatch.setattr(accountants, "Block", twin.Block)
     else:

@@ -194,18 +194,18 @@ RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
 
 @pytest.mark.slow
 def test_what_forgetting_does_to_methods_with_a_coordinator(once):
-    assert lasting(once, algorithm=PLT) < 1e-12
-    assert lasting(once, algorithm=SCAFFOLD, stop=600) > 1e-6
+    assert lasting(once, algorithm=PLT, stop=150) < 1e-12
+    assert lasting(once, algorithm=SCAFFOLD, stop=200) > 1e-6
     kept = {"churn": {"trace": once, "end": "hold"}}
-    assert lasting(once, algorithm=SCAFFOLD, stop=600, **kept) < 1e-12
+    assert lasting(once, algorithm=SCAFFOLD, stop=200, **kept) < 1e-12
 
 
 @pytest.mark.slow
 def test_what_forgetting_does_to_methods_on_a_graph(once):
-    assert lasting(once, algorithm=NFL, **RING, stop=300) > 1e-6
-    assert lasting(once, algorithm=NFL, **RING, stop=400, policy="each") < 1e-12
+    assert lasting(once, algorithm=NFL, **RING, stop=150) > 1e-6
+    assert lasting(once, algorithm=NFL, **RING, stop=300, policy="each") < 1e-12
     kept = {"churn": {"trace": once, "end": "hold"}}
-    assert lasting(once, algorithm=NFL, **RING, stop=300, **kept) < 1e-12
+    assert lasting(once, algorithm=NFL, **RING, stop=150, **kept) < 1e-12
     forgot, knows = (lasting(once, algorithm=DSGD, **RING, **c, stop=400) for c in ({}, kept))
     assert 1e-4 < knows == pytest.approx(forgot, rel=1e-3)
 
@@ -229,7 +229,7 @@ def test_whoever_begins_anew_begins_with_the_start(once):
 def test_state_that_is_not_forgotten_is_noticed(monkeypatch, once):
     broken = mutant(star_agents, "self.world.state[name][lost] = rows[lost]", "pass")
     monkeypatch.setitem(play_engines(), ("coordinator", "agents"), broken.play)
-    assert lasting(once, algorithm=SCAFFOLD, stop=600) < 1e-12
+    assert lasting(once, algorithm=SCAFFOLD, stop=200) < 1e-12
 
 
 def test_computations_that_survive_a_failure_are_noticed(monkeypatch):

@@ -336,20 +336,20 @@ def test_another_reference_is_noticed(golden, tmp_path, monkeypatch, name, chang
 
 LIMITS = {
     "tamuna": {},
-    "tamuna-half": {"participation": {"uniform": 2}, "stop": {"rounds": 1100}},
+    "tamuna-half": {"participation": {"uniform": 2}, "stop": {"rounds": 1000}},
     "tamuna-masks": {
         "algorithm": {"s": 2},
         "participation": {"uniform": 3},
-        "stop": {"rounds": 1100},
+        "stop": {"rounds": 1000},
     },
-    "tamuna-bernoulli": {"participation": {"bernoulli": 0.5}, "stop": {"rounds": 1100}},
+    "tamuna-bernoulli": {"participation": {"bernoulli": 0.5}, "stop": {"rounds": 1000}},
     "tamuna-accelerated": {"algorithm": {"local": {"solver": "accelerated", "step": "auto"}}},
     "led": {},
-    "led-ring": {"network": {"topology": "ring"}},
+    "led-ring": {"network": {"topology": "ring"}, "stop": {"rounds": 400}},
     "led-path": {
         "network": {"topology": "path"},
         "algorithm": {"mixing": "metropolis"},
-        "stop": {"rounds": 1100},
+        "stop": {"rounds": 1000},
     },
     "5gcs": {},
     "5gcs-half": {"participation": {"uniform": 2}},
@@ -362,7 +362,7 @@ LIMITS = {
 @pytest.mark.parametrize("label", LIMITS)
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     changes = merged(
-        {"stop": {"rounds": 400}, "observe": {"metrics": ["error"]}, "policy": "all"}, LIMITS[label]
+        {"stop": {"rounds": 250}, "observe": {"metrics": ["error"]}, "policy": "all"}, LIMITS[label]
     )
     reference = golden("fed-plt")
     scenario, _ = reference_scenario(reference, tmp_path, average, label.split("-")[0], **changes)

@@ -74,20 +74,20 @@ def with_row(problem, norm, longest):
     return replace(problem, A=A, b=b, protected=z)
 
 
-def neighbours(scenario):
+def neighbours(loaded):
     """Two problems that differ in one row, of which keys that bound rows are true."""
-    simulation = build(load(scenario))
+    simulation = build(loaded)
     bound = getattr(simulation.method.parameters, "norm", None) or np.inf
     longest = min(LONG, bound, simulation.problem.row_norm)
     return [with_row(simulation.problem, norm, longest) for norm in (TINY, LONG)]
 
 
-def played(scenario, problem, recorded=None):
+def played(loaded, problem, recorded=None):
     """What a play shows besides values, as exact text by name; and its transcript.
 
     recorded: another play's transcript, which gives this one the same past.
     """
-    simulation, tables, past = build(load(scenario), problem), Tables(), Transcript(recorded)
+    simulation, tables, past = build(loaded, problem), Tables(), Transcript(recorded)
     method = simulation.method
     outcome = completed(unobserved(simulation).play(tables, listeners=[past]))
     seen = {"noise": repr(method.noise), "order": past.apart}
@@ -108,9 +108,10 @@ def played(scenario, problem, recorded=None):
 
 def private(scenario):
     """Names of what differs between two plays with one past on neighbouring data."""
-    first, second = neighbours(scenario)
-    one, past = played(scenario, first)
-    other, _ = played(scenario, second, past)
+    loaded = load(scenario)
+    first, second = neighbours(loaded)
+    one, past = played(loaded, first)
+    other, _ = played(loaded, second, past)
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
@@ -188,12 +189,10 @@ def test_steps_that_rows_decide_are_flagged(name, changes, key):
 
 
 def test_a_step_that_rows_decide_moves_the_plan():
-    automatic = private(merged(CASES["gd"], {"observe": {"metrics": []}}))
-    assert {"plan of round 1", "releases.sensitivity"} <= set(automatic)
-    first, second = (
-        build(load(merged(CASES["gd"], {"observe": {"metrics": []}})), problem).method.planned(1)
-        for problem in neighbours(CASES["gd"])
-    )
+    scenario = merged(CASES["gd"], {"observe": {"metrics": []}})
+    assert {"plan of round 1", "releases.sensitivity"} <= set(private(scenario))
+    loaded = load(scenario)
+    first, second = (build(loaded, one).method.planned(1) for one in neighbours(loaded))
     assert first.sensitivity[0] > 5.0 * second.sensitivity[0]
 
 
