@@ -26,15 +26,16 @@ pytestmark = pytest.mark.filterwarnings(
 )
 OBSERVED = {"metrics": ["error"], "iterates": True}
 KINDS = {
-    "compiled": star(stop={"rounds": 60}, observe=OBSERVED | {"iterates": False}),
-    "instants": star(stop={"rounds": 60}, observe={"metrics": ["error"], "every": "2 ms"}),
-    "cohort": star(stop={"rounds": 25}, observe=OBSERVED, engine="cohort"),
-    "agents": star(stop={"rounds": 12}, observe=OBSERVED, engine="agents"),
+    "compiled": star(stop={"rounds": 30}, observe=OBSERVED | {"iterates": False}),
+    "instants": star(stop={"rounds": 30}, observe={"metrics": ["error"], "every": "2 ms"}),
+    "cohort": star(stop={"rounds": 12}, observe=OBSERVED, engine="cohort"),
+    "agents": star(stop={"rounds": 6}, observe=OBSERVED, engine="agents"),
     "graph": graph(stop={"rounds": 25}, observe=OBSERVED, engine="cohort"),
-    "scouted": graph(stop={"rounds": 25, "metric": {"error": 1e-9}}, observe=OBSERVED),
-    "own clocks": graph(stop={"rounds": 12}, observe=OBSERVED, engine="agents"),
+    "scouted": graph(stop={"rounds": 12, "metric": {"error": 1e-9}}, observe=OBSERVED),
+    "own clocks": graph(stop={"rounds": 6}, observe=OBSERVED, engine="agents"),
     "unmeasured": graph(stop={"rounds": 25}, observe={"metrics": [], "iterates": False}),
 }
+ROWS = {kind: 300 if kind in ("graph", "unmeasured") else 150 for kind in KINDS}  # until a flush
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,11 @@ def wholes(tmp_path_factory):
         if kind not in known:
             desim.run(KINDS[kind])  # what is loaded once
             folder = tmp_path_factory.mktemp("whole") / "run"
-            with pytest.MonkeyPatch.context() as patch, quick_flushes(patch), pressing(()) as seen:
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                quick_flushes(patch, ROWS[kind]),
+                pressing(()) as seen,
+            ):
                 run = desim.run(KINDS[kind], out=folder)
             known[kind] = run, seen[0]
         return known[kind]
@@ -84,7 +89,11 @@ def wholes(tmp_path_factory):
 
 def interrupted(kind, folder, at):
     """The run in a folder with Ctrl-C `at` these moments; None where none has begun."""
-    with pytest.MonkeyPatch.context() as patch, quick_flushes(patch), suppress(KeyboardInterrupt):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        quick_flushes(patch, ROWS[kind]),
+        suppress(KeyboardInterrupt),
+    ):
         with pressing(at):
             desim.run(KINDS[kind], out=folder)
     sys.setprofile(None)  # where the last one fell into the end of what presses
