@@ -1,6 +1,7 @@
 """Runs go on from checkpoints to the log of one that never stopped, and compute no round twice."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from cases import CASES, LOSSY, graph, merged, star
 from mutant import mutant
-from test_resume import LONG, Killed, player, unlike  # noqa: F401 (player is a fixture)
+from test_resume import LONG, PROGRAM, Killed, playing, unlike
 
 import desim
 from desim.engine import hub, play, world
@@ -330,29 +331,30 @@ def test_checkpoints_rest(tmp_path, monkeypatch):
     assert kept == pytest.approx([102.0, 104.05, 125.05])
 
 
-PROGRAM = """
+OFTEN = """
 import desim.engine.compiled.star, desim.engine.world
 desim.engine.compiled.star.BLOCK_ROUNDS = 4
 desim.engine.world.REST = 0.0
 """
 
 
+@pytest.fixture(scope="module")
+def player():
+    yield from playing(OFTEN + PROGRAM.replace("FLUSH_SECONDS = 0.05", "FLUSH_SECONDS = 0.0"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
-def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):  # noqa: F811
+def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):
     """SIGKILL, whatever the process is doing: six times for each engine, with checkpoints."""
-    import test_resume
-
-    interval = test_resume.PROGRAM.replace("FLUSH_SECONDS = 0.05", "FLUSH_SECONDS = 0.0")
-    monkeypatch.setattr(test_resume, "PROGRAM", PROGRAM + interval)
     monkeypatch.setattr(world, "FLUSH_SECONDS", 0.1)
-    scenario = merged(star(name="long", engine=engine), {**LONG, "stop": {"rounds": 80}})
-    whole, process = desim.run(scenario), player(scenario)
+    scenario = merged(star(name="long", engine=engine), {**LONG, "stop": {"rounds": 40}})
+    whole = desim.run(scenario)
     draw, took, went_on = random.Random(f"moments of {engine}"), 0.0, []
     for number in range(7):
         folder = tmp_path / str(number)
-        process.stdin.write(f"{folder}\n")
-        child = int(process.stdout.readline())
+        player.stdin.write(json.dumps([scenario, str(folder)]) + "\n")
+        child = int(player.stdout.readline())
         while not (folder / "manifest.json").exists():
             time.sleep(0.0005)
         began = time.monotonic()
@@ -360,7 +362,7 @@ def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkey
             time.sleep(draw.uniform(0.0, took))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        assert process.stdout.readline() == "ended\n"
+        assert player.stdout.readline() == "ended\n"
         took = took or time.monotonic() - began
         assert desim.open(folder).status in ("interrupted", "done")
         with counted() as rounds:

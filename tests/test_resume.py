@@ -29,15 +29,18 @@ PROGRAM = """
 import json, os, sys
 import desim, desim.engine.world
 desim.engine.world.FLUSH_SECONDS = 0.05
-scenario = json.loads(sys.stdin.readline())
-desim.run(scenario)  # from here on a run does nothing but play
+known = None
 for line in sys.stdin:
+    scenario, folder = json.loads(line)
+    if scenario != known:
+        desim.run(scenario)  # from here on a run does nothing but play
+    known = scenario
     if child := os.fork():
         print(child, flush=True)
         os.waitpid(child, 0)
         print("ended", flush=True)
     else:
-        desim.run(scenario, out=line.strip())
+        desim.run(scenario, out=folder)
         os._exit(0)
 """
 
@@ -378,24 +381,20 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
         desim.resume(tmp_path / "a")
 
 
-@pytest.fixture
+def playing(program):
+    """The process that plays a scenario into a folder, line by line, each time in a child."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+    )  # fmt: skip
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
 def player():
-    """player(scenario): the process that plays it again and again, each time in a child."""
-    processes = []
-
-    def player(scenario):
-        command = [sys.executable, "-c", PROGRAM]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        processes.append(process)
-        process.stdin.write(json.dumps(scenario) + "\n")
-        return process
-
-    yield player
-    for process in processes:
-        process.kill()
-        process.communicate()
+    yield from playing(PROGRAM)
 
 
 @pytest.mark.slow
@@ -403,12 +402,12 @@ def player():
 def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
     """SIGKILL, whatever the process is doing: five times for each kind of method."""
     scenario = merged(make(name="long"), LONG)
-    whole, process = desim.run(scenario), player(scenario)
+    whole = desim.run(scenario)
     draw, took = random.Random(f"moments of {make.__name__}"), 0.0
     for number in range(6):
         folder = tmp_path / str(number)
-        process.stdin.write(f"{folder}\n")
-        child = int(process.stdout.readline())
+        player.stdin.write(json.dumps([scenario, str(folder)]) + "\n")
+        child = int(player.stdout.readline())
         while not (folder / "manifest.json").exists():
             time.sleep(0.0005)
         began = time.monotonic()
@@ -416,7 +415,7 @@ def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
             time.sleep(draw.uniform(0.0, took))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        assert process.stdout.readline() == "ended\n"
+        assert player.stdout.readline() == "ended\n"
         took = took or time.monotonic() - began
         assert desim.open(folder).status in ("interrupted", "done")
         assert unlike(whole, desim.resume(folder)) == []

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from cases import CASES, LOSSY, graph, merged, star
+from forked import forked
 from mutant import mutant
 from scipy.stats import binomtest
 
@@ -316,14 +317,14 @@ def test_the_same_seed_gives_the_same_worlds(duel):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "scenarios", [[star(name="a"), star(name="b", policy={"quorum": 4})], [graph()] * 2]
-)
-def test_workers_change_nothing(scenarios, monkeypatch):
+def test_workers_change_nothing(monkeypatch):
+    """Neither those of methods whose clock is told anew nor of one that is played again."""
+    scenarios = [star(name="a"), star(name="b", policy={"quorum": 4}), graph(), graph()]
     alone = desim.robust(scenarios, {"error": 0.9}, worlds=4, workers=1)
     monkeypatch.setattr(worlds, "FIRST", 0.0)
     monkeypatch.setattr(worlds, "WORTH", 0.0)
-    several = desim.robust(scenarios, {"error": 0.9}, worlds=4, workers=2)
+    with forked():
+        several = desim.robust(scenarios, {"error": 0.9}, worlds=4, workers=2)
     assert several.worlds.equals(alone.worlds)
     assert several.indices.equals(alone.indices)
 

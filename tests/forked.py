@@ -1,0 +1,34 @@
+"""Processes of studies that are forked off one that has loaded desim, where many are needed.
+
+What a new one does is seen where a script, a command, or a study of two processes begins.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver, get_context
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from desim.experiments.studies import processes
+
+LOADED = [
+    "desim.experiments.studies.work", "desim.experiments.ranking.worlds",
+    "desim.engine.compiled.star", "desim.methods.fed_plt", "scipy.optimize", "sklearn.datasets",
+]  # fmt: skip
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """A context in which a process takes a tenth of the time to begin; at its end all are gone."""
+    several = get_context("forkserver")
+    several.set_forkserver_preload(LOADED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda _: several))
+        try:
+            yield
+            server = psutil.Process(forkserver._forkserver._forkserver_pid)
+            assert not [one for one in server.children() if one.status() != psutil.STATUS_ZOMBIE]
+        finally:
+            forkserver._forkserver._stop()
