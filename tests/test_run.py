@@ -400,7 +400,7 @@ def test_ctrl_c_while_compiling_is_answered_at_once(capfd):
         ("compiling is not None and compiling.under_way", "False"),
         ("            self.check()\n            self._stepped", "            self._stepped"),
         ("if not self._stepped:", "if True:"),
-        ("            signal.set_wakeup_fd(-1)\n", "            pass\n"),
+        ("== -1:\n            signal.set_wakeup_fd(-1)\n", "== -1:\n            pass\n"),
     ],
 )
 def test_a_compilation_that_swallows_ctrl_c_is_noticed(right, wrong, capfd):
@@ -421,6 +421,29 @@ def test_somebody_else_s_wake_up_is_left_alone():
     assert signal.set_wakeup_fd(-1) == inner.fileno()
     inner.close()
     outer.close()
+
+
+def waking(module):
+    """Whether a run can begin where another's wake-up was closed, and leaves none behind."""
+    inner, outer = socket.socketpair()
+    inner.setblocking(False)
+    signal.set_wakeup_fd(inner.fileno())
+    inner.setblocking(True)
+    try:
+        with module.Interruption():
+            pass
+    finally:
+        left = signal.set_wakeup_fd(-1)
+        inner.close()
+        outer.close()
+    return left
+
+
+def test_a_wake_up_that_nobody_can_have_back_is_no_error():
+    assert waking(interruption) == -1
+    careless = mutant(interruption, "except (OSError, ValueError):", "except OSError:")
+    with pytest.raises(ValueError, match="non-blocking"):
+        waking(careless)
 
 
 @pytest.mark.usefixtures("keyboard")

@@ -112,14 +112,21 @@ class _Bell:
         self.before = -1
         try:
             self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
-            if self.before != -1:  # somebody else's event loop needs it, unless it is closed
-                with suppress(OSError, ValueError):
-                    signal.set_wakeup_fd(self.before)
+            if self.before != -1:  # somebody else's event loop needs it
+                self._give_back()
             self.thread = threading.Thread(target=self._listen, daemon=True)
             self.thread.start()
         except BaseException:
             signal.set_wakeup_fd(-1)
+            self.inner.close()
+            self.outer.close()
             raise
+
+    def _give_back(self) -> None:
+        try:
+            signal.set_wakeup_fd(self.before)
+        except (OSError, ValueError):  # who had it has closed it
+            self.before = -1
 
     def _listen(self) -> None:
         while heard := self.outer.recv(1):
