@@ -13,7 +13,7 @@ from scipy.stats import laplace, norm
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit import game, neighbours
+from desim.experiments.audit import game, neighbours, pairs
 from desim.experiments.audit.game import Stage, noise_seed, play_game, trained
 from desim.experiments.audit.neighbours import likelihood_ratio, worst_pair
 from desim.experiments.audit.of_method import audit
@@ -124,9 +124,22 @@ def test_a_score_is_trained_where_no_ratio_is_known():
 
 
 @pytest.fixture(scope="module")
-def correct():
+def seen():
+    """What the plays of `correct` have shown, in their order."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def correct(seen):
     """An audit of a correct Gaussian release with 800 runs on each side."""
-    return audit(SMALL, runs=800, claims=["rigorous"])
+
+    def noted(*pair):
+        seen.append(pairs.play_pair(*pair))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(game, "play_pair", noted)
+        return audit(SMALL, runs=800, claims=["rigorous"])
 
 
 def check_scores(scores, mu):
@@ -154,8 +167,13 @@ def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
         ("/ s[:, None] ** 2", "/ (1.15 * s[:, None]) ** 2"),
     ],
 )
-def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, right, wrong):
-    twin = mutant(neighbours, right, wrong)
+def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, seen, right, wrong):
+    """The same plays, scored otherwise: the right score of them is that of the audit itself."""
+    plays, twin = iter(seen + seen), mutant(neighbours, right, wrong)
+    monkeypatch.setattr(game, "play_pair", lambda *pair: next(plays))
+    scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
+    assert np.array_equal(scores.old, correct.scores.old)
+    assert np.array_equal(scores.new, correct.scores.new)
     monkeypatch.setattr(game, "likelihood_ratio", twin.likelihood_ratio)
     scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
     with pytest.raises(AssertionError):

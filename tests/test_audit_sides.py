@@ -75,6 +75,20 @@ def verdict(pair, runs=60):
     return judge(claim, scores.old, scores.new, exact=exact, ratio=scores.ratio)
 
 
+@pytest.mark.parametrize("rows", [40, 2])
+def test_what_is_known_of_the_rows_that_stay_is_that_of_all_anew(rows):
+    data = {"source": "synthetic", "kind": "classification", "rows": rows, "dim": 5}
+    problem = build(load(star(problem={"agents": 3, "data": data}))).problem
+    before, record = problem.spectra, (np.full(5, 9.0), 1.0)
+    known = replaced(problem, 1, 1, record)
+    fresh = dataclasses.replace(problem, A=known.A, b=known.b)
+    assert "spectra" in known.__dict__
+    assert "spectra" not in fresh.__dict__
+    for one, two in zip(known.moduli, fresh.moduli, strict=True):
+        assert np.array_equal(one, two)
+    assert (before != known.spectra)[:, 1].tolist() == [False, True, False]
+
+
 @pytest.mark.slow
 def test_noise_that_a_target_takes_from_private_rows_is_refuted(tmp_path, private_chi):
     """One row of norm 10 calls for six times the noise: a look at the models tells."""

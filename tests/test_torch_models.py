@@ -31,7 +31,7 @@ SPOKEN = {"link": {"latency": {"uniform": ["5 ms", "40 ms"]}}}
 RING = {"topology": "ring", **SPOKEN}
 FAST = {"speed": {"uniform": [100, 900]}}
 NOISE = {"noise": {"sigma": 0.1}}
-DIGITS = {"source": "sklearn", "name": "digits", "scale": "max", "test": "20 %", "train": 300}
+DIGITS = {"source": "sklearn", "name": "digits", "scale": "max", "test": "20 %", "train": 120}
 
 
 def scenario(model="layers", **more):

@@ -78,6 +78,7 @@ class Observation:
 
     sample: which test rows count, None for all; marks: at which metrics' values models are kept.
     released: whether models of a graph method are those that agents release, with their noise.
+    judged: whether a warning says that models have gone far away, which takes their losses.
     """
 
     metrics: tuple[str, ...]
@@ -87,6 +88,7 @@ class Observation:
     sample: Int | None = None
     marks: tuple[tuple[str, float], ...] = ()
     released: bool = False
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,7 @@ class Simulation:
         observer: Any = world.observer
         warnings = [*self.method.warnings, *(world.filter.warnings() if world.filter else ())]
         warnings += world.cautions
-        if status != "failed":
+        if status != "failed" and self.observation.judged:
             warnings += self._grown(world)
         return Outcome(
             status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,

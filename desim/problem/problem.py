@@ -7,7 +7,7 @@ these gradients (desim.problem.losses.scalar.clipped_value), here and in the opt
 
 import hashlib
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -292,8 +292,7 @@ class Problem:
         """
         if not self.loss.convex:
             return np.full(self.agents, -np.inf), np.full(self.agents, np.inf)
-        with _libraries().limit(limits=1):
-            ends = _spectra(self.A, self.start)
+        ends = self.spectra
         lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
         if self.loss.smooth:
             finite = self.loss.curvature * self.scale * ends[:, 1] + self.ridge
@@ -301,6 +300,25 @@ class Problem:
         if self.loss.quadratic and not self.clipped:
             lo += self.loss.curvature * self.scale * ends[:, 0]
         return lo, hi
+
+    @cached_property
+    def spectra(self) -> Array:
+        """Smallest and largest eigenvalue (agents, 2) of every agent's A_i' A_i."""
+        with _libraries().limit(limits=1):
+            return _spectra(self.A, self.start)
+
+    def with_rows(self, agent: int, A: Array, b: Array, protected: Any = None) -> "Problem":
+        """The same on A, b and protected, in which rows of one agent are others: spectra are kept.
+
+        An audit asks for hundreds of such problems, which differ in a row.
+        """
+        found = replace(self, A=A, b=b, protected=protected)
+        if "spectra" in self.__dict__:
+            ends, own = self.spectra.copy(), slice(*self.start[agent : agent + 2])
+            with _libraries().limit(limits=1):
+                ends[agent] = _extremes(A[None, own])[0]
+            found.__dict__["spectra"] = ends
+        return found
 
     @cached_property
     def public_moduli(self) -> tuple[Array, Array]:

@@ -35,7 +35,6 @@ from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
-from desim.problem.data import Change
 from desim.problem.data.prepare import scaling
 from desim.problem.data.table import Draw
 from desim.problem.fairness import MEASURES, lacking
@@ -216,7 +215,7 @@ class Origin:
 
     scenario: Scenario
     fitted: Callable[[Scenario, Any, Settings], Any] = field(repr=False)
-    read: Callable[[Scenario, int | None, Change], tuple[Problem, list[str]]] = field(repr=False)
+    read: Callable[..., tuple[Problem, list[str]]] = field(repr=False)
     raw: Mapping[int, Array] = field(default_factory=dict)
 
     @property
@@ -251,7 +250,7 @@ class Origin:
             return raw
 
         nodes = problem.agents if self.scenario.kind == "graph" else None
-        anew = self.read(self.scenario, nodes, change)[0]
+        anew = self.read(self.scenario, nodes, change, problem.loss)[0]
         return replace(self, raw=made), replace(problem, A=anew.A, test_A=anew.test_A)
 
     def _uncalibrated(self) -> Scenario:

@@ -1,6 +1,7 @@
 """The problem of a scenario, with its rows read, bounded and dealt, and where iterates start."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,11 +28,12 @@ INITIAL = ("x0", "z0")
 
 
 def read_problem(
-    scenario: Scenario, nodes: int | None, change: Change | None = None
+    scenario: Scenario, nodes: int | None, change: Change | None = None, known: Loss | None = None
 ) -> tuple[Problem, list[str]]:
     """The problem, and a warning where it is not that of the agents whose rows it has.
 
-    nodes: agents of the topology, if it says so; change: as `desim.problem.data.read` has it.
+    nodes: agents of the topology, if it says so; change: as `desim.problem.data.read` has it;
+    known: the loss of this problem without the change, whose model need not be made again.
     """
     section, method = scenario.problem, scenario.algorithm.method
     agents, precision = section.agents, arithmetic(scenario)
@@ -61,7 +63,7 @@ def read_problem(
         shards = shards._replace(A=_typed(shards.A, kind), test_A=_typed(shards.test_A, kind))
     wanted = not (method.values_only or method.trains_itself)
     wanted = wanted or "gradient" in scenario.observe.metrics
-    loss = _told(loss, section, shards, scenario.seed, precision, wanted)
+    loss = _told(loss, section, shards, scenario.seed, precision, wanted, known)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
@@ -98,11 +100,12 @@ def _loss(section: Any) -> Loss:
 
 
 def _told(
-    loss: Loss, section: Any, shards: Shards, seed: int, precision: Any, gradients: bool
-) -> Loss:
+    loss: Loss, section: Any, shards: Shards, seed: int, precision: Any, gradients: bool,
+    known: Loss | None,
+) -> Loss:  # fmt: skip
     """The loss once the data have told what they can: classes, and the shape of a row.
 
-    gradients: whether anybody wants those of a user's model.
+    gradients: whether anybody wants those of a user's model; known: as it may be already.
     """
     if not isinstance(loss, ModelLoss):
         return loss.told(shards.b, shards.test_b)
@@ -113,6 +116,8 @@ def _told(
     facts = Facts(shards.A.shape[1:], classes, precision, section.device, seed)
     rows = Rows(shards.A[:8], shards.b[:8], np.uint64(seed))
     clip = np.inf if section.clip is None else section.clip
+    if isinstance(known, ModelLoss) and known == replace(loss, facts=facts):
+        return known.on_others(rows, clip, gradients)
     return loss.of_data(facts, rows, clip, gradients)
 
 

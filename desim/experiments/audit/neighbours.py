@@ -22,7 +22,7 @@ from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.ledger import Mechanism
 from desim.problem.losses.modelled import ModelLoss
-from desim.problem.models.model import Rows
+from desim.problem.models.model import MOST, Rows
 from desim.problem.problem import Problem
 
 # The log-likelihood ratio of a pair of data sets, given what one play has released.
@@ -167,13 +167,13 @@ def _own_room(problem: Problem, first: Array, second: Array, one: Array, other: 
 def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
     """Clipped gradients (m, dim) of rows at the start of the model."""
     loss: Any = problem.loss
-    x = loss.start.astype(loss.facts.precision)
+    x, found = loss.start.astype(loss.facts.precision), np.empty((len(labels), len(loss.start)))
+    many = max(1, MOST // len(x))
     with loss.model.computing():
-        each = [
-            loss.model.gradient(x, Rows(inputs[h : h + 1], labels[h : h + 1], np.uint64(0)))
-            for h in range(len(labels))
-        ]
-    found = np.array(each, float)
+        for low in range(0, len(labels), many):  # as of agents with a row each, who go together
+            one = slice(low, low + many)
+            rows = Rows(inputs[one, None], labels[one, None], np.zeros(len(labels[one]), np.uint64))
+            found[one] = loss.model.gradients(np.tile(x, (len(rows.labels), 1)), rows, np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(found, axis=1, keepdims=True)
     found, norms = (np.where(np.isfinite(norms), one, 0.0) for one in (found, norms))
@@ -323,7 +323,7 @@ def replaced(problem: Problem, agent: int, row: int, record: Record) -> Problem:
     z = None if problem.protected is None else problem.protected.copy()
     if z is not None and len(record) > 2:
         z[place] = record[2]
-    return replace(problem, A=A, b=b, protected=z)
+    return problem.with_rows(agent, A, b, z)
 
 
 def _place(problem: Problem, agent: int, row: int) -> int:

@@ -1,7 +1,7 @@
 """`desim audit --one-run`: one run on canaries, to contradict what is claimed for a scenario."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,7 +128,7 @@ def planted(simulation: Simulation, of: Canaries, coins: Coins) -> Simulation:
     start = int(problem.start[of.agent])
     A[start : start + len(of)] = _chosen(coins, of.first, of.second)
     b[start : start + len(of)] = _chosen(coins, of.labels, of.other_labels)
-    return on(simulation, replace(problem, A=A, b=b))
+    return on(simulation, problem.with_rows(of.agent, A, b, problem.protected))
 
 
 def _chosen(coins: Coins, one: Array, other: Array) -> Array:

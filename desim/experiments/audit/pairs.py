@@ -139,7 +139,7 @@ class PairReleases:
 
 
 def unobserved(simulation: Simulation, rounds: int | None = None, log: str = "all") -> Simulation:
-    """The simulation without metrics and targets, which depend on data; of `rounds` at most.
+    """The simulation without what depends on data, metrics and targets; of `rounds` at most.
 
     log: what its log keeps, by default everything.
     """
@@ -148,7 +148,8 @@ def unobserved(simulation: Simulation, rounds: int | None = None, log: str = "al
     if most == settings.horizon == np.inf:
         raise InputError("stop: found metric alone, which depends on data; allowed: rounds or time")
     settings = replace(settings, targets=(), rounds=most, log=log)
-    return replace(simulation, settings=settings, observation=Observation((), 0.0, False, None))
+    nothing = Observation((), 0.0, False, None, judged=False)
+    return replace(simulation, settings=settings, observation=nothing)
 
 
 def noised(simulation: Simulation, seed: int | None) -> Simulation:

@@ -13,7 +13,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.numerics.jit import one_blas_thread
 from desim.problem.losses.scalar import Loss
-from desim.problem.models.checked import first_look
+from desim.problem.models.checked import first_look, second_look
 from desim.problem.models.model import Facts, Model, Rows
 
 TOGETHER = 1024  # rows that are measured at a time, at most
@@ -104,6 +104,12 @@ class ModelLoss(Loss):
         with one_blas_thread():
             model, start = first_look(self.of, self.given, facts, rows, clip, gradients)
         return replace(self, facts=facts, model=model, start=start)
+
+    def on_others(self, rows: Rows, clip: float, gradients: bool) -> "ModelLoss":
+        """Itself, if rows of other numbers than those it was shown are looked at as well."""
+        with one_blas_thread():
+            second_look(self.model, self.start, rows, clip, gradients)
+        return self
 
     def problems(self, b: Array) -> list[str]:
         """What is wrong with labels b, one line each."""

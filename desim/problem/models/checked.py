@@ -51,20 +51,39 @@ def first_look(
     with model.computing():
         start = _start(where, model, facts)
         model.sample = rows  # not before: where it starts is no function of rows
-        x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
-        try:
-            look = _of_rows if gradients or of.derives() else _values
-            found = look(where, model, x, _read_only(rows), cut)
-        except InputError as error:
-            if error.__cause__ is None:
-                raise
-            text = f"{facts.classes} classes, " if facts.classes else ""
-            text += f"inputs of shape {rows.inputs.shape[1:]} and type {rows.inputs.dtype}"
-            if rows.inputs.dtype.kind in "iu":
-                text += ", of which problem.data.scale: pixel makes real numbers"
-            raise InputError(f"{error} (the data have {text})") from error
+        found = _looked(where, model, start, rows, clip, gradients, known=False)
         model.first_sha256 = sha256(b"".join(map(bytes, (start, *found)))).hexdigest()
         return model, start
+
+
+def second_look(
+    model: Model, start: Array, rows: Rows, clip: float = np.inf, gradients: bool = True
+) -> None:
+    """The same of a model that is known, at rows of the same shape, of which it keeps nothing.
+
+    What a first look tells of a model whatever the rows, which takes most of its time, is left out.
+    """
+    with model.computing():
+        where, few = f"problem.model: {model.name}", rows.part(0, LOOKED_AT)
+        _looked(where, model, start, few, clip, gradients, known=True)
+
+
+def _looked(
+    where: str, model: Model, start: Array, rows: Rows, clip: float, gradients: bool, known: bool
+) -> tuple[Array, ...]:
+    """What the look at rows finds; known: whether the model's state has been looked at."""
+    facts, x, cut = model.facts, start.astype(model.facts.precision), bool(np.isfinite(clip))
+    look = partial(_of_rows, known=known) if gradients or model.derives() else _values
+    try:
+        return look(where, model, x, _read_only(rows), cut)
+    except InputError as error:
+        if error.__cause__ is None:
+            raise
+        text = f"{facts.classes} classes, " if facts.classes else ""
+        text += f"inputs of shape {rows.inputs.shape[1:]} and type {rows.inputs.dtype}"
+        if rows.inputs.dtype.kind in "iu":
+            text += ", of which problem.data.scale: pixel makes real numbers"
+        raise InputError(f"{error} (the data have {text})") from error
 
 
 def said(model: Model, x: Array, rows: Rows) -> None:
@@ -99,7 +118,9 @@ def _values(where: str, model: Model, x: Array, rows: Rows, _cut: bool) -> tuple
     return (losses,)
 
 
-def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> tuple[Array, Array]:
+def _of_rows(
+    where: str, model: Model, x: Array, rows: Rows, cut: bool, known: bool
+) -> tuple[Array, Array]:
     """Gradients at x (dim,) and near it; InputError where they or the losses of rows are none."""
     nudged = x + (NUDGE * np.sin(np.arange(len(x)))).astype(x.dtype)
     x.flags.writeable = nudged.flags.writeable = False
@@ -114,7 +135,8 @@ def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> tuple
             )
     once = _gradient(where, model, nudged, rows)
     near = _array(f"{where}: loss", lambda: model.loss(nudged, still), (m,))
-    answered(f"{where}: gradient", model.settled)
+    if not known:
+        answered(f"{where}: gradient", model.settled)
     if not all(
         np.array_equal(one, _gradient(where, model, at, rows), equal_nan=True)
         for one, at in ((first, x), (once, nudged))

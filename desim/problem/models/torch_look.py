@@ -122,7 +122,10 @@ def _refuse_meeting(model: Any, x: Array, rows: Rows) -> None:
     """InputError where the gradient of two rows is not the sum of both's: they meet in training."""
     if len(rows.labels) < 2:
         return
-    one, other, both = (model.gradient(x, rows.part(*part)) for part in ((0, 1), (1, 2), (0, 2)))
+    with model.copies.drawing(None):
+        one, other, both = (
+            model.alone(x, rows.part(*part), np.inf) for part in ((0, 1), (1, 2), (0, 2))
+        )
     most = float(np.linalg.norm(one) + np.linalg.norm(other))
     if float(np.linalg.norm(both - one - other)) > NEAR * most:
         text = "the gradients of two rows alone do not add up to that of both"
