@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import effort
 import numpy as np
 import pytest
 from bits import bits_of
@@ -45,8 +46,9 @@ def played(*names, when="never", home=None):
 
 @pytest.fixture(scope="module")
 def all_played():
-    """What one process has played as plain Python."""
-    return played(*EACH)
+    """What one process has played as plain Python; what it played wrongly is under `wrong`."""
+    names = QUICK if effort.quick else dict.fromkeys([*EACH, *QUICK])
+    return played(*names, "--wrong", QUICK[0])
 
 
 @pytest.mark.slow
@@ -55,10 +57,10 @@ def test_plain_python_has_the_bits_of_compiled_code(name, all_played):
     assert all_played[name] == bits_of(name)
 
 
-def test_some_runs_have_the_bits_of_compiled_code():
+def test_some_runs_have_the_bits_of_compiled_code(all_played):
     compiled = {name: bits_of(name) for name in QUICK}
-    assert played(*QUICK) == compiled
-    assert played("--wrong", QUICK[0])[QUICK[0]] != compiled[QUICK[0]]
+    assert {name: all_played[name] for name in QUICK} == compiled
+    assert all_played["wrong"][QUICK[0]] != compiled[QUICK[0]]
 
 
 @pytest.mark.slow
@@ -222,6 +224,18 @@ def test_nothing_is_compiled_beforehand_where_nothing_is_ever_to_be(monkeypatch)
     monkeypatch.setenv("DESIM_COMPILE", "never")
     with pytest.raises(InputError, match="DESIM_COMPILE: found 'never'; allowed: later or at-once"):
         warm_up([])
+
+
+def test_few_calls_load_nothing_where_compiling_is_paid_for(later, monkeypatch):
+    monkeypatch.setattr(plain, "_earlier", plain.PRICE)
+    assert not plain.rented()
+    with plain.few_calls():
+        assert plain.rented()
+        with plain.at_once():
+            assert not plain.rented()
+        monkeypatch.setattr(plain, "seconds", plain.LOADING)
+        assert not plain.rented()
+    assert not plain.rented()
 
 
 def test_products_of_matrices_are_never_plain_python():

@@ -53,8 +53,9 @@ def rented() -> bool:
     wanted = when()
     if numba.config.DISABLE_JIT or wanted == "at-once":
         return False
-    worth_it = _contexts["at once"] > 0 or seconds >= min(PATIENCE, PRICE - _before())
-    return wanted == "never" or not worth_it
+    brief = _contexts["few calls"] > 0 and seconds < LOADING  # whatever others have spent
+    paid = seconds >= min(PATIENCE, PRICE - _before()) and not brief
+    return wanted == "never" or not (paid or _contexts["at once"])
 
 
 @contextmanager
