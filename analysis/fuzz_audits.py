@@ -20,10 +20,10 @@ from analysis.fuzz_rules import LINKS, OWN, policy
 from analysis.fuzz_scenarios import arguments
 from desim.engine.play import Simulation
 from desim.errors import InputError, RunError
-from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import neighbours, worst_pair
 from desim.experiments.audit.pairs import play_pair, unobserved
 from desim.experiments.audit.stored import HIDDEN
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.log.parquet import Tables
 from desim.scenario.build import build
 

@@ -27,7 +27,7 @@ GRAPH = {"algorithm": {"name": "dsgd", "alpha": 0.1}, "observe": {"metrics": ["c
 PLUGIN = b'''"""A method."""
 import numpy as np
 
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.fields import Init, Positive, Strict
 from desim.problem.kernels.gradients import gradient
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from desim.deployments.deployed import deploy
-    from desim.deployments.fidelity.errors import clock_errors
+    from desim.deployments.fidelity.clock_errors import clock_errors
     from desim.deployments.measuring.calibration import calibrate
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.experiments.ranking.robust import robust
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from desim.interface.reports import report
     from desim.log.described import KINDS, METRICS
     from desim.runs.exports import export
-    from desim.runs.play import run
+    from desim.runs.recording import run
     from desim.runs.replay import replay
     from desim.runs.resume import resume
     from desim.runs.retime import retime
@@ -69,7 +69,7 @@ _HOMES = {
     "METRICS": "desim.log.described:METRICS",
     "export": "desim.runs.exports:export",
     "calibrate": "desim.deployments.measuring.calibration:calibrate",
-    "clock_errors": "desim.deployments.fidelity.errors:clock_errors",
+    "clock_errors": "desim.deployments.fidelity.clock_errors:clock_errors",
     "compare": "desim.experiments.studies.compare:compare",
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
@@ -81,7 +81,7 @@ _HOMES = {
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",
     "robust": "desim.experiments.ranking.robust:robust",
-    "run": "desim.runs.play:run",
+    "run": "desim.runs.recording:run",
     "study": "desim.experiments.studies.study:study",
     "tune": "desim.experiments.tuning.tune:tune",
     "Run": "desim.runs.run:Run",

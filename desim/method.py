@@ -36,10 +36,7 @@ from desim.fields import (
     Whole,
 )
 from desim.methods.shared.averages import Averages
-from desim.methods.shared.consensus import ConsensusADMM
-from desim.methods.shared.edge_duals import EdgeDuals
-from desim.methods.shared.federated import Federated
-from desim.methods.shared.gradients import (
+from desim.methods.shared.checked_gradients import (
     batch_gradient,
     capped_losses,
     descend,
@@ -49,11 +46,14 @@ from desim.methods.shared.gradients import (
     quantize,
     sparsify,
 )
+from desim.methods.shared.consensus import ConsensusADMM
+from desim.methods.shared.declarations import LOGISTIC, Ingredients, Method, Program
+from desim.methods.shared.edge_duals import EdgeDuals
+from desim.methods.shared.federated import Federated
 from desim.methods.shared.latest import Latest
 from desim.methods.shared.local_training import LocalTraining, oversized
-from desim.methods.shared.method import LOGISTIC, Ingredients, Method, Program
 from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
-from desim.methods.shared.steps import (
+from desim.methods.shared.step_sizes import (
     auto_step,
     best_momentum,
     beyond,

@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.fields import Count, Flag, NonNegative, Number, Positive, Share, Strict, Text
 from desim.losses.plugged import ScalarLoss
 from desim.problem.models.dataset import Dataset, Examples
-from desim.problem.models.model import Facts, Model, Rows, clipped_sum
+from desim.problem.models.user_model import Facts, Model, Rows, clipped_sum
 
 __all__ = [
     "Array", "Count", "Dataset", "Examples", "Facts", "Flag", "InputError", "Model", "NonNegative",

@@ -172,14 +172,14 @@ class Staged:
 def main():
     """The command line of desim, on a staged simulation."""
     import desim.log.parquet
-    import desim.runs.play
+    import desim.runs.recording
     from desim.interface.cli import main as command_line
 
     desim.log.parquet.PART_SECONDS = -1.0
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     course, *arguments = sys.argv[1:]
-    desim.runs.play.build = lambda scenario: Staged(course)
+    desim.runs.recording.build = lambda scenario: Staged(course)
     command_line(arguments)
 
 

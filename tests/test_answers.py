@@ -17,7 +17,7 @@ from desim.experiments.studies import answers
 from desim.experiments.studies import cases as cases_module
 from desim.experiments.studies.cases import sided, told
 from desim.experiments.studies.study import study
-from desim.experiments.studies.tables import open_study
+from desim.experiments.studies.study_tables import open_study
 from desim.experiments.studies.trials import Trials, trials
 from desim.interface.cli import main
 from desim.runs.reading.series import series_of

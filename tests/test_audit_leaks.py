@@ -9,7 +9,7 @@ from cases import graph
 from mutant import mutant
 
 import desim
-from desim.experiments.audit import check, pairs
+from desim.experiments.audit import pairs, transcript_check
 from desim.experiments.audit.of_method import audit
 from desim.experiments.audit.pairs import beyond
 from desim.experiments.audit.transcript import Sent
@@ -119,13 +119,15 @@ def test_agents_that_go_on_with_what_they_do_not_release_are_found(monkeypatch):
     def checked(way):
         problem = {"agents": 4, "regularizer": "none", "clip": 4.0}
         algorithm = {"name": "besides", "way": way, "step": 0.1}
-        return check.transcript_check(build(load(told(way, problem=problem, algorithm=algorithm))))
+        return transcript_check.transcript_check(
+            build(load(told(way, problem=problem, algorithm=algorithm)))
+        )
 
     found = checked("hidden")
     assert 1.0 + 1e-3 < found.largest < 1.0 + 0.1 * 2.0  # 1 + step times curvature, at most
     assert len(found.violations)
     assert not len(checked("nothing").violations)
-    monkeypatch.setattr(check, "turned", lambda *pair: ())
+    monkeypatch.setattr(transcript_check, "turned", lambda *pair: ())
     assert not len(checked("hidden").violations)  # which shows that such pairs are needed
 
 

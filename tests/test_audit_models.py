@@ -9,8 +9,8 @@ from desim.errors import InputError
 from desim.experiments.audit.neighbours import altered, canary_records
 from desim.experiments.audit.of_method import audit
 from desim.experiments.audit.of_one_run import audit_one_run
-from desim.problem.losses import modelled
-from desim.problem.models.model import Rows
+from desim.problem.losses import model_loss
+from desim.problem.models.user_model import Rows
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.problem_read import read_problem
@@ -39,8 +39,8 @@ def private(train=30, mu=MU, hidden=8, scale="none"):
 
 def test_a_model_is_looked_at_once_and_all_rows_that_are_tried(monkeypatch):
     """Scales are of all rows: the problem of each record is read anew, and its model is not."""
-    looks, looked = [], modelled.first_look
-    monkeypatch.setattr(modelled, "first_look", lambda *of: looks.append(of) or looked(*of))
+    looks, looked = [], model_loss.first_look
+    monkeypatch.setattr(model_loss, "first_look", lambda *of: looks.append(of) or looked(*of))
     scenario = load(private(scale="max"))
     simulation = build(scenario)
     problem, record = simulation.problem, 3.0 * np.array(simulation.problem.A[0])

@@ -15,8 +15,8 @@ from desim.experiments.audit.verdict import Ground, judge, rigorous
 from desim.log.parquet import Tables
 from desim.problem.problem import Problem
 from desim.scenario.build import build
-from desim.scenario.calibration import completed
 from desim.scenario.load import load
+from desim.scenario.noise_target import completed
 
 LONG = np.array([10.0, 0.0, 0.0]), 1.0
 TARGET = {"target": {"epsilon": 1.0, "delta": 1e-5}}

@@ -554,7 +554,7 @@ def test_the_proximal_term_of_fed_pd_counts_in_its_terms():
     def sensitivity(module):
         method = module.FedPD
         simulation = build(desim.load(CASES["fed-pd-noisy"]))
-        from desim.methods.shared.method import Ingredients
+        from desim.methods.shared.declarations import Ingredients
 
         made = method(Ingredients(simulation.method.parameters, simulation.settings, None))
         return made.local.terms.sensitivity

@@ -10,9 +10,9 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.privacy.accounting import calibrate
+from desim.privacy.accounting import noise_scale
 from desim.privacy.accounting.accountants import account
-from desim.privacy.accounting.calibrate import Target, factor, planned
+from desim.privacy.accounting.noise_scale import Target, factor, planned
 from desim.privacy.ledger.ledger import Mechanism, Terms, View
 from desim.scenario.build import build
 from desim.scenario.load import load, resolved_yaml
@@ -102,7 +102,7 @@ def test_a_secret_batch_needs_less_noise_than_all_rows():
     ],
 )
 def test_a_wrong_calibration_is_noticed(right, wrong):
-    twin = mutant(calibrate, right, wrong)
+    twin = mutant(noise_scale, right, wrong)
 
     def terms(k):
         return Terms(

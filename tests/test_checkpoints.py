@@ -22,7 +22,7 @@ from desim.engine.compiled import star as star_compiled
 from desim.errors import RunError
 from desim.log.parquet import Worker
 from desim.runs import directory as place
-from desim.runs import play as play_module
+from desim.runs import recording as play_module
 from desim.scenario import registry
 
 ASYNCHRONOUS = {"policy": {"buffer": 2}, "participation": {"bernoulli": 0.7}}

@@ -21,7 +21,7 @@ from desim import amounts
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
 from desim.interface.cli import COMMANDS, catalogue, main, progress
-from desim.runs import play
+from desim.runs import recording
 from desim.runs.reading import waits
 from desim.scenario import build, registry
 
@@ -31,7 +31,7 @@ def desk(tmp_path, monkeypatch):
     """An empty working directory with the scenario s.yaml, played as staged."""
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text(TEXT)
-    monkeypatch.setattr(play, "build", lambda scenario: Staged())
+    monkeypatch.setattr(recording, "build", lambda scenario: Staged())
     monkeypatch.setattr(build, "check", lambda scenario: Staged())
     return tmp_path
 
@@ -138,7 +138,7 @@ def test_bad_input_is_one_clear_error(desk, call, arguments, message):
 
 
 def test_a_failed_run_says_why(desk, call, monkeypatch):
-    monkeypatch.setattr(play, "build", lambda scenario: Staged("diverged"))
+    monkeypatch.setattr(recording, "build", lambda scenario: Staged("diverged"))
     assert call("run", "s.yaml") == (1, "", "diverged: agent 1, round 4\n")
     code, out, _ = call("show", "runs/staged")
     assert code == 0
@@ -150,7 +150,7 @@ def test_a_stopped_run_exits_with_one(desk, call, monkeypatch):
     def interrupted(now):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(play.Interruption, "check", interrupted)
+    monkeypatch.setattr(recording.Interruption, "check", interrupted)
     code, out, err = call("run", "s.yaml")
     assert (code, err) == (1, "stopped: interrupted by Ctrl-C\n")
     assert "staged: stopped\n" in out
@@ -161,7 +161,7 @@ def test_a_ctrl_c_more_does_not_hide_what_was_stopped(desk, call, monkeypatch):
         signal.raise_signal(signal.SIGINT)
         return [("pressed", "again")]
 
-    monkeypatch.setattr(play.Interruption, "check", ended)
+    monkeypatch.setattr(recording.Interruption, "check", ended)
     monkeypatch.setattr("desim.runs.reading.facts.facts", pressed)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     code, out, err = call("run", "s.yaml")
@@ -174,7 +174,7 @@ def test_ctrl_c_before_the_run_writes_nothing(desk, call, monkeypatch):
     def interrupted(scenario):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(play, "build", interrupted)
+    monkeypatch.setattr(recording, "build", interrupted)
     assert call("run", "s.yaml") == (130, "", "stopped before the run began; nothing was written\n")
     assert not Path("runs").exists()
 
@@ -569,7 +569,7 @@ CODES = {  # what is interrupted, of which command, and what comes of it
         130,
         "stopped before the run began; nothing was written",
     ),
-    "desim.interface.cli.audit._audited": (
+    "desim.interface.cli.commands.audit._audited": (
         ["audit", "s.yaml"],
         130,
         "stopped before the verdict; nothing was written",
@@ -611,7 +611,7 @@ def test_what_ctrl_c_comes_to(desk, call, monkeypatch, what):
     tune = "{vary: {algorithm.rho: [0.1, 0.2]}, until: {error: 1}, seeds: [1]}"
     Path("tuner.yaml").write_text(f"base: s.yaml\ntune: {tune}\n")
     with monkeypatch.context() as patch:
-        patch.setattr(play.Interruption, "check", ended)
+        patch.setattr(recording.Interruption, "check", ended)
         call("run", "s.yaml")
     module, _, name = what.rpartition(".")
     if module in sys.modules:  # what is called like its module hides that

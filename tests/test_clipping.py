@@ -25,8 +25,8 @@ from desim.problem.kernels.zeroth import estimates
 from desim.problem.losses import scalar
 from desim.problem.losses.layers import LayeredLoss
 from desim.problem.losses.scalar import Loss
-from desim.problem.models import model as models
-from desim.problem.models.model import Facts, Model, Rows
+from desim.problem.models import user_model as models
+from desim.problem.models.user_model import Facts, Model, Rows
 from desim.problem.problem import Problem, mean_losses
 from desim.scenario import registry
 

@@ -7,7 +7,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.deployments.fidelity import errors, matching
+from desim.deployments.fidelity import clock_errors, matching
 from desim.errors import InputError
 from desim.interface.cli import main
 from desim.runs.reading import critical
@@ -231,7 +231,7 @@ def test_pairs_of_replies(pair):
 def test_models_to_the_bit_and_how_far_apart(pair):
     assert "equal to the bit" in str(desim.clock_errors(*pair).models)
     other = played(**DEADLINE)
-    found = errors.compared(pair[1], other)
+    found = clock_errors.compared(pair[1], other)
     assert found.first is not None
     one, two = pair[1].model, other.model
     norms = np.linalg.norm(two - one, axis=1)[1:] / np.linalg.norm(one, axis=1)[1:]
@@ -287,7 +287,7 @@ def test_runs_of_other_scenarios_are_refused_in_words(tmp_path, pair):
     made = desim.compare([pair[0], other])
     assert made.clocks == ()
     assert any("algorithm.rho" in note for note in made.notes)
-    assert errors.against([pair[0], pair[0], other], True) is None
+    assert clock_errors.against([pair[0], pair[0], other], True) is None
     with pytest.raises(InputError, match="not a run directory"):
         desim.clock_errors(tmp_path, pair[1])
 
@@ -297,7 +297,7 @@ def test_what_one_run_has_alone_is_counted(pair):
     made = desim.clock_errors(pair[0], short)
     assert made.matches["messages"].only_real == 16
     assert "messages: 16 in the real run alone, 0 in the other" in str(made)
-    assert errors.ClockErrors is type(made)
+    assert clock_errors.ClockErrors is type(made)
 
 
 def test_the_figure_of_both_timelines(tmp_path, pair, call):
@@ -358,7 +358,7 @@ def test_a_run_without_links_is_not_held_against_a_network(noise):
 
 def test_a_report_of_a_run_without_links_says_so_first():
     from desim.interface.reports.readable import readings
-    from desim.interface.reports.settings import cautions
+    from desim.interface.reports.scenarios import cautions
 
     real, other = looped(played(network=OTHER, real=True), "os"), played()
     found = readings([real, other])

@@ -65,7 +65,7 @@ def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -
         "desim.numerics.jit",
     } <= seen
     assert "desim.methods.fed_plt" in seen  # what `begin` of fed-plt does
-    assert "desim.methods.shared.method" not in code_cache._imported("desim.methods.fed_plt")
+    assert "desim.methods.shared.declarations" not in code_cache._imported("desim.methods.fed_plt")
     assert code_cache.digest("desim.engine.compiled.rounds") != code_cache.digest(
         "desim.problem.kernels.sums"
     )

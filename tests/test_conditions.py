@@ -8,13 +8,13 @@ from mutant import mutant
 import desim
 from desim import amounts
 from desim.errors import InputError
-from desim.interface.cli import conditions
+from desim.interface.cli import describe
 from desim.scenario import build
 
 PLAIN = {"link": {"latency": "20 ms", "bandwidth": "10 Mbit/s"}}
 
 
-def words(made, module=conditions, **keys):
+def words(made, module=describe, **keys):
     """Lines about a scenario by their first word."""
     lines = module.circumstances(build.check(desim.load({**made, **keys})))
     return {name: text for name, _, text in (line.partition(": ") for line in lines)}
@@ -36,7 +36,7 @@ def check_words(module):
 
 
 def test_units_that_were_forgotten_are_seen():
-    check_words(conditions)
+    check_words(describe)
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,13 @@ def test_units_that_were_forgotten_are_seen():
 )
 def test_other_words_are_noticed(right, wrong):
     with pytest.raises((AssertionError, KeyError)):
-        check_words(mutant(conditions, right, wrong))
+        check_words(mutant(describe, right, wrong))
 
 
 def test_the_first_exchange_is_that_of_the_run():
     made = {**star(), "network": PLAIN, "policy": "all"}
     simulation = build.check(desim.load(made))
-    [line] = [
-        one for one in conditions.circumstances(simulation) if one.startswith("first exchange")
-    ]
+    [line] = [one for one in describe.circumstances(simulation) if one.startswith("first exchange")]
     run = desim.run(made)
     first = run.events[run.events["round"] == 1]
     seconds = first[first.kind == "compute"].seconds

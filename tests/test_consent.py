@@ -14,12 +14,12 @@ import desim
 from desim.deployments import consent, deployed, deployment, join, overseer, peer, station
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
-from desim.deployments.wire import Declined, Message
+from desim.deployments.formats import Declined, Message
 from desim.engine.budgets import Spending
 from desim.errors import InputError, RunError
 from desim.method import Mechanism, Terms, View, gradient
 from desim.methods.dp_admm import DPADMM
-from desim.runs.play import prepare
+from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 NOISE = {"noise": {"kind": "gaussian", "sigma": 2.0}}

@@ -12,16 +12,16 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import client, deployed, fleet, linked, station, wire
+from desim.deployments import client, deployed, fleet, formats, linked, station
 from desim.deployments import place as place_module
 from desim.deployments.fleet import ended, ended_by_others
 from desim.deployments.linked import refusal
 from desim.errors import InputError, RunError
 from desim.runs.joint import joint
-from desim.runs.play import prepare
 from desim.runs.premises import TEST, exposed
 from desim.runs.privacy import SEEDED, UNSEEDED, statement
 from desim.runs.reading.facts import facts
+from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 PROBLEM = {
@@ -219,8 +219,10 @@ def test_news_that_a_void_call_has_brought_hold():
     made = client.Client(place, world, prepare(load(given)).simulation.method)
     job = {"name": "ascend", "given": 0, "bound": {}}
     for number in (1, 2):
-        order = wire.Message("order", {"told": [{"job": job, "round": 1}]}, {"news0": np.ones(4)})
-        made.letters.append(client.Letter(wire.Frame(wire.CALL, -1, number, 2), order, 0.5))
+        order = formats.Message(
+            "order", {"told": [{"job": job, "round": 1}]}, {"news0": np.ones(4)}
+        )
+        made.letters.append(client.Letter(formats.Frame(formats.CALL, -1, number, 2), order, 0.5))
     made._take = lambda letter: said.append(("taken", {"number": letter.number}))
     with pytest.raises(IndexError):  # nothing more is to come
         made.live()
@@ -232,7 +234,7 @@ def test_a_connection_for_every_message_gives_the_same_bits():
     from desim.deployments import deployed as module
     from desim.deployments.fleet import Local
     from desim.deployments.place import Loopback, Transport
-    from desim.runs.play import prepare
+    from desim.runs.recording import prepare
     from desim.scenario.load import load
 
     for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):

@@ -12,7 +12,7 @@ from scipy import special
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.methods.ipp_admm import SparseVector
 from desim.methods.p_admm import PADMM
 from desim.methods.pp_admm import PerturbedObjective

@@ -19,7 +19,7 @@ from desim.experiments.audit.verdict import (
     share_high,
     share_low,
 )
-from desim.interface.plots.audit import plot_audit, trade_off
+from desim.interface.plots.trade_off import plot_audit, trade_off
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import delta_of, epsilon_of

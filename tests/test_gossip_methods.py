@@ -18,8 +18,8 @@ from test_engines import differences
 import desim
 from desim.engine import releasing
 from desim.errors import InputError
-from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import worst_pair
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.methods.shared import averages
 from desim.network.conditions.topology import MATCHING
 from desim.numerics import keys

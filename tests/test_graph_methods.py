@@ -33,7 +33,7 @@ from test_transcript import declares_half, with_method
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.methods import p_admm, zcdp_subgradient
 from desim.methods.shared import consensus, edge_duals
 from desim.numerics.keys import Stream

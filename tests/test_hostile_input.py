@@ -19,7 +19,7 @@ from desim.interface.cli import main as command_line
 from desim.scenario import build, registry
 
 PLUGIN = """
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.fields import Strict
 
 class Parameters(Strict):
@@ -98,7 +98,7 @@ def test_a_plugin_that_raises_is_named(tmp_path):
         ("1 / 0", "raised ZeroDivisionError"),
         ("def (", "raised SyntaxError"),
         (
-            "from desim.methods.shared.method import Method\nclass M(Method): name = 'm'",
+            "from desim.methods.shared.declarations import Method\nclass M(Method): name = 'm'",
             "M lacks kind",
         ),
         ("from desim.model import Model\nclass M(Model): summary = 's'", "M lacks name"),

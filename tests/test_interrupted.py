@@ -16,7 +16,7 @@ from test_resume import quick_flushes, unlike
 import desim
 from desim.engine import observer, play
 from desim.runs import interruption
-from desim.runs import play as runs
+from desim.runs import recording as runs
 from desim.runs.replay import first_difference
 
 # What a press between an open and its `with` leaves open is the collector's, and one that falls

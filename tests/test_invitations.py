@@ -18,7 +18,7 @@ from desim.privacy.accounting.gaussian import epsilon_of
 from desim.problem.problem import mean_losses, row_losses
 from desim.scenario.build import build
 from desim.scenario.load import load
-from desim.scenario.sections.method import DEFAULTS
+from desim.scenario.sections.algorithm import DEFAULTS
 
 SEED, AGENTS, ROWS = 11, 9, [3, 9, 6, 10, 4, 7, 7, 6, 11]
 SPEEDS = {"uniform": [100, 900]}

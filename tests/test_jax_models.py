@@ -8,7 +8,7 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.problem.models.model import Facts, Rows
+from desim.problem.models.user_model import Facts, Rows
 from desim.scenario import registry
 
 jax = pytest.importorskip("jax", reason="jax is not installed: the extra desim[jax]")

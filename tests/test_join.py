@@ -14,7 +14,7 @@ import pytest
 from test_deploy import plain, scenario  # noqa: F401
 
 import desim
-from desim.deployments import doors, hosts, wire
+from desim.deployments import doors, formats, hosts
 from desim.deployments.join import take_part
 from desim.errors import InputError
 
@@ -171,7 +171,7 @@ def test_hosts_need_the_rows_of_their_own_agents_alone(tmp_path, monkeypatch):
 )
 def test_what_needs_all_rows_is_refused_where_hosts_have_their_own(changes, why):
     from desim.deployments.hosts import refuse_common
-    from desim.runs.play import prepare
+    from desim.runs.recording import prepare
     from desim.scenario.load import load
 
     given = scenario("dp-admm", **OWN, problem={"clip": 1.0}) | {
@@ -218,13 +218,13 @@ def test_what_cannot_be_understood_at_the_door_is_refused_in_words(key):
     authority = doors.Authority()
     door = doors.Door("127.0.0.1", 0, authority.identity(doors.COORDINATOR), {"a": "x"})
     dialling = doors.context(authority.identity("a"), server=False)
-    about = {"host": "a", "token": "x", "role": "host", "agent": -1, "protocol": wire.PROTOCOL}
+    about = {"host": "a", "token": "x", "role": "host", "agent": -1, "protocol": formats.PROTOCOL}
     try:
         for value in WRONG[key]:
             plain = socket.create_connection(("127.0.0.1", door.port))
             with dialling.wrap_socket(plain, server_hostname=doors.COORDINATOR) as sock:
                 said = {**about, "desim": doors.version("desim"), key: value}
-                sock.sendall(wire.packed("hello", said, {}))
+                sock.sendall(formats.packed("hello", said, {}))
                 text = door.refused.get(timeout=20)
             assert "a stranger at 127.0.0.1 was refused" in text
             assert f"for {key}" in text or "its token is not" in text
@@ -314,7 +314,7 @@ def test_plug_ins_run_on_hosts_that_trust_alone(tmp_path):
 
 def test_other_data_are_refused(tmp_path):
     from desim.deployments import join
-    from desim.runs.play import prepare
+    from desim.runs.recording import prepare
     from desim.scenario.load import load
 
     text = prepare(load(scenario())).text
@@ -393,14 +393,16 @@ def test_connections_are_tls_1_3_and_both_sides_show_certificates():
 
 TORN = {
     b"HTTP/1.1 200 OK\r\n\r\n": "where a message begins",
-    wire.LENGTHS.pack(wire.MARK, 1 << 30, 0): "found a message of",
-    wire.LENGTHS.pack(wire.MARK, 8, 1 << 60): "found a message of",
-    wire.LENGTHS.pack(wire.MARK, 4, 0) + b"nope": "cannot be read",
-    wire.LENGTHS.pack(wire.MARK, 33, 8)
+    formats.LENGTHS.pack(formats.MARK, 1 << 30, 0): "found a message of",
+    formats.LENGTHS.pack(formats.MARK, 8, 1 << 60): "found a message of",
+    formats.LENGTHS.pack(formats.MARK, 4, 0) + b"nope": "cannot be read",
+    formats.LENGTHS.pack(formats.MARK, 33, 8)
     + b'["a",{},[["x","|O",[1]]]]        '
     + bytes(8): "array of",
-    wire.LENGTHS.pack(wire.MARK, 33, 8) + b'["a",{},[["x","<f8",[9]]]]       ' + bytes(8): "less",
-    wire.LENGTHS.pack(wire.MARK, 33, 8)
+    formats.LENGTHS.pack(formats.MARK, 33, 8)
+    + b'["a",{},[["x","<f8",[9]]]]       '
+    + bytes(8): "less",
+    formats.LENGTHS.pack(formats.MARK, 33, 8)
     + b'["a",{},[["x","<f8",[-1]]]]      '
     + bytes(8): "array of",
 }
@@ -408,14 +410,14 @@ TORN = {
 
 @pytest.mark.parametrize("data", TORN)
 def test_torn_messages_are_told(data):
-    with pytest.raises(wire.Torn, match=TORN[data]):
-        list(wire.Unpacking().feed(data))
+    with pytest.raises(formats.Torn, match=TORN[data]):
+        list(formats.Unpacking().feed(data))
 
 
 def test_messages_come_back_whole_in_any_pieces():
     arrays = {"x": np.arange(6.0).reshape(2, 3), "none": np.empty((0, 4)), "flag": np.array([True])}
-    data = wire.packed("kind", {"a": [1, None, 2.5], "b": {"c": "d"}}, arrays) * 2
-    reader, found = wire.Unpacking(), []
+    data = formats.packed("kind", {"a": [1, None, 2.5], "b": {"c": "d"}}, arrays) * 2
+    reader, found = formats.Unpacking(), []
     for k in range(0, len(data), 7):
         found += reader.feed(data[k : k + 7])
     assert len(found) == 2

@@ -9,7 +9,7 @@ from mutant import mutant
 
 from desim.engine import play
 from desim.engine.world import Discard, World
-from desim.runs.play import prepare
+from desim.runs.recording import prepare
 from desim.scenario.load import loaded
 
 ENGINES = [(star, "agents"), (star, "cohort"), (star, "compiled"), (graph, "agents"),

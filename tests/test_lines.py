@@ -185,7 +185,7 @@ def planned(**network):
     """The plan of a star, or of a ring where `topology` is given."""
     from desim.deployments.deployed import transport_of
     from desim.deployments.linked import plan_of
-    from desim.runs.play import prepare
+    from desim.runs.recording import prepare
     from desim.scenario.load import load
 
     method = "dsgd" if "topology" in network else "fedavg"

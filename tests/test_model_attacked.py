@@ -9,7 +9,7 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.problem.models.model import Facts, Rows
+from desim.problem.models.user_model import Facts, Rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
 

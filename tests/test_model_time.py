@@ -8,8 +8,8 @@ from scenarios_of_models import modelled
 
 import desim
 from desim.errors import InputError
-from desim.problem import steps
-from desim.problem.steps import batch_of, memory, operations
+from desim.problem import step_costs
+from desim.problem.step_costs import batch_of, memory, operations
 from desim.scenario.build import build, check
 from desim.scenario.pace import settled
 
@@ -19,10 +19,10 @@ def ticking(monkeypatch):
     """A clock that advances by 2 ms at each look: a step then takes 2 ms."""
     looks = itertools.count()
 
-    def speed_here(problem, batch, measure=steps.speed_here):
+    def speed_here(problem, batch, measure=step_costs.speed_here):
         return measure(problem, batch, lambda: 2e-3 * next(looks))
 
-    monkeypatch.setattr(steps, "speed_here", speed_here)
+    monkeypatch.setattr(step_costs, "speed_here", speed_here)
     return looks
 
 
@@ -47,7 +47,7 @@ def test_what_was_measured_is_stored_and_never_measured_again(ticking, tmp_path,
     def again(*_):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(steps, "speed_here", again)
+    monkeypatch.setattr(step_costs, "speed_here", again)
     assert desim.replay(run).same
     other = desim.run(tmp_path / "a" / "scenario.yaml", out=tmp_path / "b")
     assert other.events.equals(run.events)

@@ -10,6 +10,7 @@ from desim.network.conditions.links import make_links
 from desim.network.conditions.topology import from_edges
 from desim.network.timeline.appended import Batch
 from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.neighbour_waits import close
 from desim.network.timeline.neighbourhood import (
     overlay,
     send_all,
@@ -18,7 +19,6 @@ from desim.network.timeline.neighbourhood import (
     work_all,
 )
 from desim.network.timeline.record import UPLINK, Kind, empty_rows
-from desim.network.timeline.waits import close
 from desim.numerics.distributions import (
     CONSTANT,
     EXPONENTIAL,

@@ -13,7 +13,7 @@ from releases import ROWS, joined, table
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.interface.cli.privacy import lines
+from desim.interface.cli.commands.privacy import lines
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.plugged import Accountant, answered, spent
 from desim.runs.privacy import statement

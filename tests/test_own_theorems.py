@@ -11,7 +11,7 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.interface.cli.privacy import lines
+from desim.interface.cli.commands.privacy import lines
 from desim.runs import premises, privacy
 from desim.scenario import registry
 from desim.scenario.build import build

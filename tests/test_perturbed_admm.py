@@ -24,7 +24,8 @@ from desim.errors import InputError
 from desim.methods import dvp
 from desim.numerics import keys
 from desim.numerics.keys import Stream
-from desim.privacy.ledger import draws, mechanisms
+from desim.privacy.ledger import mechanisms
+from desim.privacy.ledger import noise as noise_module
 from desim.privacy.ledger.ledger import View
 from desim.scenario.build import build
 
@@ -145,7 +146,7 @@ def test_the_naive_dvp_equals_its_reference(golden, trace):
 # The noise -------------------------------------------------------------------------------------
 
 
-def unit_noise(module=draws, n=20_000, dim=3):
+def unit_noise(module=noise_module, n=20_000, dim=3):
     who = np.arange(n)
     ones, every = np.ones(n), np.ones(n, bool)
     return module.add_spherical(np.uint64(9), who, who, 0, ones, every, np.zeros((n, dim)))

@@ -9,15 +9,15 @@ from test_plots import ERROR, Course
 from desim.errors import InputError
 from desim.interface.plots import (
     bars,
-    links,
     network,
+    network_map,
     profiles,
-    spending,
     staleness,
     tradeoff,
     utilisation,
 )
-from desim.interface.plots.links import AGENTS
+from desim.interface.plots import epsilon as epsilon_module
+from desim.interface.plots.network_map import AGENTS
 
 
 class Logged(Course):
@@ -99,20 +99,20 @@ def check_spread(module):
 
 
 def test_distances_on_paper_are_those_of_the_graph():
-    check_spread(links)
+    check_spread(network_map)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"), [("** -2.0", "** -1.0"), ("weight * wanted", "wanted")]
 )
 def test_a_wrong_layout_is_noticed(right, wrong):
-    twin = mutant(links, right, wrong)
+    twin = mutant(network_map, right, wrong)
     with pytest.raises(AssertionError):
         check_spread(twin)
 
 
 def test_what_each_agent_has_spent(tmp_path):
-    axes = spending.epsilon(Logged(), out=tmp_path / "a.png")
+    axes = epsilon_module.epsilon(Logged(), out=tmp_path / "a.png")
     ends = sorted(line.get_ydata()[-1] for line in axes.lines if len(line.get_ydata()) > 50)
     assert ends == [49.5, pytest.approx(74.25, abs=1.0), 99.0]
     words = [text.get_text() for text in axes.get_legend().get_texts()]
@@ -123,11 +123,11 @@ def test_what_each_agent_has_spent(tmp_path):
     table = endless.epsilon().assign(epsilon=np.inf)
     endless.epsilon = lambda: table
     with pytest.raises(InputError, match="run one is infinite: released without noise"):
-        spending.epsilon(endless)
+        epsilon_module.epsilon(endless)
     nothing = Logged()
     nothing.epsilon = lambda: table[:0]
     with pytest.raises(InputError, match="run one has released nothing"):
-        spending.epsilon(nothing)
+        epsilon_module.epsilon(nothing)
 
 
 class Seed(Course):

@@ -15,7 +15,7 @@ import desim
 from desim.columns import columns_of, rows_of
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.interface.cli.privacy import lines
+from desim.interface.cli.commands.privacy import lines
 from desim.privacy.papers import fed_plt, q_dpsgd
 from desim.runs import privacy
 from desim.runs.directory import read_manifest, write_manifest

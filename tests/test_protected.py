@@ -15,7 +15,7 @@ from desim.experiments.audit.neighbours import neighbours
 from desim.problem import fairness
 from desim.scenario.build import build
 from desim.scenario.load import load
-from desim.scenario.sections.tables import Protected
+from desim.scenario.sections.tabular import Protected
 
 PEOPLE = """age,sex,pay,job,split,sick
 30,F,1.5,clerk,a,no

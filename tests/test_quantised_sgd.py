@@ -11,7 +11,7 @@ import desim
 from analysis.reproductions.printed import theorem_15
 from desim.columns import columns_of
 from desim.errors import InputError
-from desim.experiments.audit.check import transcript_check
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.methods import q_dpsgd_1, q_dpsgd_2, sdm_dsgd
 from desim.privacy.accounting.accountants import account
 from desim.privacy.papers import q_dpsgd

@@ -15,7 +15,7 @@ from desim.errors import InputError
 from desim.interface.cli import main
 from desim.interface.reports import charts, page, results
 from desim.interface.reports.readable import readings
-from desim.interface.reports.settings import cautions
+from desim.interface.reports.scenarios import cautions
 from desim.runs.run import Run
 
 

@@ -11,7 +11,7 @@ from tuner_scenes import TUNER
 
 import desim
 from desim.errors import InputError
-from desim.experiments.studies.tables import StoredStudy, open_study
+from desim.experiments.studies.study_tables import StoredStudy, open_study
 from desim.experiments.studies.words import shown
 from desim.interface.cli import main
 from desim.interface.reports import results, studies

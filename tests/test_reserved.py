@@ -5,7 +5,7 @@ import pytest
 from test_deploy import NOISY, PROBLEM, deploy, plain, scenario  # noqa: F401
 
 from desim.deployments import client, deployment, fleet, peer, station
-from desim.deployments import wire as wire_module
+from desim.deployments import formats as wire_module
 from desim.errors import InputError
 
 

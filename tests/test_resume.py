@@ -21,7 +21,7 @@ from desim.errors import Differs, InputError, RunError
 from desim.log import resumed
 from desim.runs import directory as place
 from desim.runs.directory import write_lock
-from desim.runs.play import Behind
+from desim.runs.recording import Behind
 
 TABLES = ("events", "metrics", "releases")
 LONG = {"stop": {"rounds": 150}, "observe": {"metrics": ["error"], "iterates": True}}

@@ -19,7 +19,7 @@ import desim
 from desim.errors import AtOnce, Diverged, InputError, RunError
 from desim.problem import targets
 from desim.runs import directory as place
-from desim.runs import interruption, play
+from desim.runs import interruption, recording
 from desim.runs import run as run_module
 from desim.runs.interruption import Interruption
 
@@ -40,7 +40,7 @@ def stage(monkeypatch):
     """stage(course): from now on scenarios are played as staged."""
 
     def stage(course="done", rounds=4):
-        monkeypatch.setattr(play, "build", lambda scenario: Staged(course, rounds))
+        monkeypatch.setattr(recording, "build", lambda scenario: Staged(course, rounds))
 
     stage()
     return stage
@@ -120,12 +120,12 @@ def stored_at_once(monkeypatch):
 
 @pytest.mark.usefixtures("stored_at_once")
 def test_a_running_run_can_be_read(stage, tmp_path):
-    check_running(play, tmp_path / "a")
+    check_running(recording, tmp_path / "a")
 
 
 @pytest.mark.usefixtures("stored_at_once")
 def test_a_manifest_that_promises_too_early_is_noticed(tmp_path):
-    twin = mutant(play, '"status": "running"', '"status": "done"')
+    twin = mutant(recording, '"status": "running"', '"status": "done"')
     twin.build = lambda scenario: Staged()
     with pytest.raises(AssertionError):
         check_running(twin, tmp_path / "a")
@@ -179,7 +179,7 @@ def test_a_run_that_cannot_be_built_writes_nothing(stage, tmp_path, monkeypatch)
     def build(scenario):
         raise InputError("problem.data: row 3 holds NaN")
 
-    monkeypatch.setattr(play, "build", build)
+    monkeypatch.setattr(recording, "build", build)
     with pytest.raises(InputError, match="row 3"):
         desim.run(SCENARIO, out=tmp_path / "a")
     assert names(tmp_path) == set()

@@ -6,7 +6,7 @@ from cases import CASES, graph, star
 from mutant import mutant
 
 import desim
-from desim.interface.cli import conditions, main
+from desim.interface.cli import describe, main
 from desim.scenario.build import check
 
 KEPT = ("plt-all", "plt-noisy", "nfl", "dp-nfl", "qsgd", "p-admm")
@@ -26,7 +26,7 @@ def estimates(module):
 
 def test_rows_are_estimated():
     assert sum(name in CASES for name in KEPT) > 3
-    estimates(conditions)
+    estimates(describe)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_rows_are_estimated():
 )
 def test_a_wrong_estimate_is_noticed(right, wrong):
     with pytest.raises(AssertionError, match=r"plt|fed|nfl|qsgd|gd"):
-        estimates(mutant(conditions, right, wrong))
+        estimates(mutant(describe, right, wrong))
 
 
 def lines(scenario):
-    return list(conditions.sizes(check(desim.load(scenario))))
+    return list(describe.sizes(check(desim.load(scenario))))
 
 
 def test_small_runs_are_not_talked_of():
@@ -69,7 +69,7 @@ def test_large_files_are_told():
 def test_a_model_of_every_round_is_what_is_stored(tmp_path):
     run = desim.run(star(stop={"rounds": 300}), out=tmp_path / "a")
     stored = (tmp_path / "a" / "model.npz").stat().st_size
-    assert run.model.nbytes == 301 * run.model.shape[1] * conditions.NUMBER
+    assert run.model.nbytes == 301 * run.model.shape[1] * describe.NUMBER
     assert np.isclose(stored, run.model.nbytes, rtol=0.2)
 
 

@@ -22,17 +22,15 @@ from desim.deployments import (
     consent,
     doors,
     fleet,
+    formats,
     hosts,
     join,
     peer,
     place,
     station,
     streams,
-    wire,
 )
-from desim.deployments.station import Sent
-from desim.deployments.streams import Keys, Stream, by_source
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     COORDINATOR,
     HELLO,
     LETTER,
@@ -44,6 +42,8 @@ from desim.deployments.wire import (
     require_own,
     values_of,
 )
+from desim.deployments.station import Sent
+from desim.deployments.streams import Keys, Stream, by_source
 from desim.errors import InputError, RunError
 
 
@@ -128,9 +128,9 @@ def test_keys_are_of_a_pair_and_nobody_else_has_them():
     assert len({key for own in tables.values() for key in own.values()}) == 10
     assert spoken([(Frame(LETTER, 2, 1), tables[2][1])], keys, tables[1]) == [2]
     for key in (tables[3][1], tables[2][3], bytes(8)):  # those that agent 3, say, has
-        with pytest.raises(wire.Torn, match="a wrong token of agent 2; allowed: its own"):
+        with pytest.raises(formats.Torn, match="a wrong token of agent 2; allowed: its own"):
             spoken([(Frame(LETTER, 2, 1), key)], keys, tables[1])
-    with pytest.raises(wire.Torn, match="found a frame of agent 9; allowed: those that are exp"):
+    with pytest.raises(formats.Torn, match="found a frame of agent 9; allowed: those that are exp"):
         spoken([(Frame(LETTER, 9, 1), bytes(8))], keys, tables[1])
 
 
@@ -150,7 +150,7 @@ class Neighbour:
         own = by_source(self.keys.table(1, agents), 1)
         self.place = place.Place(1, Stream(self.control), own, ground)
         self.place.origin = time.monotonic()
-        self.port, self.ours, self.reader = self.place.listen([0]), ours, wire.Unpacking()
+        self.port, self.ours, self.reader = self.place.listen([0]), ours, formats.Unpacking()
         self.ours.setblocking(False)
         self.told, self.frames = [], []
         self.place.heard = lambda frame, time: self.frames.append(frame.source)
@@ -341,7 +341,7 @@ def test_seventy_silent_connections_at_the_door_keep_no_host_out():
         thread.start()
         guest = made.guests.get(timeout=8.0)  # sooner than any of the silent ones would have to go
         guest.sock.setblocking(True)
-        guest.sock.sendall(wire.packed("welcome", {}, {}))
+        guest.sock.sendall(formats.packed("welcome", {}, {}))
         thread.join(8.0)
         assert joined[0][1].kind == "welcome"
         assert made.refused.qsize() >= 70 - streams.EACH
@@ -357,7 +357,7 @@ def hearing(made, said):
     """What a host says to a coordinator that sends it said, as bytes."""
     guest, data = made.guests.get(timeout=60.0), b""
     guest.sock.settimeout(60.0)
-    guest.sock.sendall(wire.packed("welcome", said, {}))
+    guest.sock.sendall(formats.packed("welcome", said, {}))
     while part := guest.sock.recv(1 << 16):
         data += part
     guest.sock.close()
@@ -373,7 +373,7 @@ def test_a_dishonest_coordinator_hears_no_words_of_a_hosts_files(tmp_path):
     with door() as (made, authority):
         identity = authority.identity("alpha")._asdict()
         file, until = tmp_path / "alpha.invitation", authority.until.timestamp()
-        about = {"desim": wire.PROTOCOL, "host": "alpha", "token": "x", "until": until}
+        about = {"desim": formats.PROTOCOL, "host": "alpha", "token": "x", "until": until}
         file.write_text(json.dumps({**about, **identity}))
         told = []
         thread = threading.Thread(target=lambda: told.append(hearing(made, said)), daemon=True)
@@ -381,7 +381,7 @@ def test_a_dishonest_coordinator_hears_no_words_of_a_hosts_files(tmp_path):
         with pytest.raises(InputError, match="Dupont"):  # on its own screen
             join.take_part(f"127.0.0.1:{made.port}", file, False, lambda text: None)
         thread.join(60.0)
-    (message,) = wire.Unpacking().feed(told[0])
+    (message,) = formats.Unpacking().feed(told[0])
     assert message.fields == {
         "why": "InputError at problem.data; its words are on the screen of its host"
     }
@@ -426,10 +426,10 @@ def rows(agent=1, agents=4, release=1, kind=6, time=0.5):
 )
 def test_an_agent_writes_rows_of_its_own_alone(wrong):
     require_own(1, 4, *rows())
-    with pytest.raises(wire.Torn, match="found"):
+    with pytest.raises(formats.Torn, match="found"):
         require_own(1, 4, *rows(**wrong))
     one, *others = rows()
-    with pytest.raises(wire.Torn, match="found rows of shapes"):
+    with pytest.raises(formats.Torn, match="found rows of shapes"):
         require_own(1, 4, one[:, :3], *others)
 
 
@@ -459,26 +459,26 @@ def test_a_reply_is_one_to_a_call_of_its_own(name):
     good, made = Frame(REPLY, 1, 7, body=bytes(16)), posted()
     station.Station._receive(made, good, 0.2)
     assert made.arrived == {1}
-    with pytest.raises(wire.Torn, match="to no call of its own"):
+    with pytest.raises(formats.Torn, match="to no call of its own"):
         station.Station._receive(made, good, 0.3)  # once
-    with pytest.raises(wire.Torn):
+    with pytest.raises(formats.Torn):
         station.Station._receive(posted(), REPLIES[name], 0.2)
-    with pytest.raises(wire.Torn, match="which are no reply"):
+    with pytest.raises(formats.Torn, match="which are no reply"):
         station.Station._receive(posted(up=15), good._replace(body=bytes(15)), 0.2)
-    given_up = wire.Message("aborted", {}, {})
-    with pytest.raises(wire.Torn, match="that it has given up"):
+    given_up = formats.Message("aborted", {}, {})
+    with pytest.raises(formats.Torn, match="that it has given up"):
         station.Station._receive(posted(report=given_up), good, 0.2)
 
 
 def test_numbers_of_others_are_finite_and_words_do_not_steer_a_terminal():
-    reader = wire.Unpacking(foreign=True)
-    (one,) = reader.feed(wire.packed("a", {"why": "x\x1b[2J" + "y" * 9000, "n": [1.5]}, {}))
+    reader = formats.Unpacking(foreign=True)
+    (one,) = reader.feed(formats.packed("a", {"why": "x\x1b[2J" + "y" * 9000, "n": [1.5]}, {}))
     assert one.fields["why"].startswith("x?[2Jyy")
     assert len(one.fields["why"]) <= 2000
     for odd in (float("nan"), float("inf")):
-        with pytest.raises(wire.Torn, match="allowed: finite numbers"):
-            list(wire.Unpacking(foreign=True).feed(wire.packed("a", {"n": [odd]}, {})))
-    assert list(wire.Unpacking().feed(wire.packed("a", {"n": float("inf")}, {})))
+        with pytest.raises(formats.Torn, match="allowed: finite numbers"):
+            list(formats.Unpacking(foreign=True).feed(formats.packed("a", {"n": [odd]}, {})))
+    assert list(formats.Unpacking().feed(formats.packed("a", {"n": float("inf")}, {})))
 
 
 def test_no_frame_is_larger_than_what_was_asked_for():
@@ -490,7 +490,7 @@ def test_no_frame_is_larger_than_what_was_asked_for():
     key = made.keys.between(-1, 1)
     (one,) = framing.feed(Frame(REPLY, 1, 7, body=bytes(16)).header(key) + bytes(16))
     assert len(one.body) == 16
-    with pytest.raises(wire.Torn, match="found a frame of 17 bytes; allowed: 16 at most"):
+    with pytest.raises(formats.Torn, match="found a frame of 17 bytes; allowed: 16 at most"):
         list(framing.feed(Frame(REPLY, 1, 8).header(key, 17)))
     made.close()
     ours.close()
@@ -499,9 +499,9 @@ def test_no_frame_is_larger_than_what_was_asked_for():
 @pytest.mark.parametrize(
     "message",
     [
-        wire.packed("done", {}, {}),
-        wire.packed("done", {"number": "x"}, {}),
-        wire.packed("synced", {"time": float("nan")}, {}),
+        formats.packed("done", {}, {}),
+        formats.packed("done", {"number": "x"}, {}),
+        formats.packed("synced", {"time": float("nan")}, {}),
     ],
 )
 def test_an_agent_that_sends_nonsense_is_lost_and_the_run_ends_in_words(message, monkeypatch):

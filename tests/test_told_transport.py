@@ -9,7 +9,7 @@ from test_transport import WIDE
 import desim
 from desim.engine.opening import opening
 from desim.interface.cli import main
-from desim.interface.cli.conditions import _messages
+from desim.interface.cli.describe import _messages
 from desim.scenario.build import build
 
 

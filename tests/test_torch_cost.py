@@ -7,7 +7,7 @@ import pytest
 
 import desim
 from desim.errors import InputError
-from desim.problem.steps import memory, operations
+from desim.problem.step_costs import memory, operations
 from desim.scenario.build import build
 
 pytest.importorskip("torch", reason="needs torch")
@@ -104,7 +104,7 @@ def test_a_module_takes_the_model_of_a_checkpoint():
 
 @pytest.mark.parametrize("clip", [np.inf, 0.1])
 def test_what_is_timed_is_the_gradient_of_the_module(clip):
-    from desim.problem.models.model import Rows
+    from desim.problem.models.user_model import Rows
 
     problem = of(model="timed-perceptron")
     model, rows = problem.loss.model, Rows(problem.A[:8], problem.b[:8])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from desim.problem.models.model import Facts, Rows
+from desim.problem.models.user_model import Facts, Rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
 from torch import nn  # noqa: E402

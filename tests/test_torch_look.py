@@ -9,7 +9,7 @@ import pytest
 
 from desim.errors import InputError
 from desim.problem.models.checked import first_look
-from desim.problem.models.model import Facts, Rows
+from desim.problem.models.user_model import Facts, Rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 sys.path.insert(0, str(Path(__file__).parent / "plugins"))

@@ -15,14 +15,14 @@ from analysis import fuzz_audits
 from desim.engine.signals import Signals
 from desim.errors import InputError, RunError
 from desim.experiments.audit import game
-from desim.experiments.audit.check import transcript_check
 from desim.experiments.audit.neighbours import altered, neighbours, worst_pair
 from desim.experiments.audit.pairs import noised, play_pair, unobserved
 from desim.experiments.audit.transcript import Transcript, said_last
+from desim.experiments.audit.transcript_check import transcript_check
 from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
 from desim.methods.shared import consensus
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger import mechanisms
 from desim.privacy.papers import noisy_steps
 from desim.scenario.build import build

@@ -403,7 +403,7 @@ def test_the_engines_agree_over_tcp(transport, policy):
 
 
 def test_two_plays_of_one_simulation_are_equal():
-    from desim.runs.play import prepare, record
+    from desim.runs.recording import prepare, record
     from desim.scenario.load import loaded
 
     prepared = prepare(loaded(wide({"link": LINK})))

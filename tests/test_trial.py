@@ -14,7 +14,7 @@ from test_deploy import GRAPHS, STARS, deploy, plain, released, same  # noqa: F4
 
 from desim.deployments import client, deployment, fleet, trial
 from desim.errors import InputError, RunError
-from desim.runs.play import prepare
+from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 

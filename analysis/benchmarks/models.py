@@ -21,7 +21,7 @@ from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.world import Discard
 from desim.problem.kernels.local import Trainer
 from desim.problem.kernels.modelled import GROUP
-from desim.problem.models.model import Rows
+from desim.problem.models.user_model import Rows
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.benchmarks.timing import machine
-from desim.runs.play import run
+from desim.runs.recording import run
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -29,7 +29,7 @@ from analysis.fidelity.configurations import (
     made,
 )
 from analysis.fidelity.verdicts import verdicts
-from desim.deployments.fidelity.errors import ClockErrors
+from desim.deployments.fidelity.clock_errors import ClockErrors
 from desim.runs.run import Run
 
 MEASURED = Path(__file__).parent / "measured"

@@ -15,7 +15,7 @@ import pandas as pd
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.ports import Handed, Streams
 from desim.network.timeline.messages import FIFO, Links
-from desim.runs.play import prepare
+from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 FILE = Path(__file__).parent / "measured" / "shared.csv"

@@ -22,7 +22,7 @@ from analysis.reproductions.monte_carlo import (
 from desim.arrays import Array
 from desim.columns import columns_of
 from desim.engine.play import Simulation
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld
 from desim.privacy.accounting.prices import epsilon_of_divergences, prices

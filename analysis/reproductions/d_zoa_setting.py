@@ -16,7 +16,7 @@ from analysis.reproductions.monte_carlo import TUNING, Case, Measure
 from analysis.reproductions.tuning import Point
 from analysis.reproductions.zcdp_nfl_errors import curve, minimiser
 from desim.engine.play import Simulation
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.numerics.cache import cache_home
 from desim.privacy.papers import d_zoa as printed
 from desim.privacy.papers.d_zoa import ALPHA_0

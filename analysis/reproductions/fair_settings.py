@@ -14,7 +14,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.metrics import Metrics
 from desim.engine.play import Simulation
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.ledger.ledger import Mechanism
 from desim.privacy.ledger.mechanisms import Allotted

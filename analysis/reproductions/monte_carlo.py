@@ -20,7 +20,7 @@ import desim
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.scenario.build import build
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"

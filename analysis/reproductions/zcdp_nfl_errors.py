@@ -17,12 +17,12 @@ from analysis.reproductions.zcdp_nfl_methods import ROUNDS, WATCHED
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.numerics.cache import cache_home
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario.calibration import noise_of
+from desim.scenario.noise_target import noise_of
 
 KEPT = (0, 1, 2, 3, *range(4, ROUNDS + 1, 4))  # rounds of a learning curve
 SLOW = 0.1  # of the initial error: where initial speed is measured

@@ -14,9 +14,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.deployments.consent import Asked, Consent, found, terms_of
-from desim.deployments.place import Place
-from desim.deployments.streams import Stream
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     CALL,
     COORDINATOR,
     POST,
@@ -26,6 +24,8 @@ from desim.deployments.wire import (
     body_of,
     values_of,
 )
+from desim.deployments.place import Place
+from desim.deployments.streams import Stream
 from desim.engine.clients import Assignment, Clients, reply_of
 from desim.engine.world import World
 from desim.network.conditions.compute import lasting

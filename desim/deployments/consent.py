@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.deployments.wire import Declined, Message
+from desim.deployments.formats import Declined, Message
 from desim.engine.arguments import terms_given
 from desim.engine.world import World
 from desim.errors import InputError, show

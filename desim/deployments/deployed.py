@@ -10,17 +10,17 @@ from typing import Any
 from desim.deployments import overseer, station
 from desim.deployments.deployment import Deployment, refuse, secret, server, warm
 from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
+from desim.deployments.formats import HEADER, abroad
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
 from desim.deployments.linked import Linked, plan_of, remarks
 from desim.deployments.place import Ground, Loopback, Transport
-from desim.deployments.wire import HEADER, abroad
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
 from desim.runs import directory as place
 from desim.runs.interruption import preparing
-from desim.runs.play import Prepared, prepare, record
 from desim.runs.premises import KEPT
+from desim.runs.recording import Prepared, prepare, record
 from desim.runs.run import Run
 from desim.scenario.blame import blame
 from desim.scenario.load import loaded

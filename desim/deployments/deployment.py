@@ -10,11 +10,11 @@ import numpy as np
 from desim.deployments import overseer, station
 from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet
+from desim.deployments.formats import Declined, raw_rows, take_in
 from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Place
 from desim.deployments.real import Deferred, RealWorld
 from desim.deployments.trial import Blind, rehearse
-from desim.deployments.wire import Declined, raw_rows, take_in
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import Patience
 from desim.engine.play import NOBODY, Explained, Simulation

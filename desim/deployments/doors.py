@@ -20,8 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from desim.deployments.formats import PROTOCOL, Message, Torn, Unpacking, packed, printable
 from desim.deployments.streams import CROWD, EACH, HASTE, LATER, SILENT, Strangers, refused
-from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed, printable
 from desim.errors import InputError, shortened, show
 
 # Certificates of one deployment: an authority that lives as long as the run, and what it signs.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.deployments.formats import HELLO, Frame, Framing, Message, Torn, Unpacking, packed
 from desim.deployments.place import Ended, Ground, Place
 from desim.deployments.streams import (
     EACH,
@@ -27,7 +28,6 @@ from desim.deployments.streams import (
     by_source,
     refused,
 )
-from desim.deployments.wire import HELLO, Frame, Framing, Message, Torn, Unpacking, packed
 from desim.engine.patience import at
 from desim.errors import InputError, shortened
 from desim.numerics.jit import set_threads

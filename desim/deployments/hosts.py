@@ -24,14 +24,14 @@ import numpy as np
 from desim import units
 from desim.deployments.doors import COORDINATOR, Authority, Door, Guest, Identity
 from desim.deployments.fleet import AHEAD, ODD, TOLD, Fleet, Serve
+from desim.deployments.formats import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.deployments.place import Loopback, Transport
 from desim.deployments.streams import Closed, Stream
-from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.errors import InputError, shortened, show
 from desim.problem.problem import Problem
 from desim.readers import text_of
-from desim.runs.play import Prepared
 from desim.runs.premises import tuned
+from desim.runs.recording import Prepared
 
 KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")

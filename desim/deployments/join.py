@@ -15,13 +15,13 @@ from desim.deployments.consent import Asked
 from desim.deployments.deployment import secret, server, warm
 from desim.deployments.doors import Caller, lasting, name_of
 from desim.deployments.fleet import Serve, deaf, ending, held, memory_left_alone, settle_memory
+from desim.deployments.formats import Declined, Torn, Unpacking, abroad, packed, printable
 from desim.deployments.hosts import common, read_invitation
 from desim.deployments.place import Ended, Loopback, Place, Transport
 from desim.deployments.streams import HASTE, Closed, Poll, Stream, by_source
-from desim.deployments.wire import Declined, Torn, Unpacking, abroad, packed, printable
 from desim.errors import DesimError, InputError
 from desim.numerics.jit import set_threads
-from desim.runs.play import Prepared, prepare
+from desim.runs.recording import Prepared, prepare
 from desim.scenario.blame import blame
 from desim.scenario.load import load, read
 

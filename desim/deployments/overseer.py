@@ -8,10 +8,10 @@ import numpy as np
 
 from desim.deployments.consent import Asked, largest
 from desim.deployments.fleet import Fleet
+from desim.deployments.formats import Message, require_own, take_in
 from desim.deployments.peer import Peer
 from desim.deployments.place import Place
 from desim.deployments.real import RealWorld, slower
-from desim.deployments.wire import Message, require_own, take_in
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import at
 from desim.engine.world import World

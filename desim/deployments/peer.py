@@ -11,9 +11,7 @@ import numpy as np
 
 from desim.arrays import Array, Int, Mask
 from desim.deployments.consent import beyond
-from desim.deployments.place import Place
-from desim.deployments.streams import Stream
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     LAST,
     LETTER,
     NULL,
@@ -28,6 +26,8 @@ from desim.deployments.wire import (
     stamped,
     values_of,
 )
+from desim.deployments.place import Place
+from desim.deployments.streams import Stream
 from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows

@@ -10,17 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.streams import (
-    EACH,
-    SILENT,
-    Closed,
-    Poll,
-    Strangers,
-    Stream,
-    refused,
-    stamping,
-)
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     COORDINATOR,
     HELLO,
     Frame,
@@ -30,6 +20,16 @@ from desim.deployments.wire import (
     Unpacking,
     named,
     packed,
+)
+from desim.deployments.streams import (
+    EACH,
+    SILENT,
+    Closed,
+    Poll,
+    Strangers,
+    Stream,
+    refused,
+    stamping,
 )
 
 # Where the measured connections of a deployment are: plain loopback, or what takes its place.

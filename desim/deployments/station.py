@@ -10,9 +10,7 @@ from desim.arrays import Array, Int
 from desim.deployments.client import Client
 from desim.deployments.consent import Asked, named, terms_for
 from desim.deployments.fleet import Fleet
-from desim.deployments.place import Place
-from desim.deployments.real import RealWorld, slower
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     CALL,
     COORDINATOR,
     POST,
@@ -24,6 +22,8 @@ from desim.deployments.wire import (
     size_of,
     values_of,
 )
+from desim.deployments.place import Place
+from desim.deployments.real import RealWorld, slower
 from desim.engine.clients import Train
 from desim.engine.coding import news
 from desim.engine.hub import Hub

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.wire import COORDINATOR
+from desim.deployments.formats import COORDINATOR
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once

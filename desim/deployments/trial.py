@@ -19,9 +19,7 @@ import numpy as np
 
 from desim.deployments.client import Client, Letter
 from desim.deployments.consent import Asked, Opening, named, terms_for
-from desim.deployments.peer import Peer, Witness
-from desim.deployments.place import FAR, Place
-from desim.deployments.wire import (
+from desim.deployments.formats import (
     CALL,
     COORDINATOR,
     HELLO,
@@ -31,6 +29,8 @@ from desim.deployments.wire import (
     body_of,
     packed,
 )
+from desim.deployments.peer import Peer, Witness
+from desim.deployments.place import FAR, Place
 from desim.engine.agents.programs import checked_requests
 from desim.engine.observer import unheeding
 from desim.engine.patience import Patience

@@ -1,15 +1,7 @@
 """The types of scenario keys: they read units, bounds and short forms, and explain refusals."""
 
 from desim.fields.choices import Form
-from desim.fields.draws import (
-    BandwidthDist,
-    DurationDist,
-    FactorDist,
-    ScaleDist,
-    SizeDist,
-    SpeedDist,
-)
-from desim.fields.methods import (
+from desim.fields.method_fields import (
     AutoShare,
     AutoStep,
     Counts,
@@ -38,6 +30,14 @@ from desim.fields.numbers import (
     Squared,
     Text,
     Whole,
+)
+from desim.fields.random_values import (
+    BandwidthDist,
+    DurationDist,
+    FactorDist,
+    ScaleDist,
+    SizeDist,
+    SpeedDist,
 )
 from desim.fields.strict import Strict
 

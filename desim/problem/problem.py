@@ -25,7 +25,7 @@ from desim.problem.kernels.layered import Layered
 from desim.problem.kernels.modelled import Modelled
 from desim.problem.kernels.values import agent_losses
 from desim.problem.losses.layers import LayeredLoss
-from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss, values_into
 from desim.problem.models.augment import Augmentation

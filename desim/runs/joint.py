@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
+from desim.privacy.accounting.composition import Block
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import spent
-from desim.privacy.accounting.replay import Block
 from desim.privacy.accounting.risk import RATES, Risk, of_tally
 from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
 from desim.privacy.accounting.views import (

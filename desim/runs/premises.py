@@ -25,7 +25,7 @@ from desim.scenario.own import LOSSES, METHODS
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
-    from desim.methods.shared.method import Method
+    from desim.methods.shared.declarations import Method
     from desim.scenario.schema import Scenario
 
 

@@ -12,8 +12,8 @@ from desim.engine.world import Progress
 from desim.errors import RunError
 from desim.numerics.later import pd
 from desim.runs.directory import ARRAYS
-from desim.runs.play import run as play
 from desim.runs.premises import require_virtual
+from desim.runs.recording import run as play
 from desim.runs.run import Run, as_run
 
 TABLES = ("events", "metrics", "releases")

@@ -23,7 +23,8 @@ from desim.memory import Tree
 from desim.runs import directory as place
 from desim.runs.directory import own_scenario, write_lock
 from desim.runs.likeness import refuse_other_model
-from desim.runs.play import (
+from desim.runs.premises import require_virtual
+from desim.runs.recording import (
     BEHIND,
     Behind,
     Prepared,
@@ -32,7 +33,6 @@ from desim.runs.play import (
     prepare,
     stored_checkpoint,
 )
-from desim.runs.premises import require_virtual
 from desim.runs.run import Run, open_run
 from desim.runs.store import whole
 from desim.scenario.load import load

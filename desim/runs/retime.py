@@ -27,15 +27,15 @@ from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.network.timeline.record import Kind
 from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.directory import versions
 from desim.runs.likeness import delayed, obstacles, refuse_other_model, unkept
-from desim.runs.play import prepare, record
 from desim.runs.premises import require_virtual
+from desim.runs.recording import prepare, record
 from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run, as_run
 from desim.scenario.build import build

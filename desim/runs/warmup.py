@@ -9,7 +9,7 @@ from desim.errors import DesimError, InputError, refusal
 from desim.numerics.environment import environment
 from desim.numerics.plain import at_once, when
 from desim.numerics.watched import watched
-from desim.runs.play import run
+from desim.runs.recording import run
 from desim.scenario.tree import scenarios
 
 APART = "studies/"  # the same methods again

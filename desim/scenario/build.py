@@ -13,7 +13,7 @@ from desim.engine.inviting import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.contacts import Contacts, recorded, switched
 from desim.network.conditions.policy import Policy
@@ -38,19 +38,19 @@ from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.data.prepare import scaling
 from desim.problem.data.table import Draw
 from desim.problem.fairness import MEASURES, lacking
-from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.models.checked import said
-from desim.problem.models.model import Rows
+from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosing, disclosures
+from desim.scenario import choosers, disclosures
 from desim.scenario.blame import explained
-from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
-from desim.scenario.checks.codec import biased, codecs
+from desim.scenario.checks.codec_consistency import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
-from desim.scenario.checks.links import meddling
+from desim.scenario.checks.link_consistency import meddling
 from desim.scenario.conditions import Conditions, outlives
+from desim.scenario.noise_target import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
@@ -319,7 +319,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *_identical(scenario, problem),
         *biased(settings.codecs),
     ]
-    made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
+    made.warnings += [*endless(settings), *uncertain(scenario), *choosers.warnings(scenario)]
     made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)

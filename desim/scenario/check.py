@@ -17,10 +17,10 @@ from desim.fields import Strict
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
 from desim.scenario.blame import accused
-from desim.scenario.checks.methods import CHECKS, Check
+from desim.scenario.checks.consistency import CHECKS, Check
 from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.data import SOURCES
-from desim.scenario.sections.method import Policy
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit
 
 Problem = tuple[Place, str]

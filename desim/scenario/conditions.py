@@ -32,7 +32,7 @@ from desim.network.timeline.phases import Calendar
 from desim.network.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
-from desim.scenario.choosing import chooser
+from desim.scenario.choosers import chooser
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import Churn as ChurnSection
 from desim.scenario.sections.devices import MeasuredSpeed, Timing

@@ -11,12 +11,12 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, gathering, refusal, show, spelling
-from desim.fields.draws import FORMS
-from desim.fields.methods import Decay, Init
+from desim.fields.method_fields import Decay, Init
+from desim.fields.random_values import FORMS
 from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.schema import SECTIONS, Scenario
-from desim.scenario.sections.method import Participation, Policy
+from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.network import Topology
 from desim.scenario.sections.problem import Loss, Partition
 from desim.scenario.tree import (

@@ -11,7 +11,7 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream
-from desim.problem import steps
+from desim.problem import step_costs
 from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import MeasuredSpeed, Work
@@ -25,7 +25,7 @@ def settled(scenario: Scenario, problem: Problem) -> Scenario:
     changes: dict[str, object] = {}
     compute = scenario.compute
     if unmeasured(scenario) and isinstance(compute.speed, MeasuredSpeed):
-        found = steps.speed_here(problem, steps.batch_of(scenario.algorithm.parameters))
+        found = step_costs.speed_here(problem, step_costs.batch_of(scenario.algorithm.parameters))
         timing = compute.speed.measured.model_copy(update=found._asdict())
         changes["speed"] = MeasuredSpeed(measured=timing)
     if compute.work.word == "flops":
@@ -60,7 +60,7 @@ def uncertain(scenario: Scenario) -> list[str]:
 
 
 def _counted(problem: Problem) -> float:
-    found = steps.operations(problem)
+    found = step_costs.operations(problem)
     if not found:
         text = f"found flops with {problem.loss.name}, which does not count any"
         raise InputError(f"compute.work: {text}; allowed: {{flops: operations of one row}}")
@@ -72,8 +72,8 @@ def refuse_too_large(scenario: Scenario, problem: Problem) -> None:
     if scenario.compute.memory is None:
         return
     have = _memories(scenario, problem.agents)
-    batch = steps.batch_of(scenario.algorithm.parameters)
-    need, rows = steps.memory(problem, batch), steps.step_rows(problem, batch)
+    batch = step_costs.batch_of(scenario.algorithm.parameters)
+    need, rows = step_costs.memory(problem, batch), step_costs.step_rows(problem, batch)
     lacking = np.flatnonzero(need > have)
     if not len(lacking):
         return

@@ -15,10 +15,10 @@ from desim.numerics.keys import Stream
 from desim.problem.data import Change, Shards, read
 from desim.problem.data.gathered import largest
 from desim.problem.data.prepare import bounded, guaranteed, shortened
-from desim.problem.losses.modelled import ModelLoss, made
+from desim.problem.losses.model_loss import ModelLoss, made
 from desim.problem.losses.scalar import Loss
 from desim.problem.models.augment import Augmentation, refuse_unsuited
-from desim.problem.models.model import Facts, Rows
+from desim.problem.models.user_model import Facts, Rows
 from desim.problem.problem import Problem
 from desim.readers import NUMBERS, npz_arrays, reading
 from desim.scenario.schema import Scenario

@@ -9,11 +9,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
-from desim.methods.shared.method import Kind
+from desim.methods.shared.declarations import Kind
+from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
 from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
 from desim.scenario.sections.listeners import ListenersSection
-from desim.scenario.sections.method import AlgorithmSection, Participation, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe import Observe, Stop
 from desim.scenario.sections.privacy import Privacy

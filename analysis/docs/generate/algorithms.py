@@ -14,7 +14,7 @@ from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, 
 from analysis.docs.generate.methods import needs, promises
 from analysis.docs.generate.scenario import link
 from analysis.docs.generate.worked import scenario_text
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.scenario import registry
 
 ROOT = Path(__file__).resolve().parents[3]

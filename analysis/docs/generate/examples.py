@@ -12,7 +12,7 @@ from desim.scenario.load import read
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.network import Network
-from desim.scenario.sections.tables import MarkedRows, SomeRows
+from desim.scenario.sections.tabular import MarkedRows, SomeRows
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 FIRST = ("quickstart.yaml", "asynchronous.yaml", "deadline-sgd.yaml", "networked-admm.yaml")

@@ -24,7 +24,7 @@ OF_US = [  # verbs of a program and of its jobs; the rest is the engines'
     if isinstance(getattr_static(Cohort, name), FunctionType | property)
 ]
 VERBS: dict[str, Iterable[str] | None] = {  # with the members that are shown; None: all
-    "desim.methods.shared.method.Method": None,
+    "desim.methods.shared.declarations.Method": None,
     "desim.engine.us.Cohort": OF_US,
     "desim.engine.hub.Hub": (
         "memory start open invite call collect publish tell inform now".split()
@@ -41,15 +41,15 @@ SIGNALS = (
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.store.Checkpoint",
     "desim.experiments.studies.compare.Comparison",
-    "desim.experiments.studies.tables.StoredStudy",
-    "desim.deployments.fidelity.errors.ClockErrors",
+    "desim.experiments.studies.study_tables.StoredStudy",
+    "desim.deployments.fidelity.clock_errors.ClockErrors",
     "desim.deployments.measuring.calibration.Calibrated",
     "desim.experiments.ranking.robust.Robust",
 )
 FUNCTIONS = (
     "desim.privacy.ledger.mechanisms.terms",
-    "desim.methods.shared.gradients.gradient",
-    "desim.methods.shared.gradients.batch_gradient",
+    "desim.methods.shared.checked_gradients.gradient",
+    "desim.methods.shared.checked_gradients.batch_gradient",
     "desim.network.conditions.topology.random_matching",
     "desim.network.conditions.topology.random_neighbours",
     "desim.network.conditions.mixing.mixing_matrix",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from analysis.docs.generate.markdown import code, escaped
-from desim.methods.shared.method import RULES, Method
-from desim.scenario.sections.method import Participation
+from desim.methods.shared.declarations import RULES, Method
+from desim.scenario.sections.algorithm import Participation
 
 KINDS = {
     "coordinator": "a coordinator and agents: `network.topology: star`, the default",

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 from analysis.docs.generate.keys import flow
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.scenario import registry
 
 CLASSES = {"source": "synthetic", "kind": "classification", "rows": 12, "dim": 4}

@@ -8,8 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.deployments.measuring.laws import IDEAL, WAYS, Fit, Law, Sent, by_tcp, cost, fitted
-from desim.deployments.measuring.profiles import (
+from desim.deployments.measuring.forward_laws import (
+    IDEAL,
+    WAYS,
+    Fit,
+    Law,
+    Sent,
+    by_tcp,
+    cost,
+    fitted,
+)
+from desim.deployments.measuring.misfit_profiles import (
     LARGEST,
     LEVEL,
     Interval,

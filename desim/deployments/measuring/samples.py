@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.fidelity.errors import deployed
+from desim.deployments.fidelity.clock_errors import deployed
 from desim.engine.opening import opening
 from desim.errors import DesimError, InputError
 from desim.numerics.later import pd
 from desim.readers import text_of
-from desim.runs.play import run as play
 from desim.runs.reading.critical import computations, messages
+from desim.runs.recording import run as play
 from desim.runs.run import Run
 from desim.scenario.build import build
 from desim.scenario.sections.links import Tcp

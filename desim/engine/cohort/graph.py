@@ -25,6 +25,7 @@ from desim.network.timeline.appended import Batch
 from desim.network.timeline.collection import nothing_seen
 from desim.network.timeline.duplex import desk_for, exchange_all
 from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.neighbour_waits import close, close_by
 from desim.network.timeline.neighbourhood import (
     send_all,
     span,
@@ -34,7 +35,6 @@ from desim.network.timeline.neighbourhood import (
 )
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.network.timeline.together import TOGETHER
-from desim.network.timeline.waits import close, close_by
 
 
 class Wires:

@@ -17,12 +17,12 @@ from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.audit.pairs import PairReleases, completed, play_pair, recorded, unobserved
 from desim.experiments.audit.transcript import Transcript
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.ledger import Mechanism
-from desim.problem.losses.modelled import ModelLoss
-from desim.problem.models.model import MOST, Rows
+from desim.problem.losses.model_loss import ModelLoss
+from desim.problem.models.user_model import MOST, Rows
 from desim.problem.problem import Problem
 
 # The log-likelihood ratio of a pair of data sets, given what one play has released.

@@ -28,7 +28,7 @@ from desim.experiments.audit.verdict import Ground, claims_of, rounded
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.views import Adversary, adversary
-from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.problem import Problem
 from desim.scenario.blame import explained
 from desim.scenario.build import build

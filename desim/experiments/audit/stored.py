@@ -88,7 +88,7 @@ class Audit:
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
-        from desim.interface.plots.audit import plot_audit
+        from desim.interface.plots.trade_off import plot_audit
 
         path = Path(folder)
         place.check_free(path, force=False)

@@ -13,9 +13,9 @@ from desim.arrays import Array, Int
 from desim.engine.play import Simulation
 from desim.engine.signals import Listener, Release
 from desim.errors import InputError
-from desim.experiments.audit.check import TranscriptCheck, transcript_check
 from desim.experiments.audit.neighbours import worst_pair
 from desim.experiments.audit.pairs import completed, unobserved
+from desim.experiments.audit.transcript_check import TranscriptCheck, transcript_check
 from desim.experiments.contract.finding import (
     BrokenError,
     Finding,
@@ -29,7 +29,7 @@ from desim.network.timeline.record import is_beside
 from desim.numerics import jit
 from desim.numerics.plain import at_once
 from desim.problem.kernels.gradients import recorded_batches
-from desim.runs.play import run as play
+from desim.runs.recording import run as play
 from desim.runs.resume import resume
 from desim.runs.retime import ByValuesError, retime
 from desim.runs.run import Run

@@ -24,7 +24,7 @@ from desim.problem.kernels.gradients import gradient
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import bends_into, slopes_into, values_into
 from desim.problem.problem import Problem
-from desim.runs.play import run as play
+from desim.runs.recording import run as play
 from desim.scenario import registry
 
 STEP = 1e-5  # of central differences, whose error is STEP^2 / 6 of a third derivative

@@ -19,8 +19,8 @@ from desim.experiments.contract.finding import (
     findings,
 )
 from desim.experiments.contract.stage import Bench
-from desim.problem.models.model import Model, Rows
-from desim.runs.play import run as play
+from desim.problem.models.user_model import Model, Rows
+from desim.runs.recording import run as play
 from desim.scenario import registry
 from desim.scenario.schema import Scenario
 

@@ -12,10 +12,10 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.contract.finding import SkippedError
-from desim.methods.shared.method import Method
-from desim.problem.models.model import Facts, Model, Rows
+from desim.methods.shared.declarations import Method
+from desim.problem.models.user_model import Facts, Model, Rows
 from desim.problem.problem import Problem
-from desim.runs.play import run as play
+from desim.runs.recording import run as play
 from desim.runs.run import Run
 from desim.scenario.build import build, check
 from desim.scenario.load import load

@@ -17,7 +17,7 @@ from desim.arrays import Array, Int
 from desim.errors import RunError
 from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws
 from desim.experiments.ranking.worlds import Field, World
-from desim.runs.play import played
+from desim.runs.recording import played
 from desim.scenario.schema import Scenario
 
 FARTHEST = 32.0  # factors beyond that are no small change

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from desim.amounts import NO_NOISE, amount
-from desim.deployments.fidelity.errors import ClockErrors, errors_of_clocks
+from desim.deployments.fidelity.clock_errors import ClockErrors, errors_of_clocks
 from desim.errors import InputError, finite, refusal
 from desim.experiments.studies.answers import answer_tables, ert
 from desim.experiments.studies.answers import profile as profiled
@@ -25,7 +25,7 @@ from desim.experiments.studies.statistics import (
     median_estimate,
     skewed,
 )
-from desim.experiments.studies.tables import source
+from desim.experiments.studies.study_tables import source
 from desim.experiments.studies.trials import Asked, curves_of, measured, trials, unit
 from desim.experiments.studies.words import (
     awaited,

@@ -14,7 +14,7 @@ from desim.experiments.studies.cases import Case, cases, check_methods, key_of, 
 from desim.experiments.studies.file import StudyFile, check_overrides, read_study
 from desim.experiments.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.experiments.studies.hands import check, hands
-from desim.experiments.studies.tables import (
+from desim.experiments.studies.study_tables import (
     StoredStudy,
     comparisons_table,
     runs_table,
@@ -23,7 +23,7 @@ from desim.experiments.studies.tables import (
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.work import Job, Result, carry_out, families
 from desim.log.described import described
-from desim.runs.play import played
+from desim.runs.recording import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, open_run
 from desim.scenario.load import loaded, resolved_yaml, seeded

@@ -16,7 +16,7 @@ from desim.experiments.studies.cases import key_of
 from desim.experiments.studies.folder import TOKEN, finished
 from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
-from desim.runs.play import played
+from desim.runs.recording import played
 from desim.runs.resume import resume
 from desim.runs.retime import Root, seconds, told, trained
 from desim.runs.run import Run, open_run

@@ -23,7 +23,7 @@ from desim.runs.run import Run
 from desim.scenario import registry
 from desim.scenario.disclosures import unreleased
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.tables import OwnTest, SomeRows
+from desim.scenario.sections.tabular import OwnTest, SomeRows
 
 PAPERS = {
     "geometric": "Papernot and Steinke (2022), Theorem 2, as Liu and Talwar (2019)",

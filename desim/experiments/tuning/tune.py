@@ -122,7 +122,7 @@ def price_of(plan: Planned, book: Book, able: list[Candidate]) -> Price | None:
 
     None without a run, or where one failed of which nothing is stored.
     """
-    from desim.runs.play import played
+    from desim.runs.recording import played
 
     charge, first = plan.tune.charge, plan.tune.seeds[0]
     assert charge is not None

@@ -11,7 +11,7 @@ import numpy as np
 from desim.amounts import amount
 from desim.arrays import Array
 from desim.experiments.studies.statistics import lacking, median, median_estimate, paired
-from desim.experiments.studies.tables import runs_table
+from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated

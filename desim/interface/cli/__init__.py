@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from desim.errors import DesimError
-from desim.interface.cli.audit import audit
+from desim.interface.cli.commands.audit import audit
 from desim.interface.cli.commands.calibrate import calibrate
 from desim.interface.cli.commands.check import check
 from desim.interface.cli.commands.compare import compare
@@ -27,6 +27,7 @@ from desim.interface.cli.commands.export import export
 from desim.interface.cli.commands.join import join
 from desim.interface.cli.commands.names import list_names
 from desim.interface.cli.commands.plot import plot
+from desim.interface.cli.commands.privacy import privacy
 from desim.interface.cli.commands.replay import replay
 from desim.interface.cli.commands.report import report
 from desim.interface.cli.commands.resume import resume
@@ -39,7 +40,6 @@ from desim.interface.cli.commands.study import study
 from desim.interface.cli.commands.tune import tune
 from desim.interface.cli.commands.warmup import warmup
 from desim.interface.cli.options import below, switch
-from desim.interface.cli.privacy import privacy
 from desim.interface.cli.progress import complain, silence
 
 INTERRUPTED = 130

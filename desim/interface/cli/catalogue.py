@@ -8,10 +8,10 @@ from pathlib import Path
 from desim.fields import Form
 from desim.log.described import METRICS
 from desim.scenario import registry, tree
-from desim.scenario.choosing import CHOOSERS
+from desim.scenario.choosers import CHOOSERS
+from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.codec import HYPHENS, OneWay
 from desim.scenario.sections.data import SOURCES
-from desim.scenario.sections.method import Policy
 from desim.scenario.sections.network import Topology
 from desim.scenario.sections.problem import Loss, Penalty
 

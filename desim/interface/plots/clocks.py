@@ -10,7 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from desim.errors import InputError
-from desim.interface.plots.lanes import (
+from desim.interface.plots.style import (
+    COLOURS,
+    STATES,
+    Framed,
+    framed,
+    legend,
+    spelled_time,
+    unit_of,
+)
+from desim.interface.plots.timeline import (
     BUSY,
     COLUMNS,
     Spans,
@@ -20,15 +29,6 @@ from desim.interface.plots.lanes import (
     spans,
     united,
     window_of,
-)
-from desim.interface.plots.style import (
-    COLOURS,
-    STATES,
-    Framed,
-    framed,
-    legend,
-    spelled_time,
-    unit_of,
 )
 from desim.runs.played import Played
 from desim.runs.reading.critical import messages

@@ -7,11 +7,11 @@ from typing import Unpack
 from matplotlib.axes import Axes
 
 from desim.interface.plots.curves import plot
-from desim.interface.plots.lanes import timeline
-from desim.interface.plots.links import network
+from desim.interface.plots.epsilon import epsilon
+from desim.interface.plots.network_map import network
 from desim.interface.plots.occupation import staleness, utilisation
-from desim.interface.plots.spending import epsilon
 from desim.interface.plots.style import Framed, Look
+from desim.interface.plots.timeline import timeline
 from desim.runs.played import Played
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from desim.errors import InputError, finite
 from desim.experiments.studies.folder import given
-from desim.experiments.studies.tables import StoredStudy
+from desim.experiments.studies.study_tables import StoredStudy
 from desim.interface.reports.charts import chart_data, metrics, thinning
-from desim.interface.reports.clock import clocks
+from desim.interface.reports.epsilons import epsilon_terms, privacy
 from desim.interface.reports.page import write
-from desim.interface.reports.privacy import epsilon_terms, privacy
 from desim.interface.reports.readable import Reading, readings
+from desim.interface.reports.real_clock import clocks
 from desim.interface.reports.results import RULE, default_targets, headline, time_to_targets
-from desim.interface.reports.settings import cautions, differences, manifests, scenario_text
+from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.interface.reports.studies import of_the_best, study_part
 from desim.interface.reports.timing import occupation, traffic, waiting
 from desim.runs.played import Given

@@ -13,7 +13,7 @@ from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
-from desim.experiments.studies.tables import StoredStudy
+from desim.experiments.studies.study_tables import StoredStudy
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.words import interval, shown
 from desim.experiments.tuning.candidates import BEST, FRONT

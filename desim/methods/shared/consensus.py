@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.methods.shared.declarations import Ingredients, Method
 from desim.methods.shared.edge_duals import EdgeDuals, apart
-from desim.methods.shared.method import Ingredients, Method
 from desim.network.conditions.codec import DUALS
 from desim.privacy.ledger.ledger import Terms, View
 from desim.privacy.ledger.mechanisms import terms

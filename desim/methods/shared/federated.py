@@ -3,8 +3,8 @@
 from typing import Any, ClassVar, Literal
 
 from desim.errors import InputError
+from desim.methods.shared.declarations import Ingredients, Method
 from desim.methods.shared.local_training import LocalTraining, misfits
-from desim.methods.shared.method import Ingredients, Method
 from desim.methods.shared.server_steps import Server, ServerSteps, two_steps
 from desim.network.conditions.codec import KEEPS, ROUNDED
 from desim.privacy.ledger.ledger import Terms

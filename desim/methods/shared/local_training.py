@@ -13,7 +13,13 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.fields import Local
-from desim.methods.shared.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.methods.shared.step_sizes import (
+    auto_step,
+    best_momentum,
+    beyond,
+    stable_step,
+    tied_momentum,
+)
 from desim.numerics.keys import seed_word
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.privacy.ledger.mechanisms import DynamicZcdp, Noise

@@ -8,9 +8,9 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
+from desim.methods.shared.checked_gradients import minimise
 from desim.methods.shared.consensus import ConsensusADMM
-from desim.methods.shared.gradients import minimise
-from desim.methods.shared.method import Ingredients
+from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.kernels.twofold import least_tolerance, longest_rows
 from desim.problem.problem import Problem

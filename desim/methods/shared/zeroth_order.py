@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.methods.shared.method import Ingredients, Method
+from desim.methods.shared.declarations import Ingredients, Method
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.privacy.ledger.mechanisms import terms
 

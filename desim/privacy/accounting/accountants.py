@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from desim.arrays import Array
 from desim.columns import Columns, Pieces, columns_of, gathered, pieces_of
 from desim.errors import InputError
+from desim.privacy.accounting.composition import Block, Spent
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import epsilon_pld, sharpen
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.accounting.replay import Block, Spent
 from desim.privacy.accounting.tallies import tallies
 from desim.privacy.accounting.views import (
     Signs,

@@ -17,7 +17,7 @@ from desim.network.timeline.order import time_order
 from desim.network.timeline.record import RELEASED, charge
 from desim.numerics.keys import seed_word
 from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
-from desim.privacy.ledger.draws import add_discrete, add_laplace, add_normal, add_spherical
+from desim.privacy.ledger.noise import add_discrete, add_laplace, add_normal, add_spherical
 from desim.privacy.ledger.terms import AMOUNTS, MECHANISMS, VIEWS, Mechanism, Terms, View, plain
 
 __all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]

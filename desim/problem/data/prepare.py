@@ -12,7 +12,7 @@ from desim.numerics.later import pd
 from desim.problem.data.gathered import chunks, stored
 from desim.problem.data.table import Table
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
-from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.scalar import Loss
 from desim.readers import LARGEST
 

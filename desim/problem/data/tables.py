@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from desim.errors import InputError
-from desim.problem.data.arrays import undealt_arrays
+from desim.problem.data.array_files import undealt_arrays
 from desim.problem.data.examples import table_of, text_windows
 from desim.problem.data.frames import framed
 from desim.problem.data.images import image_folders, read_images

@@ -15,7 +15,7 @@ from desim.problem.kernels.batches import choose
 from desim.problem.kernels.layered_training import advance
 from desim.problem.kernels.plan import ACCELERATED, NOISY, SGD, perturb
 from desim.problem.models.augment import Augmentation, Place, augmented
-from desim.problem.models.model import Rows
+from desim.problem.models.user_model import Rows
 
 GROUP = 32  # agents in a call of a model, at most
 PARAMETERS = 1 << 19  # that they have in all: what fits into a processor's cache

@@ -11,7 +11,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError, raised, shortened
-from desim.problem.models.model import Facts, LacksError, Model, Rows
+from desim.problem.models.user_model import Facts, LacksError, Model, Rows
 
 T = TypeVar("T")
 NEAR = 1e-3  # relative, of a row's loss alone to its loss beside others, in float32

@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.problem.models.model import Facts, Model, Rows
+from desim.problem.models.user_model import Facts, Model, Rows
 
 # What a JAX function is made of, for desim: shapes that are compiled, keys, devices, trees.
 

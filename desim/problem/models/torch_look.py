@@ -16,8 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.problem.models.model import Rows
 from desim.problem.models.torch_parts import by_row, refuse_draws, seeded, typed
+from desim.problem.models.user_model import Rows
 
 NUDGE = 1e-2  # from a start where a wrong module may look right, such as zeros
 NEAR = 1e-3  # relative, of the gradients of two rows to that of both

@@ -21,9 +21,9 @@ from torch.func import functional_call, grad, vmap
 from desim.arrays import Array
 from desim.errors import InputError, show
 from desim.problem.models import torch_parts as parts_of
-from desim.problem.models.model import Facts, Model, Rows
 from desim.problem.models.torch_look import needed, operations, refuse_unsettled, same_at_ends
 from desim.problem.models.torch_parts import Parts
+from desim.problem.models.user_model import Facts, Model, Rows
 
 # The copies of a torch module: every thread has one that trains and one that is measured.
 

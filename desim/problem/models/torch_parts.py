@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.problem.models.model import Rows
+from desim.problem.models.user_model import Rows
 
 Parts = tuple[Tensor, ...]  # of one vector, or of each of some rows
 BLOCK = 4096  # numbers whose squares are added up in their own type

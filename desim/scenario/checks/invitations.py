@@ -1,9 +1,9 @@
 """What choices that remember owe the other sections; see consistency."""
 
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.scenario import registry
+from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.method import CHOICES, Algorithm, Participation
 from desim.scenario.sections.observe import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found

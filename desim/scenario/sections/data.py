@@ -22,7 +22,7 @@ from desim.fields import Count, File, Folder, Fraction, NonNegative, Positive, S
 from desim.fields.numbers import wholes
 from desim.problem.models.dataset import Dataset
 from desim.scenario import registry
-from desim.scenario.sections.tables import (
+from desim.scenario.sections.tabular import (
     TEST_KINDS,
     Bundled,
     Csv,

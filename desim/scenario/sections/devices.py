@@ -32,8 +32,8 @@ from desim.fields import (
     Text,
 )
 from desim.fields.choices import OneOf, OrElse, OrRead
-from desim.fields.draws import Reader, written
 from desim.fields.numbers import number, quantity
+from desim.fields.random_values import Reader, written
 from desim.numerics.distributions import CONSTANT, Distribution, mean
 from desim.scenario.sections.measured import SpeedTrace, Trace, lasting, names, shifted_in_loops
 

@@ -9,8 +9,8 @@ from desim import units
 from desim.errors import refusal
 from desim.fields import BandwidthDist, File, Several, Speed, Strict, Text, Whole
 from desim.fields.choices import OrElse, OrRead
-from desim.fields.draws import written
 from desim.fields.numbers import text, whole
+from desim.fields.random_values import written
 from desim.numerics.distributions import Distribution
 
 PACES = units.speed, units.seconds

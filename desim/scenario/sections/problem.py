@@ -24,7 +24,7 @@ from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.problem.losses.regularizers import Regularizer
-from desim.problem.models.model import Model
+from desim.problem.models.user_model import Model
 from desim.scenario import registry
 from desim.scenario.own import LAYERED
 from desim.scenario.sections.data import DataSection, Npz

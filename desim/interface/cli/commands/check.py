@@ -28,7 +28,7 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
         with announced(), preparing():
             keep(scenario, settings(override))
         return
-    from desim.interface.cli.conditions import circumstances, sentence
+    from desim.interface.cli.describe import circumstances, sentence
     from desim.numerics.plain import few_calls
     from desim.scenario import build
 

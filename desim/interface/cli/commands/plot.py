@@ -166,7 +166,7 @@ def _answered(
 ) -> Path:
     """Draw a profile or distribution functions and say where."""
     from desim.experiments.studies.folder import STUDY
-    from desim.experiments.studies.tables import open_study
+    from desim.experiments.studies.study_tables import open_study
     from desim.interface import plots
 
     one = len({os.path.realpath(folder) for folder in folders}) == 1
@@ -209,7 +209,7 @@ def _every(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "list[Run]":
 
 def _real_first(runs: "Sequence[Run]") -> "Sequence[Run]":
     """Two runs of one scenario, the deployed one first; InputError for others."""
-    from desim.deployments.fidelity.errors import against, unlike
+    from desim.deployments.fidelity.clock_errors import against, unlike
 
     found = against(runs, asked=True)
     if found is None or len(found[1]) != 1:

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from desim.fields import Local
-from desim.methods.shared.method import Kind
-from desim.scenario.checks import codec as codec_consistency
+from desim.methods.shared.declarations import Kind
+from desim.scenario.checks import codec_consistency as codec_consistency
 from desim.scenario.checks import invitations
-from desim.scenario.checks import links as link_consistency
-from desim.scenario.checks import links as topology_consistency
-from desim.scenario.checks import links as transport_consistency
-from desim.scenario.checks import model as model_consistency
-from desim.scenario.checks import privacy as privacy_consistency
+from desim.scenario.checks import link_consistency as link_consistency
+from desim.scenario.checks import link_consistency as topology_consistency
+from desim.scenario.checks import link_consistency as transport_consistency
+from desim.scenario.checks import model_consistency as model_consistency
+from desim.scenario.checks import privacy_consistency as privacy_consistency
+from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.method import Algorithm, Participation, Policy
 from desim.scenario.sections.observe import Observe, Stop
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found

@@ -20,7 +20,7 @@ from desim.network.conditions.choosing import (
 from desim.network.conditions.compute import fastest
 from desim.network.timeline.speed import Speeds
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.method import Participation
+from desim.scenario.sections.algorithm import Participation
 
 CHOOSERS: dict[str, type[Chooser]] = {
     "fastest": Fastest,

@@ -1,13 +1,13 @@
 """What links, and devices that slow down, leave and forget, owe the rest of a scenario."""
 
 from desim.fields.numbers import LARGEST
-from desim.methods.shared.method import Kind
+from desim.methods.shared.declarations import Kind
 from desim.numerics.distributions import Distribution
 from desim.scenario import registry
+from desim.scenario.sections.algorithm import Algorithm, Policy
 from desim.scenario.sections.data import Npz
 from desim.scenario.sections.devices import Churn, Compute
 from desim.scenario.sections.measured import SpeedTrace
-from desim.scenario.sections.method import Algorithm, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem

@@ -30,7 +30,7 @@ from desim.fields import (
     Strict,
     Whole,
 )
-from desim.methods.shared.method import Method
+from desim.methods.shared.declarations import Method
 from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 from desim.scenario import registry
 

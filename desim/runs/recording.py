@@ -24,7 +24,7 @@ from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
 from desim.numerics.watched import watched
-from desim.problem.losses.modelled import ModelLoss
+from desim.problem.losses.model_loss import ModelLoss
 from desim.runs import directory as place
 from desim.runs.directory import files_of
 from desim.runs.interruption import Interruption, preparing
@@ -33,9 +33,9 @@ from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
-from desim.scenario.calibration import completed
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import loaded, resolved_yaml
+from desim.scenario.noise_target import completed
 from desim.scenario.schema import Scenario
 
 # Checkpoints: what a run that goes on after a kill need not compute again, in one file.

@@ -17,8 +17,8 @@ from desim.numerics.jit import one_blas_thread, one_thread
 from desim.numerics.plain import at_once, when
 from desim.problem.kernels.gradients import batch_gradient
 from desim.problem.losses.layers import LayeredLoss
-from desim.problem.losses.modelled import ModelLoss
-from desim.problem.models.model import Model, Rows
+from desim.problem.losses.model_loss import ModelLoss
+from desim.problem.models.user_model import Model, Rows
 from desim.problem.problem import Problem
 
 PASS = 2  # operations of a parameter and a row in one pass: a multiplication and an addition

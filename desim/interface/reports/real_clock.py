@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from desim.deployments.fidelity.errors import ClockErrors, deployed, errors_of_clocks
+from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
 from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading
 from desim.interface.reports.results import Target

@@ -34,7 +34,6 @@ from desim.tabulated import Table, card, together
 if TYPE_CHECKING:
     import pandas as pd
 
-
 # Which runs have a real clock, and whether two tell of the same scenario.
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.deployments.measuring.laws import TO_DEVIATION, fitted
+from desim.deployments.measuring.forward_laws import TO_DEVIATION, fitted
 from desim.deployments.measuring.samples import Samples, nothing_sent
 from desim.engine.opening import BLIND, opening
 from desim.engine.world import Discard

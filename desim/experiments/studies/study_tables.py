@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from desim.experiments.studies.trials import Trials
 
-
 RUN = ("case", "label", "seed", "run", "status", "reason")
 
 

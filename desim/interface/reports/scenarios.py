@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from desim.deployments.fidelity.errors import deployed, provisos
+from desim.deployments.fidelity.clock_errors import deployed, provisos
 from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import NOTHING, Reading, by_text
 from desim.runs.directory import SCENARIO

@@ -3,8 +3,8 @@
 from typing import Any
 
 from desim.fields import Local
+from desim.scenario.sections.algorithm import Algorithm
 from desim.scenario.sections.data import Synthetic
-from desim.scenario.sections.method import Algorithm
 from desim.scenario.sections.observe import Observe
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found

@@ -11,7 +11,7 @@ from desim.privacy.ledger.mechanisms import Noise, unbounded
 from desim.privacy.papers.claims import Bound, Inputs
 from desim.problem.problem import Problem
 
-if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+if TYPE_CHECKING:
     from desim.engine.settings import Settings
     from desim.problem.kernels.compilable import Compilable
 

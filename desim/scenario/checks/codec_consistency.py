@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from desim.methods.shared.method import Kind
+from desim.methods.shared.declarations import Kind
 from desim.network.conditions.codec import LOSSY, Codecs
+from desim.scenario.sections.algorithm import Algorithm, Policy
 from desim.scenario.sections.codec import Codec, spelled
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.method import Algorithm, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.tree import Found
 

@@ -4,10 +4,10 @@ import math
 
 from desim.errors import InputError
 from desim.fields import Local
-from desim.methods.shared.method import Kind
+from desim.methods.shared.declarations import Kind
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
-from desim.scenario.sections.method import Algorithm
+from desim.scenario.sections.algorithm import Algorithm
 from desim.scenario.sections.observe import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found

@@ -14,7 +14,7 @@ from desim.arrays import Array
 from desim.numerics.jit import one_blas_thread
 from desim.problem.losses.scalar import Loss
 from desim.problem.models.checked import first_look, second_look
-from desim.problem.models.model import Facts, Model, Rows
+from desim.problem.models.user_model import Facts, Model, Rows
 
 TOGETHER = 1024  # rows that are measured at a time, at most
 ROOM = 1 << 26  # bytes of their inputs

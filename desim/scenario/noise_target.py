@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from desim.columns import Words
 from desim.errors import InputError, refusal
-from desim.privacy.accounting.calibrate import Target, factor, planned
+from desim.privacy.accounting.noise_scale import Target, factor, planned
 from desim.privacy.accounting.plugged import answered
 from desim.privacy.accounting.prices import prices
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
