@@ -10,8 +10,8 @@ from shaped_rows import kept, pictures, problem_of, refused, scene
 
 import desim
 from desim.errors import InputError
-from desim.problem.data import gathered
-from desim.problem.data.gathered import Gathered, Joined
+from desim.problem import gathered
+from desim.problem.gathered import Gathered, Joined
 from desim.runs.premises import decided_by_rows
 from desim.scenario.build import build
 from desim.scenario.load import load

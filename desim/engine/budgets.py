@@ -4,7 +4,7 @@ On a graph an agent asks when it releases; a coordinator asks when it calls, and
 never answered.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
 from desim.network.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
 from desim.network.timeline.record import INSTEAD, LEAVING, Kind
-from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Terms
+
+if TYPE_CHECKING:
+    from desim.privacy.ledger.budget import Filter
 
 
 def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool_]:
@@ -50,7 +52,7 @@ def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool
 class Spending:
     """The budget as a coordinator's engine uses it."""
 
-    def __init__(self, world: World, filter_: Filter, reports: LossReports | None = None) -> None:
+    def __init__(self, world: World, filter_: "Filter", reports: LossReports | None = None) -> None:
         agents = world.settings.problem.agents
         self.world, self.filter, self.reports = world, filter_, reports
         self.everybody = np.arange(agents)

@@ -1,6 +1,6 @@
 """Whom `hub.invite` names: a draw of the round, or a choice that follows from what was seen."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,9 +10,11 @@ from desim.memory import Tree, fill, recall
 from desim.network.conditions.choosing import Chooser, Losses, Seen
 from desim.network.timeline.phases import is_up
 from desim.network.timeline.record import BESIDE, UPLINK, Kind, release_id
-from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.problem import mean_losses
+
+if TYPE_CHECKING:
+    from desim.privacy.ledger.budget import Filter
 
 # What replies say of losses, where the coordinator chooses by them: a release of its own each.
 
@@ -91,7 +93,7 @@ def reports_of(world: World) -> LossReports | None:
     return LossReports(world, given.losses)
 
 
-def price_of(filter_: Filter, terms: Terms) -> Array:
+def price_of(filter_: "Filter", terms: Terms) -> Array:
     """Price (3, agents) of one report, which has no kind: all Gaussian, or infinite."""
     everybody = np.arange(len(terms.scale))
     price = filter_.price(everybody, terms, everybody)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from desim.arrays import Array
 from desim.network.conditions.churn import Churn
@@ -12,8 +13,10 @@ from desim.network.conditions.topology import Changing, Graph
 from desim.network.timeline.intake import AT_ONCE, Intake
 from desim.network.timeline.messages import Links
 from desim.network.timeline.speed import Speeds
-from desim.privacy.ledger.budget import Budget
 from desim.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from desim.privacy.ledger.budget import Budget
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Settings:
     churn: Churn | None = None
     batch_limit: int = 1 << 30
     noise_seed: int | None = None
-    budget: Budget | None = None
+    budget: "Budget | None" = None
     over: str = ""
     log: str = "all"
     intake: Intake = AT_ONCE

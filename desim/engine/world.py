@@ -4,12 +4,12 @@ import logging
 import time as wall
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
@@ -19,8 +19,10 @@ from desim.engine.settings import Settings
 from desim.engine.signals import Signals, Sink
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, attributes, fill, recall, recalling
-from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from desim.privacy.ledger.budget import Budget, Filter
 
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
@@ -105,7 +107,7 @@ class World:
         churn, horizon = self.settings.churn, self.settings.horizon
         self.presences = None if churn is None else Presences(churn, self.log, horizon)
         budget, rows = self.settings.budget, self.settings.problem.rows
-        self.filter = None if budget is None else Filter(budget, rows)
+        self.filter = None if budget is None else _filter(budget, rows)
         self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
@@ -265,3 +267,9 @@ class World:
         """Hand over the rows up to and including `end` s and drop the later ones."""
         self.ledger.waiting = None
         self.flush(np.nextafter(end, np.inf))
+
+
+def _filter(budget: "Budget", rows: Int) -> "Filter":
+    from desim.privacy.ledger.budget import Filter  # few runs have one, and it needs accountants
+
+    return Filter(budget, rows)

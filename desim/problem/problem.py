@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.numerics.jit import one_blas_thread
-from desim.problem.data.gathered import chunks, stored
+from desim.problem.gathered import chunks, stored
 from desim.problem.kernels.gradients import Data, gradient, transpose
 from desim.problem.kernels.layered import Layered
 from desim.problem.kernels.modelled import Modelled

@@ -13,8 +13,8 @@ from desim.errors import InputError
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.problem.data import Change, Shards, read
-from desim.problem.data.gathered import largest
 from desim.problem.data.prepare import bounded, guaranteed, shortened
+from desim.problem.gathered import largest
 from desim.problem.losses.model_loss import ModelLoss, made
 from desim.problem.losses.scalar import Loss
 from desim.problem.models.augment import Augmentation, refuse_unsuited

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, chosen
-from desim.problem.data.gathered import Joined
 from desim.problem.data.prepare import bounded
+from desim.problem.gathered import Joined
 from desim.problem.models.dataset import Examples
 from desim.readers import npz_arrays, reading
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, show
-from desim.problem.data.gathered import Gathered, chunks, stored
 from desim.problem.data.table import Table, split
+from desim.problem.gathered import Gathered, chunks, stored
 from desim.problem.models.dataset import Examples
 from desim.readers import reading, text_of
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.errors import InputError, show, spelling
 from desim.numerics.later import pd
-from desim.problem.data.gathered import chunks, stored
 from desim.problem.data.table import Table
+from desim.problem.gathered import chunks, stored
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.scalar import Loss

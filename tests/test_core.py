@@ -1,0 +1,101 @@
+"""The core: what a play needs, and nothing that reads scenarios, stores runs or asks questions.
+
+Two methods of the papers, on a star and on a graph, with noise, ledger and log, on the engine of
+single agents and on that of cohorts, in a process that cannot import the outer rooms.
+"""
+
+import operator
+import pickle
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from cases import NOISY, graph, star
+
+import desim
+from desim.scenario.build import build
+
+OUTER = ("scenario", "runs", "deployments", "experiments", "interface", "exports")
+BEYOND = ("problem.data", "privacy.accounting.accountants", "privacy.ledger.budget", "log.parquet")
+MOST = 24_500  # lines: a change that makes the core grow raises this and says why
+PLAYER = """
+import pickle, sys
+class Blocked:
+    def find_spec(self, name, *_):
+        if any(f"{name}.".startswith(f"desim.{one}.") for one in sys.argv[2:]):
+            raise ImportError(f"{name} is not of the core")
+sys.meta_path.insert(0, Blocked())
+class Rows(list):
+    def append(self, name, columns):
+        super().append((name, {key: list(columns[key]) for key in columns}))
+with open(sys.argv[1], "rb") as file:
+    simulations = pickle.load(file)
+played = []
+for one in simulations:
+    rows = Rows()
+    outcome = one.play(rows)
+    played.append((outcome.status, outcome.time, list(rows)))
+modules = [one for one in sys.modules if one == "desim" or one.startswith("desim.")]
+files = {sys.modules[one].__file__ for one in modules if sys.modules[one].__file__}
+lines = sum(open(file, "rb").read().count(b"\\n") for file in files)
+with open(sys.argv[1] + ".played", "wb") as file:
+    pickle.dump((played, lines, len(files)), file)
+"""
+
+
+class Rows(list):
+    """A sink of tables."""
+
+    def append(self, name, columns):
+        super().append((name, {key: list(columns[key]) for key in columns}))
+
+
+def whole(rows):
+    """{(table, column): its values, as text that tells every bit}, however often it was flushed."""
+    columns = defaultdict(list)
+    for name, part in rows:
+        for key, values in part.items():
+            columns[name, key] += map(repr, values)
+    return columns
+
+
+def simulations():
+    """Of both methods on both engines, without what would make them anew."""
+    private = star(algorithm={"local": NOISY}, problem={"clip": 1.0})
+    for scenario in (private, graph()):
+        for engine in ("cohort", "agents"):
+            made = build(desim.load({**scenario, "engine": engine}))
+            start = partial(operator.getitem, {"x0": made.settings.initial("x0")})
+            made = replace(made, origin=None, settings=replace(made.settings, initial=start))
+            made.method.settings = made.settings
+            yield made
+
+
+def played(folder, blocked):
+    """What a process that imports nothing of `blocked` plays: outcomes, lines, files."""
+    file = folder / "simulations"
+    file.write_bytes(pickle.dumps(list(simulations())))
+    done = subprocess.run(
+        [sys.executable, "-c", PLAYER, str(file), *blocked], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return pickle.loads((folder / "simulations.played").read_bytes())
+
+
+def test_the_core_plays_alone_and_stays_small(tmp_path):
+    found, lines, files = played(tmp_path, (*OUTER, *BEYOND))
+    assert [status for status, *_ in found] == 4 * ["done"]
+    assert MOST - 500 <= lines <= MOST, (lines, files)
+    for one, (_, time, rows) in zip(simulations(), found, strict=True):
+        here = Rows()
+        assert one.play(here).time == time
+        assert whole(here) == whole(rows)
+        assert {name for name, _ in rows} == {"events", "metrics", "releases"}
+
+
+def test_a_core_without_its_heart_is_noticed(tmp_path):
+    with pytest.raises(AssertionError, match=r"desim\.engine\.hub is not of the core"):
+        played(tmp_path, (*OUTER, "engine.hub"))
