@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from desim.experiments.tuning.tune import tune
     from desim.interface.plots.drawn import plot
     from desim.interface.reports import report
-    from desim.log.described import KINDS, METRICS
+    from desim.log.column_meanings import KINDS, METRICS
     from desim.runs.exports import export
     from desim.runs.recording import run
     from desim.runs.replay import replay
@@ -65,8 +65,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "KINDS": "desim.log.described:KINDS",
-    "METRICS": "desim.log.described:METRICS",
+    "KINDS": "desim.log.column_meanings:KINDS",
+    "METRICS": "desim.log.column_meanings:METRICS",
     "export": "desim.runs.exports:export",
     "calibrate": "desim.deployments.measuring.calibration:calibrate",
     "clock_errors": "desim.deployments.fidelity.clock_errors:clock_errors",

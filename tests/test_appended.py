@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.log.rows import LEVELS, ROUNDS, EventLog
+from desim.log.event_log import LEVELS, ROUNDS, EventLog
 from desim.network.timeline import appended
 from desim.network.timeline.record import Kind
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View

@@ -61,7 +61,7 @@ def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -
     seen = code_cache._imported("desim.engine.compiled.rounds")
     assert {
         "desim.problem.kernels.formulas",
-        "desim.network.timeline.collection",
+        "desim.network.timeline.waiting_rule",
         "desim.numerics.jit",
     } <= seen
     assert "desim.methods.fed_plt" in seen  # what `begin` of fed-plt does

@@ -6,10 +6,10 @@ from mutant import mutant
 import desim
 from desim.experiments.studies.answers import ecdf
 from desim.experiments.studies.trials import trials
-from desim.log import described
+from desim.log import column_meanings
 from desim.log.schemas import FIELDS
 from desim.network.timeline.record import Kind
-from desim.scenario.sections.observe import METRICS
+from desim.scenario.sections.observe_and_stop import METRICS
 
 SCENARIO = {
     "name": "small",
@@ -67,11 +67,11 @@ def check_complete(module, frames):
 
 
 def test_every_column_is_described(frames):
-    check_complete(described, frames)
-    assert described.ROWS.keys() == described.COLUMNS.keys()
-    assert described.ROWS.keys() == {*frames, "comparison", "runs", "summary", "comparisons"}
+    check_complete(column_meanings, frames)
+    assert column_meanings.ROWS.keys() == column_meanings.COLUMNS.keys()
+    assert column_meanings.ROWS.keys() == {*frames, "comparison", "runs", "summary", "comparisons"}
     stored = {table: list(fields) for table, fields in FIELDS.items()}
-    assert {table: list(described.COLUMNS[table]) for table in stored} == stored
+    assert {table: list(column_meanings.COLUMNS[table]) for table in stored} == stored
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_every_column_is_described(frames):
 )
 def test_a_column_without_description_is_noticed(frames, right, wrong):
     with pytest.raises(AssertionError):
-        check_complete(mutant(described, right, wrong), frames)
+        check_complete(mutant(column_meanings, right, wrong), frames)
 
 
 def test_kinds_and_metrics_are_those_of_the_log():
-    assert list(described.KINDS) == [kind.name.lower() for kind in Kind]
-    assert list(described.METRICS) == list(METRICS)
+    assert list(column_meanings.KINDS) == [kind.name.lower() for kind in Kind]
+    assert list(column_meanings.METRICS) == list(METRICS)
 
 
 def test_frames_carry_their_description(frames):

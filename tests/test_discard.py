@@ -5,7 +5,7 @@ from cases import LOSSY, graph, merged, star
 
 import desim
 from desim.engine.world import Discard
-from desim.log import rows as log
+from desim.log import event_log as log
 from desim.scenario.build import build
 
 TWICE = {"loss": "17 %", "on_loss": "resend", "limit": 1, "timeout": "20 ms"}

@@ -12,7 +12,7 @@ import desim
 from desim.engine import observer as observing
 from desim.engine import play, world
 from desim.errors import InputError, RunError
-from desim.log import rows
+from desim.log import event_log
 from desim.scenario.build import build, check
 from desim.scenario.load import load
 
@@ -121,11 +121,11 @@ def test_rows_of_one_time_are_settled_once(monkeypatch):
 def test_rows_leave_while_time_stands_still(monkeypatch, make):
     scenario, held = free(make, stop={"rounds": 100}), []
     whole = desim.run(scenario, overrides={"engine": "cohort"})
-    take = rows.EventLog.take
+    take = event_log.EventLog.take
     with monkeypatch.context() as patch:
         patch.setattr(world, "FLUSH_ROWS", 200)
         patch.setattr(
-            rows.EventLog,
+            event_log.EventLog,
             "take",
             lambda self, until: held.append(self.written) or take(self, until),
         )

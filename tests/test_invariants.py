@@ -36,8 +36,10 @@ def test_two_algorithms_see_the_same_network_and_devices():
     nfl, sgd = run("nfl-lossy"), run("qsgd-lossy", **{"compute.redraw": "run"})
     lost = []
     for done in (nfl, sgd):
-        rows = done.events[done.events.kind == "lost"]
-        lost.append({tuple(row) for row in rows[["agent", "peer", "round", "value"]].to_numpy()})
+        event_log = done.events[done.events.kind == "lost"]
+        lost.append(
+            {tuple(row) for row in event_log[["agent", "peer", "round", "value"]].to_numpy()}
+        )
     assert len(lost[0]) > 5
     assert lost[0] == lost[1]
 
@@ -125,8 +127,8 @@ def test_every_noisy_release_is_in_the_ledger(name):
     assert releases.release.is_unique
     assert (releases.scale > 0).all()
     assert np.isfinite(releases.sensitivity).all()
-    rows = done.events[done.events.kind == "release"]
-    assert set(rows.release) == set(releases.release)
+    event_log = done.events[done.events.kind == "release"]
+    assert set(event_log.release) == set(releases.release)
     carried = done.events[(done.events.kind == "send") & (done.events.agent >= 0)]
     known = set(releases.release)
     assert set(carried.release) - {-1} <= known
@@ -210,10 +212,10 @@ def test_a_longer_run_begins_like_a_shorter_one():
 
 @pytest.mark.slow
 def test_flushing_often_changes_nothing(monkeypatch, tmp_path):
-    from desim.log import rows
+    from desim.log import event_log
 
     whole = [run(name) for name in ("nfl-lossy", "plt-resend-deadline")]
-    monkeypatch.setattr(rows, "FLUSH_ROWS", 40)
+    monkeypatch.setattr(event_log, "FLUSH_ROWS", 40)
     for name, one in zip(("nfl-lossy", "plt-resend-deadline"), whole, strict=True):
         for engine in ("cohort", "agents"):
             out = tmp_path / f"{name}-{engine}"

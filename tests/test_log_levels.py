@@ -7,7 +7,7 @@ from cases import LOSSY, graph, merged, star
 import desim
 from desim.engine.world import World
 from desim.errors import InputError
-from desim.log.rows import EventLog
+from desim.log.event_log import EventLog
 from desim.network.timeline.record import EVERYTHING, Kind
 from desim.runs.reading.facts import facts
 
@@ -57,7 +57,7 @@ def check_level(name, level, dropped):
 @pytest.mark.parametrize("level", ["messages", "rounds"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_level_leaves_rows_out_and_counts_them(monkeypatch, name, level, flush):
-    monkeypatch.setattr("desim.log.rows.FLUSH_ROWS", flush)
+    monkeypatch.setattr("desim.log.event_log.FLUSH_ROWS", flush)
     check_level(name, level, DROPPED[level])
 
 
@@ -141,7 +141,7 @@ def test_what_is_only_counted_takes_no_room(monkeypatch):
         hand_over(self, frontier)
 
     monkeypatch.setattr(World, "_hand_over", watched)
-    monkeypatch.setattr("desim.log.rows.FLUSH_ROWS", 32)
+    monkeypatch.setattr("desim.log.event_log.FLUSH_ROWS", 32)
     played("star", "rounds", engine="cohort")
     assert max(most) <= 2
     most.clear()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from desim.log.rows import LEVELS, EventLog
+from desim.log.event_log import LEVELS, EventLog
 from desim.network.conditions.links import make_links
 from desim.network.conditions.topology import from_edges
 from desim.network.timeline.appended import Batch

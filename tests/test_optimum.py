@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.problem import optimum as module
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
-from desim.problem.optimum import centralised_optimum, newton, pieces
+from desim.problem.optimum import centralised_optimum, newton, objective_parts
 from desim.problem.problem import Problem
 
 COMPOSITE = {
@@ -85,7 +85,7 @@ def test_clipping_moves_the_optimum(golden):
     ],
 )
 def test_a_wrong_objective_is_noticed(golden, right, wrong):
-    twin = mutant(pieces, right, wrong)
+    twin = mutant(objective_parts, right, wrong)
 
     def solve(problem):
         return newton.minimise(*twin.taken_apart(problem))

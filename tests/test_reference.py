@@ -17,7 +17,7 @@ from analysis.docs.mathml import drawn
 from analysis.reproductions.__main__ import SCRIPTS
 from desim.engine.at_work import OWNED
 from desim.fields import Strict
-from desim.log.described import COLUMNS, KINDS
+from desim.log.column_meanings import COLUMNS, KINDS
 from desim.scenario import registry
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.data import SOURCES

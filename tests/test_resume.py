@@ -56,7 +56,7 @@ def unlike(one, other):
 def quick_flushes(monkeypatch, rows=300):
     """Flush after few rows, and put them into a part before the run goes on."""
     with monkeypatch.context() as patched:
-        patched.setattr("desim.log.rows.FLUSH_ROWS", rows)
+        patched.setattr("desim.log.event_log.FLUSH_ROWS", rows)
         patched.setattr("desim.log.parquet.AHEAD", 0)
         patched.setattr("desim.log.parquet.PART_SECONDS", -1.0)
         yield

@@ -15,7 +15,7 @@ from desim.engine import play
 from desim.engine.cohort import star as star_cohort
 from desim.errors import InputError, RunError
 from desim.network.conditions.policy import Policy
-from desim.network.timeline import collection
+from desim.network.timeline import waiting_rule
 
 ENGINES = ("cohort", "agents", "compiled")
 
@@ -235,9 +235,9 @@ def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
     missed = 0
     for seed in range(400):
         opened, arrival = np.sort(np.random.default_rng(seed).uniform(0.0, 3.0, 2))
-        rule = Policy("adaptive", law=(collection.QUANTILE, 1.0, 1.0)).rule
+        rule = Policy("adaptive", law=(waiting_rule.QUANTILE, 1.0, 1.0)).rule
         for live in (True, False):
-            found = collection.over_now(tuple(rule), opened, np.array([arrival - opened]), live)
+            found = waiting_rule.over_now(tuple(rule), opened, np.array([arrival - opened]), live)
             assert arrival <= found < arrival + 1e-11
         missed += opened + (arrival - opened) < arrival
     assert missed > 2
@@ -255,8 +255,8 @@ def test_a_wrong_rule_is_noticed_on_the_other_engine(monkeypatch):
 def test_ranked_is_what_sorting_gives(seed):
     values = np.random.default_rng(seed).integers(0, 6, 1 + 3 * seed).astype(float)
     for place in range(len(values)):
-        assert collection.ranked(values.copy(), place) == np.sort(values)[place]
-    assert collection.median(values.copy()) == np.median(values)
+        assert waiting_rule.ranked(values.copy(), place) == np.sort(values)[place]
+    assert waiting_rule.median(values.copy()) == np.median(values)
 
 
 REFUSED = [

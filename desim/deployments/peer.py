@@ -36,9 +36,9 @@ from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
-from desim.network.timeline.collection import FIXED
 from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
+from desim.network.timeline.waiting_rule import FIXED
 from desim.privacy.ledger.ledger import Terms
 
 OFTEN = 0.25  # s after which rows go to the process that observes, if there is time

@@ -10,7 +10,7 @@ from desim.arrays import Array, Int
 from desim.engine.at_work import OWNED, PROGRAM
 from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show, spelling
-from desim.network.timeline.collection import ALL, WAITING, Rule, until_all
+from desim.network.timeline.waiting_rule import ALL, WAITING, Rule, until_all
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import (
     FEW,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from desim.engine.patience import at
-from desim.log.rows import EventLog
+from desim.log.event_log import EventLog
 from desim.memory import Tree, fill
 from desim.network.conditions.churn import Churn
 from desim.network.timeline.attendance import Attendance, write_aborts, write_turns

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.network.timeline.collection import ALL, Rule
+from desim.network.timeline.waiting_rule import ALL, Rule
 
 Job = Callable[..., Array]
 

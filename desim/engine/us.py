@@ -20,9 +20,9 @@ from desim.engine.world import World
 from desim.masks import is_public
 from desim.network.conditions.compute import overheads_of, speeds_of
 from desim.network.conditions.topology import Graph
-from desim.network.timeline.collection import ALL
 from desim.network.timeline.messages import neighbour_sum
 from desim.network.timeline.speed import fitting, seconds_into
+from desim.network.timeline.waiting_rule import ALL
 from desim.privacy.ledger.exposure import Exposure
 from desim.shapes import rows_given, wait_given, whole_given
 

@@ -17,7 +17,7 @@ from desim.engine.presences import Presences
 from desim.engine.requests import Job
 from desim.engine.settings import Settings
 from desim.engine.signals import Signals, Sink
-from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
+from desim.log.event_log import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.ledger import Ledger
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from desim.columns import Columns, Deferred, Words
-from desim.log.described import COLUMNS, KINDS, METRICS, ROWS, described
+from desim.log.column_meanings import COLUMNS, KINDS, METRICS, ROWS, described
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal, spelling
-from desim.log.described import described
+from desim.log.column_meanings import described
 from desim.runs.directory import busy, own_scenario, read_manifest, written_by
 from desim.runs.played import One
 from desim.runs.premises import real
@@ -186,7 +186,7 @@ class Run:
 
     def require(self, what: str, *kinds: str) -> None:
         """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
-        from desim.log.rows import levels_with
+        from desim.log.event_log import levels_with
 
         known, allowed = self.known, levels_with(kinds)
         if known and known.log not in allowed:

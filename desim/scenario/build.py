@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.declarations import Ingredients
-from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.contacts import Contacts, recorded, switched
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
@@ -27,9 +26,9 @@ from desim.network.conditions.topology import (
     generate,
     read_graphml,
 )
-from desim.network.timeline.collection import FIXED, MEDIAN, QUANTILE
 from desim.network.timeline.messages import Links
 from desim.network.timeline.staleness import UNWEIGHED
+from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE
 from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
@@ -48,8 +47,8 @@ from desim.scenario.blame import explained
 from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.codec_consistency import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
-from desim.scenario.checks.link_consistency import meddling
 from desim.scenario.conditions import Conditions, outlives
+from desim.scenario.engine_choice import engine_of
 from desim.scenario.noise_target import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
@@ -287,7 +286,6 @@ def policy_of(scenario: Scenario) -> Policy:
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
-Engine = Literal["compiled", "cohort", "agents"]
 
 
 def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
@@ -323,7 +321,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
-    engine, why = _engine(scenario, made)
+    engine, why = engine_of(scenario, made)
     observation = _observation(scenario, problem)
     if scenario.kind == "coordinator":
         made.warnings += heavy(observation, settings)
@@ -456,49 +454,6 @@ def _identical(scenario: Scenario, problem: Problem) -> list[str]:
         name = scenario.algorithm.name
         return [f"problem.loss: {still}, and {name} has no parameter init: Init to start elsewhere"]
     return [f"algorithm.init: {still}; give {{normal: std}} or a file"]
-
-
-def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
-    """Choose the engine and say why."""
-    if scenario.hears_later:
-        return "agents", "agents that do not wait for all hear each other's later iterations"
-    if why := meddling(scenario.kind, scenario.policy, scenario.churn):
-        return "agents", why
-    if scenario.engine == "agents":
-        return "agents", "the scenario asks for it"
-    sides = ("link",) if scenario.kind == "graph" else ("uplink", "downlink")
-    if any(scenario.network.shared(which) != "none" for which in sides):
-        return "agents", "messages that share bandwidth hold each other up"
-    if scenario.engine == "cohort":
-        return "cohort", "the scenario asks for it"
-    why = _uncompiled(scenario, made)
-    if scenario.engine == "compiled" and why:
-        raise InputError(f"engine: found compiled, but {why}; allowed: cohort, agents or auto")
-    if why:
-        return "cohort", "all durations are known when they begin"
-    return "compiled", "all durations are known when they begin"
-
-
-def _uncompiled(scenario: Scenario, made: Any) -> str:
-    """Why no engine without Python inside a round can run this; empty if one can."""
-    name = scenario.algorithm.method.name
-    if differs := type(made).overrides():
-        return f"{name} has a function {differs} of its own"
-    if made.kind != "coordinator" or made.compiled() is None:
-        return f"{name} with these settings has no compiled rounds"
-    settings = made.settings
-    if text := disclosures.inside(scenario):
-        return text
-    if isinstance(settings.participation, Chooser):
-        return "whom participation.choose invites is decided in Python, by what came before"
-    if not settings.codecs.plain:
-        return "messages of a codec are coded in Python"
-    if settings.budget is not None:
-        return "who may go on within privacy.budget is decided in Python"
-    if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
-        if np.isfinite(settings.churn.longest).any():
-            return "without stop.time, agents may turn out never to be done"
-    return ""
 
 
 def _observation(scenario: Scenario, problem: Problem) -> Observation:

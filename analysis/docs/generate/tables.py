@@ -1,7 +1,7 @@
 """The tables of runs and studies, column by column, from what desim itself says of them."""
 
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
-from desim.log.described import COLUMNS, KINDS, METRICS, ROWS
+from desim.log.column_meanings import COLUMNS, KINDS, METRICS, ROWS
 from desim.log.schemas import FIELDS, TYPES
 
 FILES = {"events": "events.parquet", "metrics": "metrics.parquet", "releases": "releases.parquet"}

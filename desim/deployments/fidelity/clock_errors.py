@@ -24,7 +24,7 @@ from desim.deployments.fidelity.matching import (
     worst,
 )
 from desim.errors import InputError
-from desim.log.described import described
+from desim.log.column_meanings import described
 from desim.numerics.later import pd
 from desim.runs.likeness import same_seed
 from desim.runs.reading.series import differing

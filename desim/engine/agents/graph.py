@@ -25,9 +25,9 @@ from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.topology import Graph
-from desim.network.timeline.collection import ALL, FIXED
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
+from desim.network.timeline.waiting_rule import ALL, FIXED
 
 # Pure jobs, run late: what has begun waits until a result is needed, then runs as one batch.
 

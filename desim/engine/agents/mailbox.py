@@ -10,7 +10,7 @@ from desim.arrays import Array, Mask
 from desim.engine.requests import Heard
 from desim.network.conditions.policy import until
 from desim.network.conditions.topology import Changing
-from desim.network.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
+from desim.network.timeline.waiting_rule import FIXED, WAITING, learn, least, needed, nothing_seen
 
 
 class Mailbox:

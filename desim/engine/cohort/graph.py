@@ -22,7 +22,6 @@ from desim.engine.world import World
 from desim.errors import Diverged
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.appended import Batch
-from desim.network.timeline.collection import nothing_seen
 from desim.network.timeline.duplex import desk_for, exchange_all
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.neighbour_waits import close, close_by
@@ -35,6 +34,7 @@ from desim.network.timeline.neighbourhood import (
 )
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.network.timeline.together import TOGETHER
+from desim.network.timeline.waiting_rule import nothing_seen
 
 
 class Wires:

@@ -30,9 +30,9 @@ from desim.network.timeline.calls import (
     post,
     settle_due,
 )
-from desim.network.timeline.collection import lost
 from desim.network.timeline.intake import all_taken_in, takes
 from desim.network.timeline.together import memory_for_draws
+from desim.network.timeline.waiting_rule import lost
 
 
 class CohortStation:

@@ -19,8 +19,8 @@ from desim.engine.compiled.desk import (
 from desim.engine.compiled.watch import due, full
 from desim.network.timeline.attendance import Attendance, leaves
 from desim.network.timeline.calls import CALLED, Calls, call, settle_due
-from desim.network.timeline.collection import ALL
 from desim.network.timeline.record import Rows
+from desim.network.timeline.waiting_rule import ALL
 from desim.numerics.jit import lean_inline, lean_kernel
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet

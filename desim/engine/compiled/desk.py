@@ -19,7 +19,10 @@ from desim.network.timeline.calls import (
     Calls,
     learned,
 )
-from desim.network.timeline.collection import (
+from desim.network.timeline.due import ascending, pop, push
+from desim.network.timeline.intake import AT_WORK, Intake, taken_in, takes
+from desim.network.timeline.record import DISTANT, Kind, Rows, write
+from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,
     FIXED,
@@ -32,9 +35,6 @@ from desim.network.timeline.collection import (
     needed,
     over_at,
 )
-from desim.network.timeline.due import ascending, pop, push
-from desim.network.timeline.intake import AT_WORK, Intake, taken_in, takes
-from desim.network.timeline.record import DISTANT, Kind, Rows, write
 from desim.numerics.jit import lean_inline
 
 NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts

@@ -22,7 +22,7 @@ from desim.engine.hub import Hub
 from desim.engine.observer import MOST, SEEN_NUMBERS
 from desim.engine.world import World
 from desim.errors import ProgramError
-from desim.log.rows import FLUSH_ROWS
+from desim.log.event_log import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody

@@ -43,7 +43,7 @@ from desim.experiments.ranking.worlds import (
 from desim.experiments.studies.cases import cases
 from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
-from desim.log.described import METRICS
+from desim.log.column_meanings import METRICS
 from desim.numerics.cores import cores
 from desim.runs.directory import STUDY
 from desim.runs.output import output

@@ -19,7 +19,7 @@ from desim.errors import InputError
 from desim.experiments.studies.statistics import FLOOR, Estimate, fewest, resamples
 from desim.experiments.studies.trials import Cell, Trials, unit
 from desim.experiments.studies.words import one_epsilon
-from desim.log.described import described
+from desim.log.column_meanings import described
 from desim.tabulated import Table
 
 # Expected running times and profiles as people read them, with what is to be known of them.

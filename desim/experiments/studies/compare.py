@@ -37,7 +37,7 @@ from desim.experiments.studies.words import (
     shared,
     terms,
 )
-from desim.log.described import described
+from desim.log.column_meanings import described
 from desim.problem.fairness import RISING
 from desim.runs.played import Given
 from desim.runs.reading.facts import bare

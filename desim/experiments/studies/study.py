@@ -22,7 +22,7 @@ from desim.experiments.studies.study_tables import (
 )
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.work import Job, Result, carry_out, families
-from desim.log.described import described
+from desim.log.column_meanings import described
 from desim.runs.recording import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, open_run

@@ -14,7 +14,7 @@ from desim.errors import InputError, refusal
 from desim.experiments.studies.cases import LABEL, sided
 from desim.experiments.studies.folder import RUNS, StudyTables
 from desim.experiments.studies.words import terms
-from desim.log.rows import levels_with
+from desim.log.event_log import levels_with
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.runs.reading.series import Meter, Series, delivered, differing, series_of, setting

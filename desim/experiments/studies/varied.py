@@ -11,7 +11,7 @@ from desim import units
 from desim.errors import refusal, show, spelling
 from desim.fields.numbers import finite, target
 from desim.scenario.schema import SECTIONS
-from desim.scenario.sections.observe import METRICS
+from desim.scenario.sections.observe_and_stop import METRICS
 from desim.scenario.tree import native
 
 RANGE = re.compile(r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})\s*")

@@ -17,7 +17,7 @@ from desim.experiments.studies.varied import Vary
 from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
 from desim.fields.numbers import LARGEST
-from desim.log.rows import levels_with
+from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load
 from desim.scenario.pace import require_measured

@@ -6,7 +6,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from desim.fields import Form
-from desim.log.described import METRICS
+from desim.log.column_meanings import METRICS
 from desim.scenario import registry, tree
 from desim.scenario.choosers import CHOOSERS
 from desim.scenario.sections.algorithm import Policy

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.network.timeline.calls import Calls
-from desim.network.timeline.collection import (
+from desim.network.timeline.staleness import UNWEIGHED, Staleness
+from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,
     DEADLINE,
@@ -23,7 +24,6 @@ from desim.network.timeline.collection import (
     needed,
     over_now,
 )
-from desim.network.timeline.staleness import UNWEIGHED, Staleness
 
 CODES = {
     "all": ALL, "deadline": DEADLINE, "adaptive": DEADLINE, "quorum": QUORUM, "buffer": BUFFER,
@@ -56,7 +56,7 @@ class Policy:
 
     @property
     def rule(self) -> Rule:
-        """What closes a wait, as the rule of `desim.network.timeline.collection` has it."""
+        """What closes a wait, as the rule of `desim.network.timeline.waiting_rule` has it."""
         most = self.value if self.kind == "deadline" else self.at_most
         return Rule(CODES[self.kind], float(self.value), most, self.at_least, *self.law)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from desim.network.timeline.collection import (
+from desim.network.timeline.waiting_rule import (
     FIXED,
     closed_at,
     heard,

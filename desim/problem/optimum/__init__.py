@@ -49,7 +49,7 @@ def centralised_optimum(problem: Problem, cache: Path | None = None) -> Optimum:
 
 def _solve(problem: Problem) -> Optimum:
     from desim.problem.optimum.newton import minimise  # not needed where the answer is known
-    from desim.problem.optimum.pieces import taken_apart
+    from desim.problem.optimum.objective_parts import taken_apart
     from desim.problem.optimum.softmax import softmax_minimum
 
     if problem.loss.linear:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError
-from desim.problem.optimum.pieces import Kinks, Smooth, relaxed
+from desim.problem.optimum.objective_parts import Kinks, Smooth, relaxed
 
 # The model problem of a proximal Newton step, solved by Clarabel's interior point method.
 

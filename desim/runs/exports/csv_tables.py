@@ -8,7 +8,7 @@ import pandas as pd
 
 from desim.columns import Pieces, Words, pieces_of
 from desim.errors import InputError
-from desim.log.described import COLUMNS
+from desim.log.column_meanings import COLUMNS
 from desim.runs.output import output
 from desim.runs.run import Run
 

@@ -20,7 +20,7 @@ from desim.scenario.checks import privacy_consistency as privacy_consistency
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.observe import Observe, Stop
+from desim.scenario.sections.observe_and_stop import Observe, Stop
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 

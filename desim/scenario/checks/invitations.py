@@ -4,7 +4,7 @@ from desim.methods.shared.declarations import Method
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation
 from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.observe import Stop
+from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 

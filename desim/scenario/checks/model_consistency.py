@@ -5,7 +5,7 @@ from typing import Any
 from desim.fields import Local
 from desim.scenario.sections.algorithm import Algorithm
 from desim.scenario.sections.data import Synthetic
-from desim.scenario.sections.observe import Observe
+from desim.scenario.sections.observe_and_stop import Observe
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 

@@ -8,7 +8,7 @@ from desim.methods.shared.declarations import Kind
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm
-from desim.scenario.sections.observe import Stop
+from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 

@@ -23,7 +23,7 @@ from desim.fields.choices import OrElse
 from desim.fields.numbers import number, whole
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.measured import LatencyMatrix
-from desim.scenario.sections.observe import EVERY, round_or_duration
+from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 
 # Agents behind one shared access line: a home, an office, a site with its own up- and downlink.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-
 # What the columns of the tables of studies and comparisons mean, and their units.
 
 
