@@ -5,6 +5,7 @@ single agents and on that of cohorts, in a process that cannot import the outer 
 """
 
 import operator
+import os
 import pickle
 import subprocess
 import sys
@@ -30,7 +31,9 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 class Rows(list):
     def append(self, name, columns):
-        super().append((name, {key: list(columns[key]) for key in columns}))
+        super().append((name, {key: items(columns[key]) for key in columns}))
+def items(column):
+    return [column.words[k] for k in column.codes] if hasattr(column, "words") else list(column)
 with open(sys.argv[1], "rb") as file:
     simulations = pickle.load(file)
 played = []
@@ -50,7 +53,12 @@ class Rows(list):
     """A sink of tables."""
 
     def append(self, name, columns):
-        super().append((name, {key: list(columns[key]) for key in columns}))
+        super().append((name, {key: items(columns[key]) for key in columns}))
+
+
+def items(column):
+    """Its values, of words the words."""
+    return [column.words[k] for k in column.codes] if hasattr(column, "words") else list(column)
 
 
 def whole(rows):
@@ -79,8 +87,10 @@ def played(folder, blocked):
     file = folder / "simulations"
     file.write_bytes(pickle.dumps(list(simulations())))
     done = subprocess.run(
-        [sys.executable, "-c", PLAYER, str(file), *blocked], capture_output=True, text=True
-    )
+        [sys.executable, "-c", PLAYER, str(file), *blocked],
+        capture_output=True, text=True,
+        env={**os.environ, "DESIM_COMPILE": "never"},  # what compiles is loaded if it does
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return pickle.loads((folder / "simulations.played").read_bytes())
 
