@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_torch_models import LOCAL, NOISE, RING, problem_of, scenario
+from test_torch_models import DIGITS, LOCAL, NOISE, RING, problem_of, scenario
 
 import desim
 from desim.errors import InputError
@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 from desim.problem.models.torch_module import TorchModel
 
 ROUNDS, AGENTS = 3, 6
+WIDE = DIGITS | {"train": 300}  # every agent has more rows than a batch
 WHOLE = [  # methods that take the gradient of all rows
     ({"name": "fedlin", "local": LOCAL | {"batch": 4}}, {}),
     ({"name": "dp-admm", "rho": 1.0, "eta": 1.0}, {"privacy": NOISE}),
@@ -21,8 +22,9 @@ WHOLE = [  # methods that take the gradient of all rows
 
 
 def tree_of(algorithm, seed, **more):
-    clip = {"problem": {"clip": 1.0}} if "privacy" in more else {}
-    tree = scenario("dropping", algorithm=algorithm, seed=seed, engine="cohort", **clip, **more)
+    problem = {"data": WIDE} | ({"clip": 1.0} if "privacy" in more else {})
+    more |= {"algorithm": algorithm, "seed": seed, "engine": "cohort"}
+    tree = scenario("dropping", problem=problem, **more)
     if algorithm["name"] == "gradient-descent":
         del tree["network"], tree["problem"]["partition"], tree["problem"]["agents"]
     return tree
@@ -30,7 +32,7 @@ def tree_of(algorithm, seed, **more):
 
 @pytest.fixture
 def keys(monkeypatch):
-    """The keys of all calls on all rows of an agent."""
+    """The keys of all calls on all rows of an agent, which has more than 8."""
     found, gradients = set(), TorchModel.gradients
 
     def recorded(self, x, rows, clip):
@@ -57,7 +59,7 @@ def test_the_metric_gradient_has_no_random_layers(keys):
     tree = tree_of({"name": "fedavg", "local": LOCAL | {"batch": 4}}, 5)
     run = desim.run({**tree, "observe": {"metrics": ["gradient"]}})
     assert not keys
-    problem = problem_of("dropping")
+    problem = problem_of("dropping", data=WIDE)
     x, step = problem.loss.start, 1e-2
     slope = problem.total_gradient(x)
     first = run.metrics[run.metrics.agent == -1]["value"].to_numpy()[0]

@@ -110,16 +110,15 @@ class _Bell:
         self.inner, self.outer = socket.socketpair()
         self.inner.setblocking(False)
         self.before = -1
+        self.thread = threading.Thread(target=self._listen, daemon=True)
         try:
             self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
             if self.before != -1:  # somebody else's event loop needs it
                 self._give_back()
-            self.thread = threading.Thread(target=self._listen, daemon=True)
             self.thread.start()
         except BaseException:
-            signal.set_wakeup_fd(-1)
-            self.inner.close()
-            self.outer.close()
+            self.before = -1
+            self.close()
             raise
 
     def _give_back(self) -> None:
@@ -129,19 +128,20 @@ class _Bell:
             self.before = -1
 
     def _listen(self) -> None:
-        while heard := self.outer.recv(1):
-            compiling = self.of.compiling
-            if heard[0] == signal.SIGINT and compiling is not None and compiling.under_way:
-                with suppress(OSError, ValueError, AttributeError):  # nobody reads
+        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads stderr
+            while heard := self.outer.recv(1):
+                compiling = self.of.compiling
+                if heard[0] == signal.SIGINT and compiling is not None and compiling.under_way:
                     os.write(sys.stderr.fileno(), f"{WAITS}\n".encode())
-                return
+                    return
 
     def close(self) -> None:
         """Give the wake-up back to whom it belonged, and end the thread."""
         if self.before == -1:
             signal.set_wakeup_fd(-1)
         self.inner.close()
-        self.thread.join()
+        if self.thread.ident is not None:
+            self.thread.join()
         self.outer.close()
 
 
