@@ -15,6 +15,7 @@ import effort
 import pytest
 from hypothesis import Phase, settings
 
+from desim.numerics.cores import cores
 from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
 
@@ -76,6 +77,12 @@ def frozen() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than cores, for `-n auto`: many tests wait, for other processes and for sockets."""
+    return cores() + 1
 
 
 @pytest.hookimpl(optionalhook=True)
