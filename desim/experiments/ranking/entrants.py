@@ -12,14 +12,14 @@ from desim.engine.blind import BlindHub, BlindMethod
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
+from desim.experiments.ranking.call_clock import CALL, COLLECT, POST, clock
 from desim.experiments.ranking.laws import transported
 from desim.network.timeline.attendance import nobody_leaves
-from desim.network.timeline.calls import DUE, PENDING, Calls, call, no_calls, post
+from desim.network.timeline.calls import no_calls
 from desim.network.timeline.messages import Links
 from desim.network.timeline.record import RELEASED, empty_rows
 from desim.network.timeline.speed import Speeds
 from desim.network.timeline.together import memory_for_draws
-from desim.numerics.jit import lean_kernel
 from desim.privacy.ledger.ledger import View, plain
 from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
@@ -30,42 +30,6 @@ from desim.scenario.build import build
 from desim.scenario.conditions import Conditions
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-
-# The clock of a coordinator that waits for all, by what it does and for whom.
-
-
-CALL, POST, COLLECT = range(3)
-WHAT, ROUND, EXCHANGE, BITS, REPLY, FIRST, LAST, WORK = range(8)
-
-
-@lean_kernel
-def clock(score, terms, devices, book):
-    """When the last model of a score is shown, s; inf if a reply that is waited for never comes.
-
-    score, devices (see `call`) and book (Calls, Rows of events, Rows of releases) as plain tuples.
-    """
-    (acts, who, work), calls = score, Calls(*book[0])
-    pending, due, now = calls.whole[:, PENDING], calls.real[:, DUE], 0.0
-    for k in range(acts.shape[0]):
-        book[1][3][0] = book[1][3][1] = book[2][3][0] = 0  # rows are written over
-        some = who[acts[k, FIRST] : acts[k, LAST]]
-        if acts[k, WHAT] == CALL:
-            call(
-                some, now, acts[k, ROUND], acts[k, EXCHANGE], acts[k, BITS], acts[k, REPLY],
-                work[acts[k, WORK]], False, terms, devices, book,
-            )  # fmt: skip
-        elif acts[k, WHAT] == POST:
-            place = acts[k, ROUND], acts[k, EXCHANGE], acts[k, BITS]
-            post(some, now, place[0], place[1], place[2], devices[1], book[0], book[1])
-        else:
-            for i in range(pending.shape[0]):
-                if pending[i]:
-                    now = max(now, due[i])
-                    pending[i] = 0
-            if now == np.inf:
-                return now
-    return now
-
 
 # What a coordinator that waits for all does, noted once; and its clock in any other world.
 
