@@ -1,4 +1,4 @@
-"""Neighbouring problems: one record of one agent replaced, and all that follows from the records.
+"""Neighbouring problems for audits: which records are replaced, and how well runs tell them apart.
 
 Each side is what a run of its own data would be: steps from the curvature of the data, the noise
 that a target asks for and the scaling of features are those of its own records.
@@ -26,8 +26,6 @@ from desim.problem.models.user_model import MOST, Rows
 from desim.problem.problem import Problem
 
 # The log-likelihood ratio of a pair of data sets, given what one play has released.
-
-
 EXACT = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN"} | {"LAPLACE", "L2_LAPLACE"})
 NORMAL = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
 VARIANCE = {"GAUSSIAN": 1.0, "CLIPPED_GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1
@@ -104,9 +102,7 @@ def divergence(pair: PairReleases) -> tuple[bool, float]:
     return bool(pair.apart), float(np.where(fit, far + wide, 0.0).sum())
 
 
-# Records that tell neighbours of a user's model apart: the same inputs with opposite labels.
-
-
+# Records for a user's model: opposite labels turn its gradients, whatever the layers are.
 FAR = 1e2  # labels that are numbers, in units of what the data have
 SPREAD = (1.0, 3.0, 10.0, 30.0)  # of canaries
 LONG = (1.0, 10.0)  # lengths of inputs, in those of the longest row
@@ -180,9 +176,7 @@ def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
     return np.asarray(found * np.minimum(1.0, problem.clip / np.maximum(norms, 1e-300)))
 
 
-# Pairs of records that a search of the worst neighbours tries.
-
-
+# Pairs of records that the search for the worst neighbours tries.
 Record = tuple[Array, Any] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]
 SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not
@@ -294,6 +288,7 @@ def _of_classes(problem: Problem, most: float) -> list[Pair]:
     return [*pairs, ((SHORT * a, 0.0), (a, 1.0))]
 
 
+# Two simulations that differ in one record, and the search for the worst of them.
 ROWS = 8  # how many rows of an agent a search tries
 ROUNDING = 1e-9  # of the bound on a row's norm
 
@@ -424,7 +419,7 @@ def worst_pair(
 
 
 def turned(simulation: Simulation, agent: int, row: int) -> Iterator[Neighbours]:
-    """Pairs whose gradients turn from step to step, as `candidates.turning` has them."""
+    """Pairs whose gradients turn from step to step, as `turning` has them."""
     models, _ = _trajectory(simulation)
     most = longest_row(simulation.problem, simulation.method.parameters)
     for one, other in turning(simulation.problem, models[:, agent], most):

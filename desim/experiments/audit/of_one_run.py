@@ -1,4 +1,9 @@
-"""`desim audit --one-run`: one run on canaries, to contradict what is claimed for a scenario."""
+"""`desim audit --one-run`: claims about a scenario are tested by a single run on canaries.
+
+An adversary knows both records of every slot, all other data and everything but the noise and the
+coins. Its scores come from what the run shows and from plays on reference data that no coin has
+touched, with noise of their own: guesses from them are post-processing of the run.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +41,6 @@ from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 
 # Canaries: rows of one agent that hold one of two opposite records, by coins, in a single run.
-
-
 Coins = NDArray[np.bool_]
 Role = Literal["coins", "noise", "reference", "records"]
 ROLES: dict[Role, int] = {"coins": 0, "noise": 1, "reference": 2, "records": 3}
@@ -136,9 +139,7 @@ def _chosen(coins: Coins, one: Array, other: Array) -> Array:
     return np.where(coins.reshape(-1, *[1] * (one.ndim - 1)), one, other)
 
 
-# One run on canaries, and for every canary how much the run looks like its first record.
-
-
+# The run on canaries, and a score for each: how much the run looks like its first record.
 Reading = Literal["all", "some", "model"]
 Tell = Callable[[int, int], None]
 ROUNDING = 1e-9  # of the numbers shown: effects below it are how doubles are rounded
@@ -303,6 +304,7 @@ def _spread(shown: Shown, residual: Array, effects: Array) -> Array:
     return np.asarray(np.where(bare, np.where(telling, size or 1.0, np.inf), shown.scale))
 
 
+# The audit as a whole: how many canaries there are, and what its result says.
 LEAST, USUAL = 10, 500  # canaries
 NEVER = "`not refuted` is no proof: one run says less than many, and canaries that overlap say less"
 KNOWN = (

@@ -4,10 +4,23 @@ m slots hold one record or another, each by a fair coin of its own; every slot h
 computed from what a run shows: the larger, the more like the first record. The surest slots are
 guessed, how many being chosen from the claim and m alone. A coin that is turned is one record
 replaced by another: all parameters are of replace-one. The bounds hold for whatever dependence
-there is between slots, and whatever the scores are.
+there is between slots, and whatever the scores are. The bound of epsilon is that of Steinke, Nasr,
+Jagielski 2023 (arXiv 2305.08846).
 
-Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846) for epsilon; Mahloujifar, Melis, Chaudhuri 2024
-(arXiv 2410.22235) for mu-GDP and rho-zCDP, in the sharper form of desim.experiments.audit.one_run.
+The bound for mu-GDP and rho-zCDP: k_t slots are guessed in tier t, n_t of them right, and the score
+is W = sum_t a_t n_t. Flip the coin of a slot that was guessed right: now the guess is wrong, and W
+is less by a_t. So, for h_t and g_t in [0, 1] that may depend on W, the test "guessed right and
+h_t(W), or guessed wrong and g_t(W)" of one slot, averaged over slots and coins, says
+
+    E sum_t [n_t h_t(W) + (k_t - n_t) g_t(W)]
+      <= e^eps E sum_t [(k_t - n_t) h_t(W + a_t) + n_t g_t(W - a_t)] + m delta(eps)
+
+of every mechanism with hockey-stick divergences delta(eps) between neighbours. Mahloujifar, Melis,
+Chaudhuri 2024 (arXiv 2410.22235), Theorem 3.2, is this for one tier, h an indicator and g = 0. Let
+h and g be up to lambda(eps) and sum over eps: if for all (n_t) the sum of left minus right sides,
+without m delta, is at least 1[W >= c] - nu, then P[W >= c] <= nu + m sum lambda(eps) delta(eps). A
+linear programme finds the best h, g, lambda and nu; the bound is computed from them afterwards, and
+holds whatever the solver did. It is attained for one tier, and never above the paper's.
 """
 
 from collections.abc import Callable
@@ -23,9 +36,7 @@ from desim.experiments.audit.verdict import Claim, Comparison, Finding
 from desim.numerics.later import optimize, sparse, special
 from desim.privacy.accounting.gaussian import delta_of, mu_of
 
-# How often guesses of secret coins can be right: the worst of all mechanisms that a curve allows.
-
-
+# How large the score W can be by chance: the worst of all mechanisms that a curve allows.
 LARGEST = 700.0  # epsilon
 DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
 
@@ -147,6 +158,7 @@ def _programme(gain: Any, owner: Int, shown: Array, charged: Array) -> tuple[Arr
     return solved.x[:tests], solved.x[tests:-1]
 
 
+# Tests of claims, and how many slots are guessed for them.
 Curve = Callable[[Array], Array]
 SHARES = (  # of the slots, guessed
     0.05, 0.08, 0.11, 0.13, 0.15, 0.18, 0.2, 0.22, 0.25, 0.28, 0.3, 0.4, 0.6, 0.8, 1.0,

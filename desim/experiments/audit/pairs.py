@@ -1,7 +1,11 @@
-"""Two plays on neighbouring data with one transcript: what the check and the game look at.
+"""Two plays on neighbouring data with one transcript, for the check of transcripts and the audit.
 
-The first play is the truth; the second is a replay of it, in which every agent is told that it
-released what the first play released. Values before noise are then means given the same past.
+The first play is the truth; the second is a replay of it, in which every agent takes what the first
+play released for its own releases. Values before noise are then means given the same past.
+
+What an agent sends in a replay is a function of public things, and so are its times, sizes and
+silences; where one of them differs, no noise stands between the data and whoever sees it, and the
+likelihood ratio is infinite. What was released counts as seen.
 """
 
 from collections.abc import Iterator
@@ -19,9 +23,7 @@ from desim.errors import InputError, RunError
 from desim.experiments.audit.transcript import Released, Sent, Transcript
 from desim.log.outcome import Outcome
 
-# In what two plays with one transcript differ beyond what noise covers, if they do.
-
-
+# In what the two plays differ beyond what noise covers.
 Bool = NDArray[np.bool_]
 ROUNDING = 1e-12  # of the numbers compared
 TOGETHER = 64  # batches of messages that are compared at once

@@ -1,4 +1,4 @@
-"""What audits by many runs and by one have in common: options, and how findings are stored."""
+"""What all audits have in common: their options, what they read of runs, and stored findings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -131,9 +131,7 @@ def _number(value: Any) -> Any:
     return float(value) if isinstance(value, np.floating) else value
 
 
-# How the runs of an audit are read: what the view shows of them decides which score there is.
-
-
+# What the view shows of the runs of an audit, which decides how they are scored.
 HIDDEN = ("none", "objective-perturbation", "objective-laplace")  # no release of its own to score
 
 

@@ -1,4 +1,8 @@
-"""What two samples of scores say about a claim: `refuted`, or `not refuted`, and nothing else.
+"""The claims that an audit tests, and its verdict on each: `refuted` or `not refuted`, no more.
+
+The scores of runs on data D (`old`) and on its neighbour D' (`new`) are compared by events that one
+share of the runs chooses and the other certifies, so that the bounds hold at their level whatever
+the score is. All are one-sided: they can contradict a claim and never confirm it.
 
 A claim is tested as it is stated: (epsilon, delta) by events and, where the score is the exact
 likelihood ratio, by the hockey-stick divergence; mu-GDP and rho-zCDP by an event of their own,
@@ -21,9 +25,7 @@ from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.papers.theorems import claim_of
 
-# Lower bounds on a privacy loss from two samples of scores; statistics only, nothing is played.
-
-
+# Lower bounds on a privacy loss from two samples of scores.
 DECIMALS = 9
 ORDERS = np.concatenate([[1.0], 1.0 + np.geomspace(0.05, 200.0, 40)])
 
@@ -197,6 +199,7 @@ def certain(old: Array, new: Array, level: float) -> float:
     return max(float(share_low(np.count_nonzero(times), n, level / 2)) for times, n in shares)
 
 
+# A claim against its lower bounds.
 SELECTION = 0.3  # share of the runs that chooses the event
 GRID = 60
 
@@ -315,9 +318,7 @@ def _shares(scores: Array) -> tuple[Array, Array]:
     return scores[:cut], scores[cut:]
 
 
-# What an audit tests: the rigorous epsilon of the releases, the paper's own, or a given number.
-
-
+# Claims that can be tested: the rigorous epsilon of the releases, the paper's, or a given one.
 RELATION = "replace-one"  # of every pair that is played
 CURVES = ("fed-plt/adp", "zcdp-nfl/corollary")  # epsilons that state rho-zCDP, or an RDP line
 

@@ -1,4 +1,4 @@
-"""The laws of an algorithm, in the order in which they are worth reading."""
+"""The laws of an algorithm, in the order worth reading: of what it computes, reads and reveals."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -37,9 +37,7 @@ from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.schema import Scenario
 
-# The laws of what an algorithm reveals: all of it in the ledger, and no more than it declares.
-
-
+# What an algorithm reveals: all of it is in the ledger, and no more than it declares.
 AGENTS = 8  # of a larger problem the first ones stand for all
 FEW = 3  # rounds in which the others are looked at
 NONE = {"relation": "replace-one"}  # the terms of privacy without noise
@@ -143,9 +141,7 @@ def _largest(checked: TranscriptCheck) -> float:
 PRIVACY_LAWS = (("charges", charges), ("silence", silence), ("sensitivity", sensitivity))
 
 
-# What jobs read of the agents' rows, against the batches that the terms of releases declare.
-
-
+# Rows that jobs read by `gradient` and `batch_gradient` (no other way is seen), against the terms.
 MARGIN = 1e-9  # relative, of shares of the rows
 Read = tuple[Int, Int, int, Int]  # agents (n,), rounds (n,), step, how many rows (n,) of each
 
@@ -203,6 +199,7 @@ def reads(simulation: Simulation) -> Reads:
     return found
 
 
+# What an algorithm computes, the same in all engines, and all of its laws.
 ENGINES = ("cohort", "compiled")
 
 

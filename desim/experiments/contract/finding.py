@@ -1,4 +1,4 @@
-"""One law and what came of it: kept, broken, or skipped because it does not apply."""
+"""A law that a method or a model has to obey, and what came of it; how two runs are compared."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -68,9 +68,7 @@ def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> It
         yield Finding("others", "skipped", f"not tried for that error: {', '.join(untried)}")
 
 
-# The first thing in which two runs differ, to the last bit.
-
-
+# The first difference between two runs, to the last bit.
 Names = tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""Where algorithms are tried: a small scenario, and others that differ from it in one thing."""
+"""Where the laws are tried: small scenarios for an algorithm, and the rows of one for a model."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -138,9 +138,7 @@ class Stage:
         return found
 
 
-# Where a model is tried: rows of a scenario, or generated ones, and places near its start.
-
-
+# For a model: rows of a scenario, or generated ones, and places near its start.
 AGENTS, ROWS = 4, 12  # that are generated
 FEDAVG = {"name": "fedavg", "local": {"solver": "sgd", "batch": 4, "epochs": 2, "step": 0.1}}
 KEPT = ("seed", "plugins", "problem")  # of a scenario that is given

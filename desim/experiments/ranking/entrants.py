@@ -1,4 +1,9 @@
-"""A method on one seed, trained once, and how its time to the target is had in other worlds."""
+"""The methods that compete: each is trained once on a seed, and timed in many other worlds.
+
+Whom a coordinator that waits for all calls, with how many bits and for how much work, is the same
+in every network. So one blind play (desim.engine.blind) notes it, and a world plays the notes
+through the kernels of the engines: the times have the same bits as those of `desim.retime`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -31,7 +36,7 @@ from desim.scenario.conditions import Conditions
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
-# What a coordinator that waits for all does, noted once; and its clock in any other world.
+# What a coordinator that waits for all does, noted once, and played in any other world.
 
 
 class Score(NamedTuple):
@@ -147,6 +152,7 @@ class NotedMethod(BlindMethod):
             answer = yield request
 
 
+# A method, and how its time to the target is computed.
 Way = Literal["notes", "retime", "play", "never"]
 WORDS = {
     "notes": "trained once, its clock played in each world",

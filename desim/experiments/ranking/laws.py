@@ -1,4 +1,4 @@
-"""By how much worlds differ from the scenario: a law for the factor of each input."""
+"""By which factors worlds differ from a scenario, and the scenario that these factors make."""
 
 import math
 import re
@@ -33,9 +33,7 @@ from desim.scenario.sections.measured import (
 )
 from desim.scenario.sections.network import Behind, Network
 
-# A scenario whose latencies, bandwidths, speeds, .. are all multiplied by a factor.
-
-
+# A scenario times factors, as if a user had written the products into its file.
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
 INTAKE = ("reply", "number")
 OF_DEVICES = {"speed", "overhead"}
@@ -215,6 +213,7 @@ def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
     return trace.model_copy(update={"unit": unit})
 
 
+# The law that each factor is drawn from.
 SEED, TRANSPORT = "seed", "transport"
 USUAL = (0.5, 2.0)  # ends of a factor that nothing is said of
 RANGE = re.compile(r"\s*([^\s.][^\s]*?)\s*\.\.\s*(\S+)\s*")

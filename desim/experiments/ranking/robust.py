@@ -1,4 +1,4 @@
-"""`desim.robust`: in how many worlds an order of methods holds, and what turns it over."""
+"""`desim.robust`: in how many worlds an order of methods holds, as a result, a text and files."""
 
 import contextlib
 import json
@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Who competes: scenarios, runs, or cases of a study, each with a name; and for which target.
-
-
+# Who competes, each with a name, and for which target.
 Source = Scenario | Run | str | Path | Mapping[str, Any]
 SECTIONS = {  # that should be the same for all, and what an order compares where they are not
     "problem": "the order compares problems, too",
@@ -170,6 +168,7 @@ def target_of(target: Mapping[str, float]) -> tuple[str, float]:
     return metric, finite(f"target {metric}", value)
 
 
+# The result, from at most so many worlds.
 MOST = 1 << 20  # worlds
 RARE = ("behind", "overhead")  # inputs that few scenarios have
 Progress = Callable[[str, int, int], None]
@@ -352,9 +351,7 @@ def _found(
     )  # fmt: skip
 
 
-# What came of many worlds, as text: a table of the methods, and what stands behind it.
-
-
+# The result as text: a table of the methods, and what stands behind it.
 ORDERS = 4  # that are listed
 MIDDLE = (0.1, 0.9)  # quantiles between which 80 % of the worlds are
 
@@ -454,9 +451,7 @@ def _contributions(found: Any) -> Iterator[str]:
         yield f"  {row['input']:9} {own}, {row['total']:.2f} ±{row['total_error']:.2f}"
 
 
-# What came of many worlds in files: all tables as JSON, the worlds as CSV.
-
-
+# The result in files: all tables as JSON, the worlds as CSV.
 ENDINGS = (".json", ".csv")
 
 

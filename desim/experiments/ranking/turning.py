@@ -1,10 +1,10 @@
-"""The smallest change of the inputs that turns the first place over.
+"""The smallest change of the inputs that takes the first place from the method that has it.
 
 Smallest: in the Euclidean norm of the logarithms of the factors. The search goes from changes that
-turn it over towards none, then along the surface on which both methods are level, as structural
-reliability looks for its design point (Hasofer and Lind, 1974), with drawn directions besides: a
-time may jump where a message more is lost. What it finds is a change that does turn the place over;
-that none is smaller is not proved.
+turn the place over towards none, then along the surface on which both methods are level, as
+structural reliability looks for its design point (Hasofer and Lind, 1974), with drawn directions
+besides: a time may jump where a message more is lost. What it finds is a change that does turn the
+place over, which runs of both scenarios confirm; that none is smaller is not proved.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,9 +119,7 @@ def rounded(turns: Callable[[dict[int, float]], bool], best: Array) -> dict[int,
     return {k: float(np.exp(one)) for k, one in enumerate(best) if one != 0.0}
 
 
-# The smallest change that takes the first place from the method that has it, played to be sure.
-
-
+# The change for a contest of methods, confirmed by runs of both scenarios.
 STARTS = 6  # worlds from which the smallest change is looked for
 
 

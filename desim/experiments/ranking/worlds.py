@@ -1,7 +1,11 @@
-"""Times of all methods in many worlds, in one process or in several: the same numbers.
+"""The times of all methods in many worlds, and what these say of the order of the methods.
 
-What a world draws beside its factors is addressed by the scenario's seed, the same for all methods
-and in all worlds: they differ by the factors alone.
+In one process or in several, the numbers are the same. What a world draws beside its factors is
+addressed by the scenario's seed, the same for all methods and in all worlds: they differ by the
+factors alone. Intervals of shares are Wilson's (1927), as if worlds were independent; points of
+Sobol' lie more evenly, so that the intervals are rather too wide. First-order indices are those of
+Saltelli et al. (2010, doi 10.1016/j.cpc.2009.09.018), total ones Jansen's (1999, doi
+10.1016/S0010-4655(98)00154-4), as scipy has them, with a bootstrap over points.
 """
 
 import signal
@@ -169,9 +173,7 @@ def serve(pipe: Connection) -> None:
         return
 
 
-# In which share of the worlds an order of methods holds, a pair's, and the first place.
-
-
+# In which share of the worlds an order of methods, or a first place, holds.
 LEVEL = 1.959963984540054  # standard deviations of 95 %
 
 
@@ -246,8 +248,6 @@ def first(labels: Sequence[str], seconds: Array, base: Array) -> pd.DataFrame:
 
 
 # What each input contributes to a lead: Sobol' indices on scrambled Sobol' points.
-
-
 RESAMPLES = 400
 MOST = 256  # points of an index, times (inputs + 2) worlds
 KEY = 7301  # apart from the seed of the points

@@ -3,6 +3,18 @@
 A problem is what the methods have in common: data, network, devices. Each target on it counts by
 itself. Bands and intervals come from seeds that are drawn again jointly for all methods, problems
 and targets, as runs with one seed share their draws.
+
+Expected running times and simulated restarts are COCO's (arXiv 1603.08785, 1605.03560): a run that
+does not meet the target is started again, with other draws, until one does, so that ERT = (what all
+runs spent until they met it, or ended) / (how many met it). Intervals are of the studentised
+bootstrap of log ERT, or of its difference between two methods, with the error of the delta method
+(Efron, Tibshirani 1993, ch. 12). Measured coverage at 95 %, of lognormal times (deviation 1) for 5
+to 20 seeds: .90 to .93, .93 to .96 where a third fails, .86 to .89 where a tenth fails; the
+percentile bootstrap has .72 to .92; of ratios .92 to .93, and .81 to .92 where 35 and 50 % fail.
+
+A profile (Dolan, Moré 2002, doi 10.1007/s101070100263) is the share of problems on which a method
+takes at most so many times the best. Methods that tie are all the best; a problem that nobody
+solves counts for nobody, and stays among all.
 """
 
 import math
@@ -22,9 +34,7 @@ from desim.experiments.studies.words import one_epsilon
 from desim.log.column_meanings import described
 from desim.tabulated import Table
 
-# Expected running times and profiles as people read them, with what is to be known of them.
-
-
+# Tables for readers, and what is to be known of them.
 WITHIN = (1.0, 1.5, 2.0, 5.0, 10.0)  # ratios to the best
 SHOWN = 40  # rows of a table
 ADDED = (
@@ -108,7 +118,7 @@ def notes_on(found: Trials, frame: pd.DataFrame, spent: str) -> Iterator[str]:
         yield ADDED
 
 
-# Performance profiles: on what share of problems a method is within a factor of the best.
+# Performance profiles: ratios to the best, and their distribution functions.
 
 
 def ratios(taken: Array) -> Array:
@@ -156,9 +166,7 @@ def expected_all(spent: Sequence[Array], met: Sequence[Array | Mask], drawn: Arr
         return np.asarray(np.where(counts > 0.0, sums / counts, np.inf))
 
 
-# What it takes until a target with restarts: expected running time, and simulated restarts.
-
-
+# Expected running times, their intervals, and simulated restarts.
 SAMPLES = 200  # simulated restarts of one method, problem and target, at least
 
 
@@ -266,6 +274,7 @@ def restarted(spent: Array, met: Mask, chosen: Iterator[Int]) -> Array:
     return np.where(hopeless, np.inf, total)
 
 
+# The answers themselves, from the trials of all methods.
 POINTS = 400  # of a curve, at most
 BENDS = 100  # of the band of a profile, at most
 BANDS = 199  # resamples of the seeds for a band of restarts

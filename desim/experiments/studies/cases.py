@@ -1,4 +1,9 @@
-"""The cases of a study, each a scenario of its own, and its runs: every case with every seed."""
+"""The cases of a study, each a scenario of its own, and which of its keys are the method's.
+
+Keys of the algorithm, of whom it waits for, whom it invites and what it sends are the method's; the
+others, of data, network and devices, are the problem's. An entry of a study's list that changes a
+key of the method is the method as a whole.
+"""
 
 import hashlib
 import itertools
@@ -20,9 +25,7 @@ from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 
-# What of a case is the method that is compared, and what is the problem that it is given.
-
-
+# The two sides of a case: the method that is compared, and the problem that it is given.
 METHOD = ("algorithm", "policy", "participation", "codec")  # sections of a scenario
 PLAIN = ("name", "include", "source", "kind")  # keys whose values say enough alone
 LABEL = "label"
@@ -109,6 +112,7 @@ def _setting(key: str, value: Any) -> str:
     return text if short in PLAIN or key == LABEL else f"{short} {text}"
 
 
+# The cases: every combination of values, with all seeds.
 FEW = 8  # values or labels that an error names
 
 DIGITS = 16  # of the hash that names a run's directory

@@ -1,4 +1,8 @@
-"""Who plays the runs of a study: this process, local ones, or a Dask cluster; batch after batch."""
+"""Who plays the runs of a study: this process, local ones, or a Dask cluster; batch after batch.
+
+The workers of a cluster need desim, and the scenarios' data files and plugins under the same names.
+One that sees the study's folder stores its run there; another sends the run's files back.
+"""
 
 import contextlib
 import logging
@@ -15,9 +19,7 @@ from desim.experiments.studies.work import Job, Result, carry_out
 from desim.numerics.cores import cores
 from desim.numerics.environment import environment
 
-# Runs of a study on a Dask cluster: the only module that knows dask.distributed.
-
-
+# A Dask cluster; no other module imports dask.distributed.
 PATIENCE = 10.0  # s for a scheduler to answer
 
 
@@ -86,6 +88,7 @@ def _result(future: Any, key: str, address: str) -> Result:
     raise RunError(f"--dask: the scheduler at {address} is gone; what was done is stored")
 
 
+# This process, local ones, or the cluster.
 FEW = 100  # runs that are measured in this process
 Carry = Callable[[list[Job]], Iterator[Result]]
 

@@ -1,4 +1,4 @@
-"""Runs of a study on local processes, which may be killed or grow without the study ending."""
+"""Local processes that play the runs of a study, which goes on when one is killed or grows."""
 
 import contextlib
 import multiprocessing
@@ -16,9 +16,7 @@ from desim.errors import RunError
 from desim.experiments.studies.work import Job, Result
 from desim.experiments.studies.worker import serve
 
-# The order in which processes take jobs: who shares a training comes after who has it.
-
-
+# The order in which processes take jobs: a training comes before those that share it.
 Tried = tuple[Job, int]  # a job, and how often it was tried before
 
 
@@ -69,6 +67,7 @@ class Turns:
         return found
 
 
+# The processes, and what they carry out.
 ATTEMPTS = 2  # of a job whose process is killed
 STILLBORN = 3  # processes in a row that end before their first job
 LOOK = 0.25  # s between looks at the processes' memory

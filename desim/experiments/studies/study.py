@@ -1,4 +1,4 @@
-"""`desim.study`: many runs of one scenario, kept under the hashes of their resolved scenarios."""
+"""`desim.study`: many runs of a scenario, stored by their hashes; `repeat`: seeds in memory."""
 
 import contextlib
 from collections import Counter
@@ -257,7 +257,7 @@ def about(planned: Plan) -> dict[str, Any]:
     return {"study": written, "folder": str(planned.folder), "versions": versions(), "runs": runs}
 
 
-# Many seeds of one scenario, one run after another in this process, read and checked once.
+# Many seeds of one scenario in this process; the scenario is read and checked once.
 
 
 def repeat(

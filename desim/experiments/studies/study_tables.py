@@ -1,4 +1,4 @@
-"""The tables of a study: its runs, what each case came to, and cases held against each other."""
+"""The tables of a study (runs, cases, comparisons), and a stored study that is opened again."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

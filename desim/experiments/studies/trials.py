@@ -1,4 +1,4 @@
-"""What every run took until targets, by method and problem: what profiles are made of."""
+"""What every run took until each target, by method and problem, for those who compare methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +20,7 @@ from desim.problem.targets import first_met
 from desim.runs.reading.series import Meter, Series, delivered, differing, series_of, setting
 from desim.runs.run import NETWORK, Run, open_run
 
-# What one run came to, as numbers: where it ended, and what it took until a target was met.
-
-
+# The measures of one run: where it ended, and what it took until a target was met.
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
 UNBOUNDED = ("loss", "error", "consensus", "gradient")  # metrics that grow with the models
 UNITS = {"time": "s", "bytes": "B", "wall": "s"}
@@ -137,6 +135,7 @@ def _by(meter: Meter | None, when: float) -> float:
     return float(meter.by(when)) if np.isfinite(when) else float("inf")
 
 
+# Trials of many runs, with intervals of this level.
 LEVEL = 0.95
 
 
@@ -240,9 +239,7 @@ class Trials:
         return all(name in self.rows and self.rows[name].notna().any() for name in names)
 
 
-# The trials of a study, from its table or its runs, or of any runs: who met which target when.
-
-
+# Trials from the table of a study, from its runs, or from any runs.
 TERMS = ("view", "delta", "relation")
 
 

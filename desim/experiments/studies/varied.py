@@ -1,4 +1,4 @@
-"""What the keys of a study file may hold: ranges, values by dotted key, cases, laws, targets."""
+"""What the keys of a study's or a tuner's file may hold: ranges, laws, cases, targets."""
 
 import math
 import re
@@ -150,9 +150,7 @@ def targets(value: object) -> dict[str, tuple[float, ...]]:
     return {name: tuple(map(target, ones)) for name, ones in several.items()}
 
 
-# What a key of a tuner may be: one of a list, or a number of a range that may have a unit.
-
-
+# Keys of a tuner: one of a list, or a number of a range that may have a unit.
 KINDS = ("uniform", "log_uniform", "integer")
 ALLOWED = "a list of values, {uniform: [a, b]}, {log_uniform: [a, b]} or {integer: [a, b]}"
 BETWEEN = 0.381966  # a share of a range whose value is no whole number by chance

@@ -1,4 +1,4 @@
-"""Estimates as people read them: never, infinite and diverged are three things."""
+"""The tables of a study as people read them, and what must be known before runs are compared."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,9 +79,7 @@ def ratio(row: Any) -> str:
     return value if row.counted == row.pairs else f"{value} ({row.counted} of {row.pairs} pairs)"
 
 
-# What must be known of series of runs before one is held against another.
-
-
+# What must be known of series of runs before they are compared.
 MOST = 40  # cases of which the terms are looked at
 FEW = 3  # cases that are named before the rest is counted
 WORST = "epsilon: of the agent that spends most"
@@ -170,9 +168,7 @@ def _terms(run: Run, given: Mapping[str, Any]) -> str:
     return run.account(**given).terms + (f"; {text}" if (text := shortly(run)) else "")
 
 
-# A study's tables as people read them: one for each measure that was asked for.
-
-
+# The tables, one for each measure; never, infinite and diverged are three things in them.
 MAX_CASES = 40  # cases of a table; all are in the Parquet files
 LONGEST = 60  # letters of a case's label
 

@@ -1,6 +1,7 @@
 """One run of a study in this process: played or resumed unless it is stored, then measured.
 
 Whatever goes wrong becomes the result's status and reason: a study goes on with its other runs.
+Runs that share a training are retimed from one where that is quicker: the bits are the same.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
-# What a study asks of a process: one run.
+# What a study asks for: jobs, and which of them share a training.
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def families(jobs: Iterable[Job]) -> tuple[Job, ...]:
     )
 
 
+# One job after the other, and what comes of each.
 KEPT = 64  # scenarios that a process remembers
 
 _scenarios: dict[str, Scenario] = {}
@@ -173,9 +175,7 @@ def _elsewhere(job: Job) -> Result:
         return replace(result, stored=False, files=files)
 
 
-# Jobs that share a training: a process plays one of them, and tells the others after it.
-
-
+# Jobs that share a training: one of them is played, and the others are retimed from it.
 AT_HAND = 2  # runs that a process keeps to tell others after
 
 Family = tuple[str, Path | None]

@@ -1,4 +1,4 @@
-"""Candidates of a tuner: values of its keys, and the scenario that has them."""
+"""The candidates of a tuner with their scenarios, and the checks of its file before it begins."""
 
 import contextlib
 import secrets
@@ -105,7 +105,7 @@ def _some(one: Any) -> tuple[Any, ...]:
     return one if isinstance(one, tuple) else one.some
 
 
-# A tuner's file before anything is played: read, and everything checked that can be.
+# The file of a tuner: read, and checked in all that can be checked before anything is played.
 
 
 @dataclass(frozen=True)

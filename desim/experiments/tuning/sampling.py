@@ -1,7 +1,7 @@
 """Who proposes candidates: at random, all of a grid, or a sampler of Optuna that learns.
 
-A batch has as many candidates as the file says, whatever the number of workers, and what a sampler
-is told, it is told in their order: so the same file gives the same candidates in the same order.
+A batch has as many candidates as the file says, whatever the number of workers, and a sampler
+learns how they fared in their order: so the same file gives the same candidates in the same order.
 """
 
 import itertools
@@ -112,9 +112,7 @@ def steps(one: Any) -> Sequence[Any]:
     return tuple(one)
 
 
-# Samplers of Optuna: the only module that knows it.
-
-
+# Samplers of Optuna, which no other module imports.
 KNOWN = 20  # proposals that were known before, for each new one, until candidates are drawn
 WORST = 10.0  # times the largest finite number so far: what was never reached, for Optuna
 

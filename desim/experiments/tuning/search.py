@@ -1,10 +1,17 @@
-"""The search: batches of candidates race those that are left of the batches before.
+"""The search of a tuner: batches of candidates race those that are left of the batches before.
 
 A candidate of a new batch is played on one seed after the other. After each seed from the third on,
 those that are worse than another one by the race's test are dropped; and whoever can no longer have
 met the target on more than half of the seeds. Who is left after the last seed is an elite, which
 the next batch has to beat. Every decision falls when all runs of a seed are there, so it is the
 same with any number of workers, in any order, and after any interruption.
+
+The test is F-Race (Birattari, Stuetzle, Paquete, Varrentrapp 2002; Birattari, Yuan, Balaprakash,
+Stuetzle 2010): Friedman's test on ranks within seeds, then Conover's comparisons of pairs; of two
+candidates Wilcoxon's signed ranks of the logarithms of their ratios, exact. What was never reached
+is larger than all else, and equal to its like. Each look has its part of the race's error
+(Bonferroni): half is shared equally, half falls like 1 / (j (j + 1)) at the j-th look, so that what
+is plain is seen early.
 """
 
 from collections.abc import Sequence
@@ -33,9 +40,7 @@ from desim.experiments.tuning.candidates import (
 from desim.experiments.tuning.sampling import Sampler, Values
 from desim.numerics.later import special
 
-# Which candidates are worse than another one, by what all of them needed on the same seeds.
-
-
+# The race's test: who is worse than another one, by what both needed on the same seeds.
 FIRST = 3  # seeds before the first look
 Flags = NDArray[np.bool_]
 
@@ -124,6 +129,7 @@ def lost(values: Array, seeds: int) -> Flags:
     return np.asarray(np.isinf(values).sum(axis=1) >= 0.5 * seeds)
 
 
+# The search, and when it ends for want of candidates.
 BARREN = 1000  # so many candidates in a row that are none end a search
 
 
