@@ -1,4 +1,4 @@
-"""A simulation in words: a wrong unit, or a size too large, is to be seen before the run."""
+"""A simulation in words, so that a wrong unit or too large a size is seen before the run."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,9 +28,7 @@ from desim.runs.reading.waits import agents
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.links import Tcp
 
-# What transport makes of a scenario's messages, in words.
-
-
+# What transport makes of the messages of a scenario.
 LONGEST = 80_000_000  # bits of a message that is tried
 OFF = 0.1  # of a message's time, from which on it is said that there is no transport
 
@@ -103,6 +101,7 @@ def _typical(links: Links) -> Int:
     return np.unique(order[[0, len(order) // 2, -1]])
 
 
+# The whole description, with sizes of files.
 ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
 NUMBER = 8  # bytes of a number in an npz file
 TOLD, LARGE = 1e8, 1e9  # bytes from which on a size is told, and is a warning

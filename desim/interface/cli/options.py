@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and the examples below the help of each."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,9 +117,7 @@ def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
     return desim.load(path, settings(texts))
 
 
-# Examples of commands, which stand below what `--help` says of them.
-
-
+# Examples, which stand below what `--help` says of a command.
 EXAMPLES = {
     "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
     "resume": ["desim resume runs/quickstart --rounds 80"],

@@ -1,4 +1,7 @@
-"""Progress of long commands: a bar on a terminal, else a line at every tenth or every minute."""
+"""What commands say to a person at work: how far a run is, what is compiled, how a run ended.
+
+The progress of long commands is a bar on a terminal, else a line at every tenth or every minute.
+"""
 
 import math
 import re
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from desim.runs.warmup import Warmth
 
 
-# What a command says of the run that came of it, and how it leaves.
+# How a run ended, lines on a terminal, and silence (-q).
 
 
 class Interrupted(DesimError):
@@ -147,6 +150,7 @@ def silence(wanted: bool) -> Iterator[None]:
         _silent.reset(token)
 
 
+# Bars and lines of progress.
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
 LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
@@ -273,9 +277,7 @@ def description(now: "Progress") -> str:
     return f"{rounds}, {now.time:.4g} s{metric}"
 
 
-# Words about compilation: a first run says on stderr that it compiles, later ones are silent.
-
-
+# Compilation: a first run says on stderr that it compiles, later ones are silent.
 BEGIN = "compiling for this machine, once; it takes one to two minutes (desim warmup)"
 NOTED = 1.0  # seconds of plain Python from which on a run says so
 

@@ -1,4 +1,4 @@
-"""What can be drawn of runs, and in a few words why the rest cannot be."""
+"""What a figure can draw of runs: courses of metrics, bands over seeds, or why there is nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +17,6 @@ from desim.runs.played import Played
 from desim.runs.reading.series import Member, Meter, Series, delivered, on_axis, ranked, series_of
 
 # Runs that differ in their seeds only, as one curve: the median, and a band around it.
-
-
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
 TAIL = 0.1  # of the seeds, left out on either side of the middle
 WHOLE = 10  # seeds up to which a band holds them all if none is named
@@ -135,9 +133,7 @@ def _between(values: Array, rank: float) -> Array:
         return np.asarray(np.where(low == high, high, (1.0 - part) * low + part * high))
 
 
-# The course of a metric over seconds, rounds, bytes, epsilon.
-
-
+# The course of a metric over seconds, rounds, bytes or epsilon.
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 
@@ -211,6 +207,9 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
     about = next(iter(stated), "")
     some = f" of {doubts} of {len(runs)} runs" if len(runs) > 1 else ""
     return f"{about}\nthe files{some} cannot be checked" if doubts else about
+
+
+# What a figure can show, and a line for each run that it cannot.
 
 
 @dataclass(frozen=True)

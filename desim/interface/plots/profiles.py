@@ -1,7 +1,9 @@
-"""Which method is first over many problems: performance profiles, and shares met over time.
+"""Figures of which method is first: profiles over many problems, and bars of times to a target.
 
-Both are steps, one curve a method, with a pointwise band over the seeds where these are enough.
-Curves that are the same in part are told apart by a point or so between them.
+Profiles and distribution functions are steps, one curve a method, with a pointwise band over the
+seeds where these are enough. Curves that are the same in part are drawn a point or so apart. In
+bars, seeds that never met the target count as infinite, so that medians stay honest while fewer
+than half are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -217,8 +219,6 @@ def _finish(
 
 
 # Bars: what it took until a metric met a target, with intervals over seeds, or that it never did.
-
-
 HEIGHT = 0.62
 WIDTH = 5.0  # of the figure, inches
 LETTER = 0.07  # inches, on average

@@ -1,4 +1,4 @@
-"""How figures look: colours, type, labels, units; and how they are made and written."""
+"""How figures look: colours, fonts, labels, units, and what a caller may ask for; their files."""
 
 import math
 import textwrap
@@ -28,9 +28,7 @@ from desim.errors import InputError, refusal
 from desim.runs.output import output
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share
 
-# Words in figures: how wide they are, cut to what fits, and the fonts that have their letters.
-
-
+# Words: how wide they are, cut to what fits, and the fonts that have their letters.
 LONGEST = 48  # letters of a word, and of a label that is cut
 WHOLE = 160  # letters of a label of shorter words, which can be wrapped
 CUTS = (0.5, 0.0, 1.0, 0.25, 0.75)  # what share of a cut label stands before the ellipsis
@@ -103,13 +101,13 @@ def families() -> list[str]:
     return ["sans-serif", *(name for name in WIDE if name in font_manager.get_font_names())]
 
 
-# Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
+# Colours of Okabe and Ito (2008), for every kind of colour vision; yellow is too light here.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 INK = "#444444"
 SPARE = 4  # lines of a legend that a figure has room for
 LEFT = 0.6  # inches of a figure to the left of its axes, nearly always
-LINE = 0.19  # inches that each further one takes
+LINE = 0.19  # inches that each further line of a legend takes
 STATES = {  # what somebody does, and its colour
     "computes": COLOURS[0],
     "interrupted": COLOURS[4],
@@ -294,9 +292,7 @@ def spelled_time(seconds: float) -> str:
     return f"{seconds * factor:.3g} {unit}"
 
 
-# What a caller may ask of a figure's look: title, size, limits and scale of the ordinate.
-
-
+# What a caller may ask for: title, size, limits and scale of the ordinate.
 SMALLEST, LARGEST = 1.0, 60.0  # inches
 WIDE_RANGE = 150.0  # how far apart the ends of an ordinate are on which powers of ten are enough
 Limits = tuple[float | None, float | None]

@@ -1,6 +1,6 @@
 """The timeline: who computes, whose messages are on their way, who waits, who is away.
 
-Up to LANES agents have a lane each; of more it is told how many do what.
+Up to LANES agents have a lane each; of more the figure shows how many do what.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,7 @@ from desim.runs.played import Played
 from desim.runs.reading.series import numbered
 from desim.runs.reading.traffic import Occupation
 
-# From when until when somebody computes, has a message on its way, or is away; and how many do.
-
-
+# Spans: from when until when agents compute, have messages on their way, or are away.
 COLUMNS = ("time", "kind", "agent", "peer", "round", "seconds")
 KINDS = {"computes": "compute", "interrupted": "abort", "message on its way": "deliver"}
 
@@ -123,6 +121,7 @@ def _elapsed(since: Array, at: Array) -> Array:
     return np.asarray(before * at - sums[before])
 
 
+# The figure, in lanes or as a crowd.
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
 MOST = 8000  # spans in all lanes together

@@ -1,4 +1,4 @@
-"""The page itself: a template in which everything is escaped, and what it may load: nothing."""
+"""The page of a report, a template that escapes everything and loads nothing, and its figures."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -69,9 +69,7 @@ def _asset(name: str) -> str:
     return (ASSETS / name).read_text("utf-8").replace("\r\n", "\n")
 
 
-# Figures in a page, as data URLs: nothing is fetched from anywhere.
-
-
+# Figures as data URLs, so that nothing is fetched from anywhere.
 KIND = "data:image/svg+xml;base64,"
 
 

@@ -1,4 +1,4 @@
-"""A run as a report reads it: whatever cannot be read is left out, and the reason kept."""
+"""A run as a report reads it, and how a report words numbers; what cannot be read has a reason."""
 
 import math
 from collections import Counter, deque
@@ -174,9 +174,7 @@ def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]
     return found
 
 
-# Numbers and amounts as a report words them.
-
-
+# Numbers and amounts in words.
 NOTHING = "-"
 
 

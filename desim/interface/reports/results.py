@@ -1,4 +1,4 @@
-"""The tables of what came out: where every run ended, and how long each took to a target."""
+"""The tables of a report about results: where runs ended, and how long each took to a target."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from desim.problem.targets import first_met
 from desim.runs.reading.series import best, improved
 from desim.tabulated import Table
 
-# Runs that differ in nothing but the seed, as one row of a report: medians of what they show.
+# Runs that differ in nothing but the seed, as one row: medians of what they show.
 
 
 def together(
@@ -69,6 +69,7 @@ def _final(some: Sequence[Reading], name: str) -> str:
     return metric_value(name, middle)
 
 
+# The tables, with the runs one by one and their medians.
 Target = tuple[str, float]
 Bar: TypeAlias = Sequence[tuple[str, float]]
 SPENT = ("time", "round", "bytes", "epsilon")

@@ -1,4 +1,4 @@
-"""What was played: scenarios with their differences, and manifests side by side."""
+"""What was played, side by side: scenarios and manifests, and what a reader has to know first."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
     return text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
-# What a reader has to know before the numbers: first in the report.
+# Warnings that a reader has to know before the numbers.
 
 
 def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:

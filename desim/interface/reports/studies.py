@@ -1,4 +1,4 @@
-"""What a report says of studies first: each one's name, how its runs ended, and its own tables."""
+"""What a report says of a study or a tuner: its runs, its tables, and which method is first."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,7 @@ from desim.interface.reports.page import drawn
 from desim.runs.run import Run
 from desim.tabulated import Table
 
-# What a report says of which method of a study is first, over its problems and targets.
-
-
+# Which method is first, over the problems and targets of a study.
 PROFILE = (
     "On what share of problems and targets each method's expected time is within a ratio of that "
     "of the best one (Dolan and Moré 2002): at the left, where it is first; at the right, where it "
@@ -70,6 +68,7 @@ def first_part(study: StoredStudy) -> FirstPart | None:
     return FirstPart(tables, figures)
 
 
+# The parts of a study and of a tuner.
 BASE = "base"  # the label of a study's base
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
