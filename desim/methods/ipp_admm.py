@@ -35,7 +35,7 @@ from desim.methods.shared.checked_gradients import capped_losses
 from desim.privacy.ledger.ledger import Mechanism, View, plain
 from desim.privacy.papers.pp_admm import rounds_inputs
 
-# The sparse vector of IPP-ADMM: what a question may move by, and the noise of its answers.
+# The sparse vector: what a question may move by, and the noise of its answers.
 
 
 class SparseVector:
@@ -81,6 +81,9 @@ UNANSWERABLE = (
     "privacy.noise: noise on an answer is in proportion to what one row moves it by; set "
     "problem.clip (the largest gradient norm of one example)"
 )
+
+
+# The method.
 
 
 class Parameters(Plausible):

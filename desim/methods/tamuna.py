@@ -34,7 +34,7 @@ from desim.method import (
     shares,
 )
 
-# Cohorts and numbers of senders that TAMUNA allows, and its largest chi with a guarantee.
+# The largest chi with a guarantee, for a cohort and a number of senders.
 
 
 def largest_chi(settings: Settings, s: int | None) -> float:
@@ -56,6 +56,9 @@ def largest_chi(settings: Settings, s: int | None) -> float:
         raise InputError(f"network.link.on_loss: found drop, but {reason}; allowed: resend")
     s = s or c
     return n * (s - 1.0) / (s * (n - 1.0))
+
+
+# The method.
 
 
 class Parameters(Strict):

@@ -1,4 +1,13 @@
-"""Mixing weights of agents and their neighbours, on one graph or on the graph of each round."""
+"""Averages over a graph for methods: mixing weights, random pairs, and means of two neighbours.
+
+For the means of two, i asks j with its model x_i, no more than one neighbour at a time. j, once it
+reads that, moves by (x_i - x_j) / 2 and answers with the sum D_ij of all such moves; i, once it
+reads this, moves by what -D_ij has grown by. Whatever else moved them meanwhile, the two moves are
+opposite: the sum of all models, with the moves under way, stays the same. With nothing under way,
+both are at their mean. What a newer message of j has overtaken is not read, and links may lose
+messages: so j repeats its latest answer to i in whatever it sends i, and i a request without an
+answer, which moves j once.
+"""
 
 from collections.abc import Callable, Generator
 from functools import lru_cache, partial
@@ -16,6 +25,7 @@ if TYPE_CHECKING:
     from desim.engine.us import Cohort
 
 
+# Mixing weights, on one graph or on the graph of each round.
 Weights = tuple[Array, Array]  # (n, 1) of one's own model, (links,) of those that are heard
 KEPT = 64
 
@@ -72,7 +82,7 @@ def consensus_step(W: Array, delta: float) -> float:
     return rho**2 * delta / below
 
 
-# Random matchings and neighbours on a graph that stays, drawn once for all of its agents.
+# Random matchings and neighbours on a graph that does not change, drawn once for all agents.
 
 
 class Pairs:
@@ -90,8 +100,6 @@ class Pairs:
 
 
 # Means of two neighbours by request and answer, for agents that wait for nothing.
-
-
 NOBODY = -1
 
 

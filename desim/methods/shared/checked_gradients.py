@@ -1,4 +1,7 @@
-"""Gradients as methods ask for them: what they give is looked at before compiled code sees it."""
+"""Gradients and kernels as methods call them: arguments are checked before compiled code sees them.
+
+A row that is missing would be read beyond the end of an array.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -98,7 +101,7 @@ def _whole(what: str, value: Any, n: int, end: int) -> Any:
     return value
 
 
-# Kernels as methods call them: rows are looked at before compiled code sees them.
+# Kernels, whose rows are checked in the same way.
 
 
 def _looked_at(

@@ -1,4 +1,4 @@
-"""Duals of consensus on a graph: one update for all ADMM methods, lossless or lossy.
+"""Consensus on a graph for all ADMM methods, lossless or lossy: by duals, or by links' variables.
 
 With a barrier gamma_i += rho sum_j (w_i - w_j), as the papers print it. Where messages are lost or
 late the two ends of a link would add different differences, the sum of the duals would drift off
@@ -6,9 +6,14 @@ zero for good, and the limit would be wrong. There an agent sends the sum S_i of
 as well: both ends take gamma_ij = rho (S_i - S_j) at the newest iteration of j that i has heard, so
 that gamma_ij = -gamma_ji whenever both have heard the same, and a later message mends a lost one.
 
-Agents that never wait (`policy: each`) keep what edge_pairs says, which stands for both: there an
-agent's own model is taken for its neighbours', and gamma_i is what the pull lacks of 2 rho d_i w_i.
-Where nothing changes any more these are the duals.
+Agents that never wait (`policy: each`) have done different numbers of iterations, so that these
+sums never match. They have z_ij = rho (w_i + w_j) - gamma_ij for every neighbour j instead, in
+`EdgePairs`: relaxed ADMM at 1/2 (Bastianello, Carli, Schenato, Todescato 2021, arXiv 1901.09252,
+Algorithm 3). i sends j q_ij = 4 rho w_i - z_ij, and j, once it has that, sets z_ji = (z_ji + q_ij)
+/ 2. In step that is the ADMM with duals, iterate by iteration; and wherever nothing changes any
+more w is the optimum, whatever was lost, late or overtaken on the way. `EdgeDuals` stands for both:
+there an agent's own model is taken for its neighbours', and gamma_i is what the pull lacks of 2 rho
+d_i w_i. Where nothing changes any more these are the duals.
 """
 
 from collections.abc import Generator
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from desim.engine.us import Cohort
 
 
-# Consensus on a graph whose agents never wait: a variable for each end of each link.
+# Agents that never wait: a variable for each end of each link.
 
 
 class EdgePairs:
@@ -69,6 +74,7 @@ class EdgePairs:
         self.z[news] = 0.5 * (self.z[news] + q[places, self.parts][news])
 
 
+# Duals of all agents, whether they wait or not.
 COUNTED = "a neighbour's models are numbered {}; allowed: {} to {}, as it has counted them"
 
 

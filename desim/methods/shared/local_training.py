@@ -1,4 +1,4 @@
-"""Local training of federated methods: steps, momenta and the call of the kernel.
+"""Local training for federated methods: steps, momenta, the call of the kernel, and its limits.
 
 An agent minimises d(w) = f_i(w) + (q/2) ||w - v||^2, with q = 1/rho in Fed-PLT (Bastianello, Liu,
 Johansson 2024, eqs. 11-13 with the moduli of d; on eq. 12's misprint analysis/docs/errata.md).
@@ -185,7 +185,7 @@ class LocalTraining:
         return np.asarray(trainer(us.who, x, x, us.round, epochs, key[0], shift))
 
 
-# Limits of a scenario's local training: what does not fit, and what of its mean has no proof.
+# Limits: what does not fit the problem or its noise, and what of its mean has no proof.
 
 
 def oversized(key: str, batch: int | None, problem: Problem) -> list[str]:
