@@ -30,7 +30,7 @@ from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss, values_into
 from desim.problem.models.augment import Augmentation
 
-# What makes arrays, loss and numbers no problem at all, in words.
+# Checks: what makes arrays, loss and numbers no problem at all, in words.
 
 
 def impossible(problem: Any) -> list[str]:
@@ -101,6 +101,7 @@ def _too_long(problem: Any) -> list[str]:
     return [f"problem.row_norm: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]
 
 
+# The problem itself.
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
 SOME = 256  # agents whose gradients of large models are
@@ -380,7 +381,7 @@ def _extremes(A: Array) -> Array:
     return np.asarray(ends)
 
 
-# What an agent may say of its losses: means over its rows, one agent at a time.
+# Losses that an agent may send: its number has the same bits whoever else is asked.
 
 
 def row_losses(problem: Problem, agent: int, x: Array) -> Array:

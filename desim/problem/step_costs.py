@@ -1,4 +1,4 @@
-"""What a step of an agent takes: rows, floating point operations, bytes of memory."""
+"""What a step of an agent costs: rows, operations and memory, and how long it takes here."""
 
 import os
 import platform
@@ -77,9 +77,7 @@ def _number(loss: ModelLoss, what: str, found: Any) -> float:
     return float(found)
 
 
-# How fast this machine takes a step of a problem: by one thread, compiled, after warming up.
-
-
+# How fast this machine takes a step: by one thread, compiled, after warming up.
 Clock = Callable[[], float]
 WARM, LEAST, MOST = 10, 5, 300  # steps that are not timed, and that are, where these are short
 LONG = 1.0  # s after which no other step is timed, nor warms up

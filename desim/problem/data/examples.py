@@ -1,4 +1,4 @@
-"""From rows that a source or a plug-in brings to a table: held against each other, and split."""
+"""From rows that a source or a plug-in brings to a checked, split table; and text as rows."""
 
 import re
 from pathlib import Path
@@ -93,8 +93,6 @@ def _own(test: Any, rows: int, where: str) -> NDArray[np.bool_] | None:
 
 
 # Text in windows of so many tokens; the label of each token is the next one.
-
-
 ALLOWED = "text in UTF-8"
 WORDS = re.compile(r"\w+|[^\w\s]")
 BYTES = 256

@@ -1,4 +1,4 @@
-"""Images and their labels: MNIST's idx files (LeCun et al. 1998), and Keras' npz of the same."""
+"""Images with labels: MNIST's idx files (LeCun et al. 1998), Keras' npz of these, and folders."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -90,9 +90,7 @@ def _idx(file: Path) -> NDArray[Any]:
     return np.frombuffer(body, dtype).reshape(shape)
 
 
-# Images in folders whose names say what is in them: classes, users, training and testing.
-
-
+# Folders whose names say what is in them: classes, users, training and testing.
 WHERE = "problem.data.folder"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 TOPS = {"train", "test"}

@@ -1,4 +1,4 @@
-"""Data sets that plug-ins and libraries bring: plug-ins of desim, torch's, Hugging Face's on disk.
+"""Data sets that libraries bring: plug-ins, torch, Hugging Face (on disk) and scikit-learn.
 
 A library is imported when its data set is asked for, and nothing is downloaded.
 """
@@ -116,7 +116,7 @@ def _imported(library: str, where: str, cure: str) -> Any:
         raise InputError(f"{where}: {text}; allowed: {cure}, or a Dataset of a plug-in") from None
 
 
-# The data sets inside scikit-learn, kept as arrays: to import it takes longer than a short run.
+# Those inside scikit-learn, stored as arrays: to import it takes longer than a short run.
 
 
 class Bundled(NamedTuple):

@@ -1,4 +1,8 @@
-"""What is done to features before training; what is estimated comes from training rows alone."""
+"""What is done to data before training: features, the bound on rows, labels and protected groups.
+
+What is estimated comes from training rows alone. A charge for curvature may not be read off the
+rows at hand: it rests on the bound, which holds for every data set.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +74,7 @@ def _normalized(A: Array, how: str) -> Array:
     return np.asarray(A / np.maximum(norms, 1.0)) if how == "clip" else A
 
 
-# A bound on the norm of rows that holds for every data set, by a key or by how rows are made.
+# The bound on the norm of rows, from a key or from how rows are prepared.
 
 
 def guaranteed(section: Any, features: int) -> float:
@@ -242,8 +246,6 @@ def _listed(found: NDArray[Any]) -> str:
 
 
 # The protected group: 1 for its rows and 0 for all others.
-
-
 HERE = "problem.data.protected"
 
 

@@ -1,4 +1,4 @@
-"""What every source gives, and the purposes that draws of the stream DATA have."""
+"""The table that every source of data gives, its draws, and its split for training and testing."""
 
 from collections.abc import Mapping
 from enum import IntEnum

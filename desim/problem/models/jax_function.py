@@ -1,11 +1,11 @@
 """A JAX function as a model: flat parameters in, sums of examples' gradients out.
 
 What is compiled, when it is first needed: for gradients and for clipped ones a function of one
-agent for each number of rows on the ladder of `jax_parts.rung`, for losses and predictions for
-three. More than jax_parts.MOST rows are taken in turn. Once a function has been called WORTH times,
-another one is compiled that takes up to GROUP agents in turn within one call; it is used where it
-gives the same bits, which is tried out (convolutions do not). On a graphics card all go through
-`vmap`. JAX_COMPILATION_CACHE_DIR, a setting of jax, keeps what takes a second or more to compile.
+agent for each number of rows on the ladder of `rung`, for losses and predictions for three. More
+than MOST rows are taken in turn. Once a function has been called WORTH times, another one is
+compiled that takes up to GROUP agents in turn within one call; it is used where it gives the same
+bits, which is tried out (convolutions do not). On a graphics card all go through `vmap`.
+JAX_COMPILATION_CACHE_DIR, a setting of jax, stores what takes a second or more to compile.
 """
 
 import inspect
@@ -25,9 +25,7 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.problem.models.user_model import Facts, Model, Rows
 
-# What a JAX function is made of, for desim: shapes that are compiled, keys, devices, trees.
-
-
+# What the model is built from: shapes that are compiled, keys, devices, trees.
 MOST = 256  # rows of one agent that a compiled function takes, at most
 OPTIONS = {  # of the compiler: no bit depends on how many threads there are
     "cpu": {"xla_cpu_multi_thread_eigen": False},

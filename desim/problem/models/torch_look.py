@@ -1,4 +1,9 @@
-"""The first look at a torch module: what makes it no function of its parameters and rows."""
+"""The first look at a user's torch module: whether its numbers are sound, and what a step costs.
+
+At an array's end torch may compute by another formula than elsewhere, 8 or 16 numbers at a time:
+`sigmoid`, `silu` and `elu` (torch 2.13) then differ in a last bit. An agent's numbers must not
+depend on where they lie among others'.
+"""
 
 import math
 import warnings
@@ -134,8 +139,6 @@ def _refuse_meeting(model: Any, x: Array, rows: Rows) -> None:
 
 
 # Whether a torch function of single numbers gives other bits where an array ends.
-
-
 PARTS, LENGTH = 500, 7  # arrays that are tried, and their length, of which most is an end
 WIDE = 3.0  # deviation of the numbers in them
 _KNOWN: dict[Any, bool] = {}  # by function, types and numbers of its arguments
@@ -200,7 +203,7 @@ def _copies(given: Any, at: int | None = None) -> Any:
     return tree_map_only(Tensor, copied, given)
 
 
-# What a step of a torch module takes: operations as torch counts them, and bytes of memory.
+# What a step takes, the same on every machine: operations as torch counts them, and memory.
 
 
 def operations(model: Any) -> float:

@@ -25,7 +25,7 @@ from desim.problem.models.torch_look import needed, operations, refuse_unsettled
 from desim.problem.models.torch_parts import Parts
 from desim.problem.models.user_model import Facts, Model, Rows
 
-# The copies of a torch module: every thread has one that trains and one that is measured.
+# Copies of the module: every thread has one that trains and one that is measured.
 
 
 class Copies:

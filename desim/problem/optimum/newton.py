@@ -1,7 +1,9 @@
-"""Proximal Newton with all digits at the end.
+"""Proximal Newton for optima with all digits at the end, and the model problem of its steps.
 
 Each iteration solves the model problem at x, then tries to finish: Newton's method on the kinks
 that hold, as equations. Where that does not certify, a line search makes progress and it goes on.
+Clarabel (Goulart and Chen 2024, arXiv 2405.12762) solves the model problem; its multipliers say
+which kinks hold with equality.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from desim.arrays import Array
 from desim.errors import InputError, RunError
 from desim.problem.optimum.objective_parts import Kinks, Smooth, relaxed
 
-# The model problem of a proximal Newton step, solved by Clarabel's interior point method.
+# The model problem, solved by Clarabel's interior point method.
 
 
 def model_minimum(x: Array, g: Array, H: Any, kinks: Kinks) -> tuple[Array, Array]:
@@ -75,6 +77,7 @@ def _clarabel(P: object, q: Array, M: sparse.csc_array, d: Array) -> tuple[Array
     return np.array(found.x), np.array(found.z)
 
 
+# Newton's method.
 EXACT = 1e-12  # of the sizes that cancel in the subgradient and in the gap
 ENOUGH = 1e-9  # where rounding allows no more
 ITERATIONS = 60
