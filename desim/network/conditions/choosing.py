@@ -1,8 +1,23 @@
-"""Whom a coordinator invites who remembers: choices that follow from what it has seen before.
+"""Whom a coordinator invites who remembers: choices by what it has seen, among them TiFL and Oort.
 
 Replies and their times are seen by whoever coordinates; losses are seen only because agents send
 them, which is a release. No choice reads rows, and none is a uniform secret draw: a subset that is
 chosen so amplifies no privacy.
+
+TiFL: Chai, Ali, Zawad, Truex, Anwar, Baracaldo, Zhou, Ludwig, Yan, Cheng 2020, "TiFL: a tier-based
+federated learning system" (HPDC, arXiv 2001.09249), Algorithm 2. Its adaptive form asks for the
+accuracy of each tier on test rows of that tier, which agents would have to give away; here the mean
+of the losses that came with the latest replies stands for it. Agents that profiling does not hear
+are dropouts there; here they are the last of the slowest tier.
+
+Oort: Lai, Zhu, Madhyastha, Chowdhury 2021, "Oort: efficient federated learning via guided
+participant selection" (OSDI, arXiv 2010.06081), Algorithm 1 and Section 4. Printed there, the pacer
+looks back in every round; here, as in the authors' program (github.com/SymbioticLab/Oort), once in
+a window: losses fall as a model learns, and looking each round would slacken the pace each round.
+All else is the paper's, where the program has other rules: it slackens the pace where two windows
+differ by a tenth at most, tightens it where by five times, has T as a percentile of durations, and
+scales utilities to [0, 1] before it adds the temporal uncertainty, which is added here as it is,
+though one grows with the rows and the other does not.
 """
 
 from dataclasses import dataclass
@@ -15,6 +30,7 @@ from desim.arrays import Array, Int
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 
+# What is seen, and simple choices.
 STEP = 1 << 21  # of draws that no other participation and no matching makes
 TIES, CANDIDATES, TIER = STEP, STEP + 1, STEP + 2
 
@@ -165,8 +181,6 @@ class PowerOfChoice(Chooser):
 
 
 # TiFL: agents in tiers by how long they take, and in each round agents of one tier.
-
-
 SAME = 1e-9  # of a loss: a smaller difference is one of rounding
 
 
@@ -259,8 +273,6 @@ def ranks_of(losses: Array) -> Array:
 
 
 # Oort: agents with much to learn from that are quick, and some that nobody has seen yet.
-
-
 EXPLOITED, EXPLORED, REST = STEP + 3, STEP + 4, STEP + 5
 FAINT = 1e-9  # share of the greatest utility that the least one counts for in a draw
 

@@ -1,4 +1,7 @@
-"""Links as the kernels take them: one entry per directed link, latencies drawn once per link."""
+"""Links as the kernels take them, one entry per directed link: wires, shared lines, connections.
+
+Latencies are drawn once per link, and once per line where links share one.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -164,9 +167,7 @@ def _laws(link: Link) -> Array:
     return np.array([*link.jitter, *link.losses, *link.bursts], np.float64)
 
 
-# Access lines that links share, drawn once for each line.
-
-
+# Access lines that links share.
 LINE_LATENCY, LINE_BANDWIDTH = 128, 192  # indices of the draws, apart from those of links
 STEP = 1  # sub-counter of the draws
 
@@ -193,9 +194,7 @@ def lined(links: Links, behind: Int, line: AccessLine, seed: int) -> Links:
     return links._replace(wires=wires, lines=np.array([which, rate], np.float64))
 
 
-# Connections of TCP on links: one law for each link, and nothing carried yet.
-
-
+# Connections of TCP: one law for each link, and nothing carried yet.
 CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
 OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
 

@@ -1,4 +1,8 @@
-"""Graphs of agents: generators and files, as directed links in compressed rows."""
+"""Graphs of agents in compressed rows: one for all rounds, one for each, and random neighbours.
+
+Where graphs change, iteration k of every agent takes place on the graph of round k, whatever its
+clock says, so that the two ends of a link agree. What delays change are clocks, not iterates.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -222,8 +226,6 @@ def _tree_plus(agents: int, edges: int, draw: int) -> "nx.Graph":
 
 
 # Graphs that change from round to round: listed ones in turn, or drawn anew.
-
-
 KEPT = 256  # graphs of rounds that agents are in at the same time
 
 
@@ -285,9 +287,7 @@ class Changing:
         return self.laid(self.place(round_))
 
 
-# Random choices of neighbours that everybody knows: drawn from the seed and the round alone.
-
-
+# Random neighbours that everybody knows: drawn from the seed and the round alone.
 MATCHING = 1 << 20  # steps of draws that no participation makes
 
 
