@@ -27,8 +27,7 @@ from desim.engine.world import World
 from desim.errors import InputError, show
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms, View, plain
 
-# Jobs as messages name them: methods of the scenario's method, which every process has.
-
+# Jobs as messages name them: by a method's name, with bound numbers, words and arrays.
 
 Arrays = dict[str, NDArray[Any]]
 PLAIN = (int, float, str, bool, type(None))
@@ -94,6 +93,8 @@ def terms_of(numbers: list[Any], agent: int, agents: int) -> Terms:
     kind = Mechanism(int(mechanism)), View(int(view))
     return Terms(*kind, rows[0], rows[1], rows[2], resolution, coupled=rows[3])
 
+
+# Consent: what a call may say, the rehearsal, and the calls that were answered.
 
 ByName = Mapping[str, NDArray[Any]]
 ROUNDS = (1 << 24) - 1  # the next one has the addresses of another exchange, see Clients

@@ -1,7 +1,8 @@
-"""Encrypted connections of a deployment on many hosts: who may come in, and how one goes out.
+"""Encrypted connections of a deployment on many hosts: certificates, who comes in, who goes out.
 
 Whoever connects has 10 s to show a certificate of the run's authority and to say who it is; nobody
-waits for that, and who says nothing keeps nobody out.
+waits for that, and who says nothing keeps nobody out. Both sides of every connection show theirs
+(TLS 1.3). Private keys are in memory and in the invitations, which only their owner can read.
 """
 
 import datetime
@@ -24,8 +25,7 @@ from desim.deployments.formats import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.deployments.streams import CROWD, EACH, HASTE, LATER, SILENT, Strangers, refused
 from desim.errors import InputError, shortened, show
 
-# Certificates of one deployment: an authority that lives as long as the run, and what it signs.
-
+# Certificates: an authority that lives as long as the run, and what it signs.
 
 COORDINATOR = "coordinator.desim"  # the name in its certificate
 HOLD = 3600.0  # s that certificates hold; a day before counts, too: clocks of hosts differ
@@ -134,6 +134,8 @@ def name_of(sock: ssl.SSLSocket) -> str:
                 return str(value)
     return ""
 
+
+# Doors: who may come in, and how one goes out.
 
 GONE = 60.0  # s without an answer after which a host is lost
 HELLO = {"desim": str, "protocol": int, "host": str, "token": str, "role": str, "agent": int}

@@ -1,4 +1,4 @@
-"""The processes of a deployment as the coordinator's sees them: messages and deaths."""
+"""The processes of a deployment as its coordinator sees them, and how those of one machine run."""
 
 import ctypes
 import gc
@@ -320,7 +320,7 @@ class Fleet:
         raise NotImplementedError
 
 
-# How processes end, in words.
+# How a process ended, in words.
 
 
 def ending(status: int) -> str:
@@ -343,7 +343,7 @@ def signal_name(number: int) -> str:
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
-# Memory: no collection is to look at what was there before a run, here or in any agent's process.
+# Memory: in no process does the collector look at what was there before a run.
 
 
 @contextmanager
@@ -368,14 +368,13 @@ def settle_memory() -> None:
 
 # Signals that end a run: Ctrl-C waits until processes have begun, others count as Ctrl-C.
 
-
 WAITING = {signal.SIGINT}
 OTHERS = (signal.SIGTERM, signal.SIGHUP)  # what else asks a process to end
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Context whose Ctrl-C comes at its end; what is begun in it hears of none."""
+    """Context whose Ctrl-C comes at its end, which a fork would lose; others hear of none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -395,7 +394,7 @@ def held() -> Iterator[None]:
 def ended_by_others(tell: Callable[[str], None]) -> Iterator[None]:
     """Context in which SIGTERM and SIGHUP do what Ctrl-C does; tell: is told which it was.
 
-    One that was ignored, as nohup has it, still is.
+    One that was ignored, as nohup has it, still is; unanswered, others would cost a run its log.
     """
 
     def press(number: int, frame: FrameType | None) -> None:
@@ -424,12 +423,11 @@ def deaf() -> None:
 
 # Agents as processes of this machine, forked from one that has built the scenario.
 
-
 HURRY = -10  # niceness of what is measured, where that is allowed
 
 
 class Local(Fleet):
-    """See Fleet."""
+    """See Fleet. Forked before any thread begins, with all code; none outlives `close`."""
 
     def __init__(self, agents: int, ground: Ground) -> None:
         super().__init__(agents, ground)

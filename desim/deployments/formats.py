@@ -1,7 +1,13 @@
-"""Messages of the control connections: a length, a small JSON header, raw arrays; no pickle.
+"""What the connections of a deployment carry: control messages, frames, rows, and words of errors.
 
-They carry orders, reports and whatever the measured links do not count. What is torn, too large or
-of another kind is a `Torn`: whoever reads it ends that connection, and not the run.
+Control messages have a length, a small JSON header and raw arrays; no pickle. They carry orders,
+reports and whatever the measured links do not count. What is torn, too large or of another kind is
+a `Torn`: whoever reads it ends that connection, and not the run.
+
+A frame of n numbers whose size is 8 n bytes carries them as they are, float64 in little-endian
+order. One that the method counts as smaller (quantised values, a null of one bit) or larger is
+filled up to its size with zeros; its values go over the control connection, exactly. So the link
+carries, header apart, the bytes of the log, and models have the bits of the simulation.
 """
 
 import hmac
@@ -131,7 +137,6 @@ def _unpacked(header: bytes, body: bytes) -> Message:
 
 # Frames of the measured links: 44 bytes of header, then as many bytes as the simulation counts.
 
-
 HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, key
 FRAME_MARK = b"ds"
 HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
@@ -243,7 +248,7 @@ def named(source: int) -> str:
     return "the coordinator" if source == COORDINATOR else f"agent {source}"
 
 
-# Rows of events and of releases from one process's buffers to those of another, as they are.
+# Rows of events and of releases, from one process's buffers to those of another, as they are.
 
 
 def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
@@ -294,8 +299,7 @@ def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
         rows.n[1] = brief + number
 
 
-# What another machine hears of an error here: its kind and where in the scenario, and no values.
-
+# What another machine hears of an error here: where it is, and no words that may quote a row.
 
 PLACE = re.compile(r"([^:\s]+):")
 REST = "its words are on the screen of its host"

@@ -1,6 +1,6 @@
 """The one process that carries the packets of all links: read, wait for the line, write when due.
 
-It makes the hosts' networks, and hands out sockets in them. It is started by `carrier`, which gives
+It makes the hosts' networks, and hands out sockets in them. It is started by `linked`, which gives
 it a socket for orders and one for each host, and ends with whoever started it.
 """
 

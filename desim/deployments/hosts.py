@@ -1,4 +1,6 @@
-"""The file of hosts: where the coordinator waits, and which host plays which agents.
+"""A deployment on many hosts, for its coordinator: the file of hosts, their clocks and processes.
+
+The file says where the coordinator waits, and which host plays which agents.
 
 port: 7077                # address: 0.0.0.0 and wait: 120 s unless others are given
 hosts: {alpha: [0, 1, 2], beta: [3, 4]}
@@ -184,8 +186,7 @@ def read_invitation(path: Path) -> Invitation:
         raise InputError(f"{path}: not an invitation of desim deploy, or damaged") from None
 
 
-# Clocks of hosts brought together: exchanges of stamps, of which the fastest says the most.
-
+# Clocks of hosts brought together: of many exchanges of stamps, the fastest says the most.
 
 EXCHANGES = 20
 TOLERANCE = 1e-6  # relative: what good clocks drift by anyway
@@ -200,7 +201,7 @@ class Offset(NamedTuple):
 
 
 def exchanged(sent: float, there: float, came: float) -> Offset:
-    """What one exchange says."""
+    """An offset to within half of the time from `sent` to `came`; there: a host's clock between."""
     return Offset(there - 0.5 * (sent + came), 0.5 * (came - sent), came)
 
 
@@ -216,8 +217,7 @@ def drift(first: Offset, last: Offset) -> float:
     return moved if sure > 0.0 else 0.0
 
 
-# The processes of a deployment on many hosts, as the coordinator's sees them.
-
+# The processes on the hosts, as the coordinator sees them.
 
 BUILDING = 600.0  # s that hosts have to read the data and compile
 SPARE = 3600.0  # s that invitations hold beyond all that is waited for: clocks of hosts differ
@@ -482,8 +482,7 @@ class Remote(Fleet):
         withdraw(self.invited)
 
 
-# Hosts that hold the rows of their own agents alone: what must be the same, and what cannot be.
-
+# Hosts that hold only the rows of their own agents: what must be the same, and what cannot be.
 
 TESTED = ("accuracy", "positive_rate", "risk_difference", "positive_rate_protected",
           "positive_rate_others", "accuracy_protected", "accuracy_others")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Links of one machine under a deployment: a network for each node, lines between them."""
+"""Links of one machine under a deployment: networks, the lines between them, and their process."""
 
 import json
 import os
@@ -36,8 +36,7 @@ from desim.network.timeline.transport import (
 )
 from desim.scenario.sections.links import Tcp
 
-# Starts the process that carries packets between hosts, and asks what it did.
-
+# The process that carries packets between hosts, and what it did.
 
 PARTING = 2.0  # s in which a process ends whose connection is closed
 ANSWER = 3.0  # s in which it tells what it did
@@ -194,6 +193,8 @@ class Carrier:
         return text
 
 
+# The networks, in which the nodes open their sockets.
+
 ANY = "0.0.0.0"  # of a network that nobody else is in
 
 
@@ -262,8 +263,7 @@ class Linked(Loopback):
             self.carrier = self.alarm = None
 
 
-# The lines of a deployment on one machine, as the scenario has its links.
-
+# The lines, as the scenario has its links, and what they cannot do.
 
 PACKETS = "packets in its stead, which TCP sends again"
 

@@ -1,7 +1,9 @@
-"""Networks without names, one for each host, whose only devices are the ends of its links.
+"""Networks without names, one for each host of one machine, and the links that are to join them.
 
-One process makes them all and hands out sockets that stay in them, so that hosts need no rights
-and may be any processes. A network ends with those who hold its sockets: nothing is left behind.
+One process makes them all and hands out sockets that stay in them, so that hosts need no rights and
+may be any processes. A network ends with those who hold its sockets: nothing is left behind. A host
+is a number, -1 the coordinator and 0, 1, ... the agents. A packet passes the line of its own
+direction; to or from a host behind a site it passes the site's line, too, on the host's far side.
 """
 
 import ctypes
@@ -19,8 +21,7 @@ from typing import Any
 
 from desim.errors import InputError
 
-# Links between hosts of one machine: what each direction does to packets, and who reaches whom.
-
+# Links: what each direction does to packets, and who reaches whom.
 
 COORDINATOR = -1
 FIRST = int(IPv4Address("10.0.0.0"))
@@ -189,6 +190,8 @@ def _line_of(stored: dict[str, Any]) -> Line:
     bursts = stored["bursts"]
     return Line(**{**stored, "bursts": None if bursts is None else tuple(bursts)})
 
+
+# Networks: the kernel's numbers for them, and the sockets in them.
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # linux/sched.h
 SET_INTERFACE, TUN, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h

@@ -1,4 +1,4 @@
-"""What an agent's process has: its control connection, its clock, and one place to wait."""
+"""What an agent's process has: its control connection, its clock, and where its links are."""
 
 import errno
 import socket
@@ -32,8 +32,7 @@ from desim.deployments.streams import (
     stamping,
 )
 
-# Where the measured connections of a deployment are: plain loopback, or what takes its place.
-
+# The ground: where measured connections are, on plain loopback or on what takes its place.
 
 HOST = "127.0.0.1"
 QUEUE = 256  # connections that wait to be accepted
@@ -175,6 +174,8 @@ class Loopback:
             )
 
 
+# The place of an agent: one place to wait for everything.
+
 FAR = 1e18  # s: never
 TOLD = 8  # refusals that the coordinator is told of at once
 PAUSE = 1.0  # s between words on others
@@ -189,7 +190,7 @@ class Place:
     """Agent `agent` of a deployment, in a process of its own.
 
     control: its connection to the coordinator that is not measured; keys: by node as frames name
-    it, see `keys`; ground: where addresses are; handlers by kind of message; heard(frame, time s):
+    it, see `Keys`; ground: where addresses are; handlers by kind of message; heard(frame, time s):
     what came on the links.
     """
 

@@ -1,4 +1,4 @@
-"""The coordinator's station on sockets: it posts calls, counts replies and writes rows."""
+"""The coordinator of a deployment: it posts calls, counts replies and writes rows as it plays."""
 
 import time
 from dataclasses import dataclass, field
@@ -33,8 +33,7 @@ from desim.errors import RunError
 from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import UPLINK, Kind, release_id
 
-# What became of a coordinator's messages: rows of the log and of the ledger, as reports come.
-
+# Accounts: what became of messages, as rows of the log and of the ledger, when reports come.
 
 STATE = "state "  # before the names of arrays that are an agent's state
 
@@ -424,7 +423,7 @@ class Station(Accounts):
             self.take_over(number, i, report)
 
 
-# Plays a coordinator method by processes: the program here, each agent in a process of its own.
+# The play: the program in this process, and each agent in a process of its own.
 
 
 class RealHub(Hub):

@@ -1,4 +1,4 @@
-"""Sockets that never block: what cannot leave at once waits in order; one place to wait for all."""
+"""Sockets that never block, one place to wait for all, strangers at them, and keys of frames."""
 
 import secrets
 import select
@@ -226,7 +226,6 @@ class Poll:
 
 # Connections whose other end has not said yet who it is: few from each address, each for a while.
 
-
 One = TypeVar("One", bound=Hashable)
 HASTE = 10.0  # s in which who connects has to say who it is
 EACH = 16  # that may be silent at once from one address
@@ -235,7 +234,7 @@ SILENT = "said nothing"
 
 
 class Strangers(Generic[One]):
-    """Connections by age; each: how many one address may have at once."""
+    """Connections by age: of more than `each` from one address, the one silent for longest goes."""
 
     def __init__(self, each: int = EACH) -> None:
         self.each = each
@@ -298,13 +297,12 @@ def refused(address: str, why: str) -> str:
 
 # Keys of the measured links: 8 bytes for each pair of nodes, which no third node has.
 
-
 SIZE = 8  # bytes
 PAIR = struct.Struct("!qq")
 
 
 class Keys:
-    """All keys of one run, made from what its coordinator alone knows."""
+    """All keys of one run, from what its coordinator alone knows: nobody can speak for another."""
 
     def __init__(self) -> None:
         self._root = secrets.token_bytes(32)

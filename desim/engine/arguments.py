@@ -1,4 +1,7 @@
-"""What programs call the verbs of `us` and `hub` with, or told in words: see desim.shapes."""
+"""What programs give to the verbs of `us` and `hub`, checked: errors say in words what is wrong.
+
+The shapes and what else is allowed are those of desim.shapes.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -220,7 +223,7 @@ def _place(job: Any) -> str:
     return f"{code.co_filename}, line {code.co_firstlineno}, {name}" if code else name
 
 
-# What programs give to `hub` and `us`: arrays of the problem's shape, or told in words.
+# Arrays of the problem's shape: models, states, and what jobs are called with.
 
 
 def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:

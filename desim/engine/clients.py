@@ -1,4 +1,7 @@
-"""`us` of a client's job: what a coordinator's agents see when they are called."""
+"""What a coordinator's agents do when they are called: `us` of a job, what was asked, the answers.
+
+A reply may come after later calls to others, which ask for another job or charge another price.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -113,8 +116,7 @@ class Clients:
         return world.signals.released(self.who, rounds, ids, value(), output, terms, self.who)
 
 
-# What a coordinator has asked of each agent: a reply is computed, and noised, as its call said.
-
+# Assignments: what was asked of each agent. A reply is computed, and noised, as its call said.
 
 Train = Callable[..., Array]
 
@@ -274,7 +276,7 @@ def _amounts(terms: Terms) -> tuple[Array, ...]:
     return terms.sensitivity, terms.scale, terms.sampling, coupled
 
 
-# What agents answer a coordinator: the jobs of their calls are run, in as few batches as can.
+# Answers: the jobs of calls are run, in as few batches as possible.
 
 
 def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:

@@ -1,4 +1,7 @@
-"""`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
+"""`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share.
+
+Beside it are what calls carry, large matrices that are lent again, and a program's variables.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -39,7 +42,7 @@ from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
 
-# What the latest call of each agent carried: one row for all that were told the same.
+# What the latest call of each agent carried: one row for all that were sent the same.
 
 
 class Payloads:
@@ -77,8 +80,7 @@ class Payloads:
         return rows
 
 
-# Large matrices that are lent again once nobody holds them.
-
+# Large matrices that are lent again once nobody holds them, as new memory is slow.
 
 MAX_FREE = 2  # matrices that nobody holds
 
@@ -158,6 +160,8 @@ def recalled(own: Variables, tree: Tree) -> None:
 def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
+
+# The hub itself.
 
 NOBODY = np.empty(0, np.int64)
 STORED = "round begun exchange unheard busy reference"

@@ -1,4 +1,8 @@
-"""Whom `hub.invite` names: a draw of the round, or a choice that follows from what was seen."""
+"""Whom `hub.invite` names, by a draw or by what was seen, and what replies say of losses.
+
+Where losses choose, a reply carries one number more. Its row is written beside the reply's, whoever
+is taken: it is infinite without noise, else that of a Gaussian on a mean of cut losses.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +20,7 @@ from desim.problem.problem import mean_losses
 if TYPE_CHECKING:
     from desim.privacy.ledger.budget import Filter
 
-# What replies say of losses, where the coordinator chooses by them: a release of its own each.
-
+# Reports of losses, where the coordinator chooses by them: a release of its own each.
 
 BITS = 64  # that a reply is longer
 ROUND, RELEASE, MECHANISM, SEEN_BY = range(1, 5)  # columns of ledger rows
@@ -100,6 +103,8 @@ def price_of(filter_: "Filter", terms: Terms) -> Array:
     price[2] = 0.0
     return price
 
+
+# Invitations: a draw, or a choice that follows from what was seen.
 
 SEEN = "heard picks loss"
 

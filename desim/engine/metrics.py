@@ -1,4 +1,4 @@
-"""Metrics of models on a problem, and the rows that record them."""
+"""Metrics of models on a problem, their rows, and the models that first met a target."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from desim.problem.fairness import MEASURES, RISING, measure
 from desim.problem.kernels.model_sums import squared_distances
 from desim.problem.problem import Problem
 
-# Models that are kept: the network's, where a metric is first as good as a target.
+# Marks: the network's models where a metric is first as good as a target.
 
 
 def met(name: str, value: Any, target: float) -> Any:
@@ -77,6 +77,8 @@ class Marks:
                 float(tree["time"][k]), int(tree["round"][k]), float(tree["value"][k]), own,
             )  # fmt: skip
 
+
+# Metrics and their rows.
 
 NETWORK = -1
 

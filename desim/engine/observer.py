@@ -1,7 +1,8 @@
 """Observers: they see models at the time at which these are true, and change nothing.
 
-A coordinator has one clock; the agents of a graph have one each, so their models are put in order
-of time first, as far as all clocks have advanced.
+A coordinator has one clock, and its models are true from one collection to the next; the agents of
+a graph have one each, so their models are put in order of time first, as far as all clocks have
+advanced.
 """
 
 import math
@@ -267,8 +268,7 @@ class ReleasedObserver(ClockObserver):
                 super().report(time[same], who[same], round_, noisy[same])
 
 
-# The observer of a coordinator method, whose models are true from one collection to the next.
-
+# The observer of a coordinator method.
 
 COORDINATOR = np.zeros(1, np.int64)  # whose clock is looked at
 SEEN_NUMBERS = 1 << 20  # of the models that are kept before they are looked at

@@ -1,7 +1,8 @@
-"""Runs that would never come to their end, because time hardly passes: told, not played for ever.
+"""Why a run comes to nothing, in words: time hardly passes, models go far away, a wait never ends.
 
-Only a number of rounds ends such a run; where one is given, nothing here is asked. What is judged
-is virtual, so that all engines fail in the same round, at the same time.
+Only a number of rounds ends a run whose time hardly passes; where one is given, its patience is not
+asked. What is judged is virtual, so that all engines fail in the same round, at the same time. That
+models have gone far away only adds words: no end and no record depends on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,8 +96,7 @@ def earlier(one: RunError | None, other: RunError | None) -> RunError | None:
     return other if other.time < one.time else one
 
 
-# Whether models have gone far away while staying finite: one rule, for every method and engine.
-
+# Whether models have gone far away while staying finite: seen at the start and the end alone.
 
 MANY = 1e6  # times what it was, or is of a model of zeros, from which on a value has grown
 DIVERGED = "diverged: "  # how the warning begins
@@ -150,7 +150,6 @@ def _loss(problem: Problem, models: Array) -> float:
 
 
 # Why nobody can go on: the first cause of a wait that never ends, in words.
-
 
 RESENT = "use on_loss: resend with a higher limit"
 

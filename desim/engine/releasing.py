@@ -1,6 +1,9 @@
-"""The private verbs of a cohort: noise and its ledger rows, for both engines.
+"""The private verbs of a cohort, for both engines: noise, its ledger rows, and chosen receivers.
 
 Whatever draws noise charges for it in the same call, and asks the budget before.
+
+Receivers wait for the messages that are addressed to them, so that the choice must be public: a
+function of numbers, rounds and draws that each agent can compute for all, as a random matching is.
 """
 
 from collections.abc import Callable
@@ -27,7 +30,6 @@ from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, refuse, rows_given, whole_given
 
 # Messages to chosen neighbours: whom every agent sends to in a round, which everybody knows.
-
 
 WHERE = "us.send(to=...)"
 RELEASED = (
@@ -99,6 +101,8 @@ def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
     links = np.repeat(first - before, number) + np.arange(number.sum())
     return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
 
+
+# The verbs that release values.
 
 Request = TypeVar("Request", Compute, Gather)
 MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`

@@ -1,4 +1,4 @@
-"""What an algorithm may wait for: the requests that its generator yields to an engine."""
+"""The requests that an algorithm's generator yields, and what engines offer to answer them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every column of every table of a run means, and its unit: the one place that says it.
+"""What each column of the tables of runs and studies means, and its unit, in one place.
 
 `described` puts it into a DataFrame's `.attrs`; the reference of the run directory is made from it.
 """
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# What the columns of the tables of studies and comparisons mean, and their units.
-
+# The tables of studies and comparisons.
 
 STUDY_ROWS = {  # what one row of a table is
     "runs": "one run of a study; its other columns are the case's own keys and its measures",
@@ -132,6 +131,8 @@ STUDY_COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> colum
     },
 }
 
+
+# The tables of a run.
 
 ROWS = {  # what one row of a table is
     "events": "one event, in order of time",

@@ -1,8 +1,11 @@
-"""Tables of a run: kept in memory or stored in its directory, and read again from there.
+"""Tables of a run: in memory or stored in its directory, and read again from there.
 
 While the run goes on, new rows are put into a part after a few seconds. A part appears whole or not
 at all, so a run that is killed loses at most its latest seconds; what it left is read by the same
 `read_table` as a finished run. Only this package knows Parquet.
+
+The final file grows meanwhile and can be read when it is closed. What is in it depends on the rows
+alone, not on how they were handed over.
 """
 
 import shutil
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Parquet files read a few row groups at a time.
-
+# Row groups, read a few at a time.
 
 PIECE = 1 << 17  # rows that are read at once, or a row group if it has more
 
@@ -96,8 +98,7 @@ def damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: not a table of desim, or damaged ({error})")
 
 
-# The final file of a table while the run goes on: row groups are packed as soon as they are full.
-
+# The final file of a table: row groups are packed as soon as they are full.
 
 GROUP = 1 << 14  # rows of a row group, whatever the flush interval was: the last ones are soon done
 FEWER = 4  # times that groups of other tables have fewer rows, of which there are fewer
@@ -183,8 +184,7 @@ def light_writer(path: Path, name: str) -> pq.ParquetWriter:
     )  # fmt: skip
 
 
-# One thread that stores what a run hands over, so that the run itself need not wait for it.
-
+# The thread that stores what a run hands over, so that the run itself need not wait for it.
 
 AHEAD = 32  # tasks that may wait for the thread: with more the run waits for it
 
@@ -245,6 +245,8 @@ class Worker:
         if self._failure is not None:
             raise self._failure
 
+
+# Tables and their parts.
 
 PARTS = "parts"
 PART_ROWS = 1 << 20

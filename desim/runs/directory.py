@@ -1,4 +1,8 @@
-"""The directory of a run: claimed once, files written in one step each, readable at any moment."""
+"""The directory of a run: claimed once, with files that are whole and readable at any moment.
+
+The lock is on the directory itself: no file is left behind, and the system frees it at a SIGKILL.
+The digests guard against mistakes, not against forgers: who can write a table can write a manifest.
+"""
 
 import errno
 import hashlib
@@ -21,8 +25,7 @@ from desim.errors import InputError, show
 from desim.npz import read_npz
 from desim.readers import require_regular, text_of
 
-# Who writes to a run directory: one process at a time, known to all, forgotten when it dies.
-
+# The lock: one process writes at a time, known to all, forgotten when it dies.
 
 try:
     import fcntl
@@ -75,6 +78,8 @@ def _locked(handle: int, tries: int = TRIES, shared: bool = False) -> bool:
             return True
     return False
 
+
+# The files: a directory is claimed once, and each file is whole or not there.
 
 FORMAT = 1  # of run directories; a manifest that names none has this one
 MANIFEST = "manifest.json"
@@ -334,8 +339,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a manifest cannot hold {value!r}")
 
 
-# Which files a run has left, by their digests: what was swapped, cut off or lost is noticed.
-
+# The digests of files that a run has left: what was swapped, cut off or lost is noticed.
 
 Files = Mapping[str, Mapping[str, Any]]  # by name: sha256, bytes, and rows of a table
 UNLISTED = "its files have no digests (stored by an older desim): they cannot be checked"

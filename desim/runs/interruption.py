@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: an end between two steps, so that the log and the arrays agree.
+"""Ctrl-C before and during a run: an end between two steps, so that the log and the arrays agree.
 
 Pressed again it ends the run as a kill does: a program cannot be left anywhere and tell what of it
 is complete. Several at once are one: a terminal and what has started desim may both pass it on.
@@ -146,7 +146,6 @@ class _Bell:
 
 
 # Ctrl-C before a run begins: at once, but never in the middle of the compiler, which trips.
-
 
 COMPILER = ("llvmlite", "numba")
 AGAIN = 0.02  # s after which a Ctrl-C that fell into the compiler is looked at again

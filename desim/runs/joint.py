@@ -1,4 +1,4 @@
-"""What several runs cost together: who sees all of them knows more than who sees one.
+"""What several runs cost together, for whoever sees all of them, and accounts as plain values.
 
 Runs on the same data add up, and so do runs of which nobody can tell whether their data overlap.
 Runs that draw noise at the same addresses (seed, agent, round, exchange) share that noise: where

@@ -1,4 +1,4 @@
-"""Whether runs are one and the same, share their data, or share their noise."""
+"""Whether runs are one and the same, share data or noise, and what delays may change."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -17,7 +17,6 @@ from desim.scenario.disclosures import changing
 from desim.scenario.schema import Scenario
 
 # Why delays may change what a run computes, or when its metrics are true, in words.
-
 
 OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone
 
@@ -74,6 +73,8 @@ def unkept(coordinator: bool, metrics: Sequence[str], timed: bool, iterates: boo
         return [f"observe.iterates: found false; {text}; {cure}"]
     return []
 
+
+# What runs have in common.
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
 CARRIED = ("network", "compute")  # sections that change none where delays change no value

@@ -1,4 +1,16 @@
-"""What an account of a run needs beside its releases: written at its start, read from then on."""
+"""What an account of a run needs beside its releases: written at its start, read from then on.
+
+Whom a coordinator invites by losses, when a target ends a run and which query a sparse vector
+answers follow from data. What such a run has released then depends on them, too, so that a sum over
+its rows is no guarantee: it is another number on another draw of the noise. What holds is what all
+rounds that are allowed would cost. Whoever releases something in some rounds only, as what was
+released before says, is dominated round by round by who does in all of them (Zhu, Dong and Wang
+2022, Thm 10; Rogers, Roth, Ullman and Vadhan 2016: a filter whose bound is fixed beforehand); or a
+budget, which is one. What follows from anything else but releases is one more release.
+
+An epsilon is a property of the mechanism only where steps, sizes of messages, numbers of rows and
+the end of the run are the same on every pair of neighbouring data sets.
+"""
 
 import json
 import math
@@ -29,8 +41,7 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 
-# What a run may release at most, known before it is played, where data decide how much it does.
-
+# What a run may release at most, known beforehand, where data decide how much it does.
 
 MOST = 1_000_000  # releases that are looked at beforehand
 LISTED = 20_000  # kinds of releases that a manifest lists
@@ -255,7 +266,6 @@ def stand_in(run: Played, exact: bool, relation: str) -> tuple[Columns | None, t
 
 # What rows decide before a run, or at its end, and neither noise nor a charge covers.
 
-
 BY_LABEL = ("dirichlet", "labels")
 STATISTICS = {  # keys of problem.data whose values take something from all agents' training rows
     "encode": ("one-hot", "ordinal"),
@@ -330,6 +340,8 @@ def ended_by_rows(run: Any) -> Iterator[str]:
     if run.status == "failed":
         yield "the run failed: where rows made it fail, when it ended tells of them"
 
+
+# The premises as the manifest has them.
 
 PLAIN = "what JSON holds: finite numbers, text, and lists and mappings of them"
 
@@ -426,7 +438,6 @@ def terms_of(scenario: "Scenario") -> Stated:
 
 # Runs that were deployed: what can be done with a simulation and not with real seconds.
 
-
 SIMULATE = "desim run with its scenario.yaml simulates it"
 KEPT = "kept by the agents"  # what the manifest says of states that never left their processes
 TEST = (
@@ -466,8 +477,7 @@ def require_virtual(manifest: Mapping[str, Any], what: str) -> None:
     raise InputError(f"{text}; {SIMULATE}")
 
 
-# On what a run's epsilon rests without having been tried: plug-ins' words, coarse arithmetic.
-
+# What an epsilon rests on that this run has not tried: plug-ins' words, coarse arithmetic.
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
 COARSE = (

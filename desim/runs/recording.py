@@ -1,4 +1,9 @@
-"""`desim.run`: from a scenario to a stored run, whatever happens on the way."""
+"""`desim.run`: from a scenario to a stored run, whatever happens on the way, and its checkpoints.
+
+A checkpoint is an npz file without pickle, which appears whole or not at all. It goes with the rows
+that had been stored when it was written, and is of use to the same code, data and libraries only;
+where anything is amiss the run is played again from its start, which gives the same.
+"""
 
 import contextlib
 import hashlib
@@ -39,7 +44,6 @@ from desim.scenario.noise_target import completed
 from desim.scenario.schema import Scenario
 
 # Checkpoints: what a run that goes on after a kill need not compute again, in one file.
-
 
 FORMAT = 1
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -94,6 +98,9 @@ def stored_checkpoint(directory: Path, of: Mapping[str, Any]) -> tuple[dict[str,
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return (rows, nested(arrays)) if known else None
+
+
+# The run, from its scenario to its end.
 
 
 def run(

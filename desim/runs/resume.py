@@ -2,7 +2,7 @@
 
 Draws are addressed and runs deterministic: the run is played again from its checkpoint, or from its
 start where it has none, and every row that comes is compared with the stored one until new ones
-begin.
+begin. Where that comes to nothing, the directory is left as it was.
 """
 
 import contextlib
@@ -38,8 +38,7 @@ from desim.runs.store import whole
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
-# A run directory is as it was where going on with it comes to nothing.
-
+# The directory as it was, for where going on with it comes to nothing.
 
 BEFORE = "before"  # folder among the parts: links to the tables of a run that had ended
 
@@ -81,6 +80,8 @@ def _put_back(path: Path, before: Path) -> None:
         table.replace(path / table.name)
     before.rmdir()
 
+
+# Going on.
 
 LATER = ("stop.rounds", "stop.time")
 

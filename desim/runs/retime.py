@@ -1,9 +1,12 @@
 """`desim.retime`: the training of a run under another network, without training again.
 
 Where everybody waits for everybody, delays change clocks and not iterates. Then the program is
-played blind (desim.engine.blind) under the new network, and what the run kept is dated anew. That
-the blind play gives the run's own log under its own network is checked first; since values are the
-same under every network, so is all that a program decides by them.
+played blind (desim.engine.blind) under the new network, and what the run recorded is dated anew.
+That the blind play gives the run's own log under its own network is checked first; since values are
+the same under every network, so is all that a program decides by them.
+
+Runs that differ in network or devices alone need one training: their bits are those of runs that
+are played one by one. `retimed` in a manifest names the run and the scenario that was trained.
 """
 
 import hashlib
@@ -45,7 +48,7 @@ from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python, include_network
 
-# The metrics of a training told again at other times: values are kept, clocks are new.
+# The metrics of a training at other times: values stay, clocks are new.
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,8 @@ class Training:
             observer.leave(agent, time)
         return observer
 
+
+# The run under another network.
 
 Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
@@ -413,8 +418,7 @@ def _watched(simulation: Retimed) -> tuple[Retimed, set[str]]:
     return replace(simulation, method=again), looked
 
 
-# Runs that differ in network or devices alone: one is trained, the others are told after it.
-
+# Runs that differ in network or devices alone: one is trained, the others follow from it.
 
 WORTH = 0.5  # s that a training takes; to tell shorter ones after another may take longer
 

@@ -1,4 +1,7 @@
-"""A run as its user sees it: tables, arrays and manifest, read when they are first asked for."""
+"""A run as its user sees it: tables, arrays and manifest, read when they are first asked for.
+
+Here it is also opened, by the path of its directory.
+"""
 
 import os
 from functools import cached_property
@@ -318,8 +321,7 @@ class Run:
         return Figures(self)
 
 
-# The run that a directory holds.
-
+# Runs by the paths of their directories.
 
 ALLOWED = "a run, or the path of its directory"
 

@@ -1,4 +1,4 @@
-"""Where the tables and arrays of a run are: in a directory, or in memory."""
+"""Where the tables, arrays and scenario of a run are stored: in a directory, or in memory."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -228,7 +228,7 @@ def alike(
     return None if scenario is None else seeded(resolved_yaml(scenario), 0)
 
 
-# The models that a run has kept where a metric first met a target.
+# The models of a run where a metric first met a target.
 
 
 class Checkpoint(NamedTuple):

@@ -1,4 +1,8 @@
-"""From a checked scenario to a simulation that is ready to be played; data are read here."""
+"""From a checked scenario to a simulation that is ready to be played; data are read here.
+
+Steps, noise that a target asks for, and features whose scaling is estimated are functions of the
+rows. A simulation on neighbouring data has those of its own rows, as a run of them would have.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,8 +58,7 @@ from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 
-# From `network.topology` to the graph of agents: one for the run, or one for every round.
-
+# The graph of agents by `network.topology`: one for the run, or one for every round.
 
 WHERE = "network.topology"
 
@@ -135,7 +138,6 @@ class Layout:
 
 # What observing a coordinator's rounds costs, where it will take longer than the training.
 
-
 HEAVY = 1e10  # numbers read: some ten seconds
 TIMES = 10  # what the training reads, in one step of those whose replies are awaited
 
@@ -199,8 +201,7 @@ def _numbers(name: str, problem: Problem, sample: Int | None) -> int:
     return 0 if tested is None else int(tested.size)
 
 
-# Where a simulation comes from: what of it follows from the data, made anew for other data.
-
+# The origin of a simulation: what of it follows from the data, and is new for other data.
 
 ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from the training rows
 
@@ -264,7 +265,6 @@ class Origin:
 
 # The rule of waiting that a scenario's `policy` stands for, as engines take it.
 
-
 LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
 
 
@@ -283,6 +283,8 @@ def policy_of(scenario: Scenario) -> Policy:
         policy.staleness.rule if policy.staleness else UNWEIGHED,
     )  # fmt: skip
 
+
+# The building itself, and the checks that need the data.
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models

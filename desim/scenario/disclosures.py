@@ -1,4 +1,4 @@
-"""What listeners that change what happens mean for the rest of a scenario, in words."""
+"""What a scenario discloses beside its releases, in words: by how it ends, and by its listeners."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -33,6 +33,9 @@ def unreleased(scenario: "Scenario", metric: str) -> str:
         if scenario.algorithm.method.shows() != "released":
             return "of models before their noise"
     return ""
+
+
+# Listeners that change what happens: what they mean for the rest of a scenario.
 
 
 def changing(scenario: "Scenario") -> str:

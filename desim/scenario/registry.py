@@ -2,7 +2,7 @@
 
 A package has an entry point in group desim.plugins that names a module; a file is listed under
 `plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model, Dataset,
-Accountant and Listener that they define.
+Accountant and Listener that they define, whose attributes are checked here.
 """
 
 import importlib
@@ -34,7 +34,6 @@ from desim.problem.models.user_model import Model
 from desim.scenario.own import LOSSES, METHODS
 
 # What plug-ins declare: attributes of their classes, held to the types that desim gives them.
-
 
 STRICT = "a class that inherits from desim.fields.Strict"
 BESIDE = ("kind", "Parameters", "parameters", "bounds", "name")  # that others look at
@@ -165,6 +164,8 @@ def _odd_loss(of: type[ScalarLoss]) -> Iterator[str]:
         if not inspect.isfunction(getattr(function, "py_func", function)):
             yield f"{name}: {refusal(function, 'a static function of u and b')}"
 
+
+# What is known by its name, and how plug-ins are loaded.
 
 OWN, OWN_LOSSES = METHODS, LOSSES
 FILES = {  # others are called like their methods

@@ -1,4 +1,8 @@
-"""What was written, as plain dicts and lists, together with where each key was written."""
+"""Scenarios as they are written, plain dicts and lists with the place of each key, and as YAML.
+
+Scenarios, studies and network conditions may go by a name. A wheel carries those that come with
+desim inside the package; a checkout has them beside it.
+"""
 
 import contextlib
 import io
@@ -162,7 +166,6 @@ def require_mapping(tree: Tree, allowed: str) -> None:
 
 # The YAML that desim writes: version 1.2, in the order of the schema.
 
-
 HEAD = "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n"
 
 
@@ -203,7 +206,6 @@ def _section(pickled: bytes) -> str:
 
 
 # What comes with desim and goes by a name: scenarios, studies and network conditions.
-
 
 Kind = Literal["scenario", "study"]
 
@@ -283,7 +285,6 @@ def _missing(path: Path, name: str, kind: Kind) -> str:
 
 
 # `network: wifi`: network conditions that live in a file of their own, shared by scenarios.
-
 
 FILES = ("trace", "file")
 

@@ -34,8 +34,7 @@ from desim.tabulated import Table, card, together
 if TYPE_CHECKING:
     import pandas as pd
 
-# Which runs have a real clock, and whether two tell of the same scenario.
-
+# Which runs have a real clock, and whether two are of the same scenario.
 
 FREE = {"name", "network", "compute", "observe", "log", "stop", "engine", "plugins"}
 SHOWN = 4
@@ -116,8 +115,7 @@ def against(runs: Sequence[Run], asked: bool) -> tuple[Run, list[Run]] | None:
     return first, [run for run in runs if run is not first]
 
 
-# The errors of a clock as tables that people read.
-
+# The errors of a clock as tables.
 
 SIGN = "errors are simulated - real; bias: their median; the rest of their sizes, not their signs"
 
@@ -180,7 +178,6 @@ def _time(seconds: float) -> str:
 
 
 # Whether two runs come to the same models: to the bit, or how far apart.
-
 
 KINDS = {"model": "the coordinator's models", "iterates": "the agents' models"}
 FINAL = "the final states"

@@ -1,4 +1,4 @@
-"""The same message, computation or round in two runs, and by how much its seconds differ."""
+"""What is the same in two runs, by how much its seconds differ, and why: messages to rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,6 @@ def _free(run: Run) -> bool:
 
 
 # Why a message, a computation or a round took longer or shorter than it was simulated.
-
 
 SEGMENT = 1448  # bytes of payload in a packet of 1500 with IPv4, TCP and timestamps
 NOTHING = 1e-9  # s: no clock is so fine
@@ -198,8 +197,7 @@ def _largest(
     return max(found)[1] if found else ""
 
 
-# The largest errors of a simulated clock, each with its reason as far as the logs tell it.
-
+# The largest errors of a simulated clock, each with its reason as far as the logs say it.
 
 TOLD = 3  # of each kind
 COLUMNS = ["what", "who", "round", "real", "simulated", "error", "relative", "reason"]
@@ -245,7 +243,6 @@ def _closers(run: Run) -> Mapping[int, int]:
 
 
 # Whether the same replies count in both runs, how narrow that was, and who comes before whom.
-
 
 MOST = 1500  # replies of a round whose pairs are counted
 NARROW = 0.02  # of a round: no law of a link decides a margin below

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What was measured as sections of a scenario, with intervals and goodness of fit beside.
-
+# The sections as text, with intervals and goodness of fit beside.
 
 SPREAD = 2.0  # sizes that differ by more could tell what they cost
 

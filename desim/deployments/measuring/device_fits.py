@@ -1,4 +1,4 @@
-"""How fast devices compute, by how long their computations took: fixed costs and costs per row."""
+"""How fast devices compute: by a run's log, by a stopwatch on this machine, or by scores."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -165,8 +165,7 @@ def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> Fixed:
     return Fixed(float(fit.values[0]), error, True, fit.values[1:], fit.errors[1:])
 
 
-# `desim calibrate --here`: how fast this machine takes a method's local steps, without compiling.
-
+# `desim calibrate --here`: how fast this machine takes a method's local steps once compiled.
 
 JOBS, MOST = 120, 400  # jobs that are timed, and rounds that are played for them at most
 WARM = 10  # of them that are not
@@ -301,7 +300,6 @@ def _timed(scenario: Scenario) -> tuple[Array, Array]:
 
 
 # Speeds of other devices, by their scores in a benchmark in which this machine has one, too.
-
 
 USUAL = "CPU_F_AI_Score"  # of AI Benchmark: floats on the CPU, as kernels are
 

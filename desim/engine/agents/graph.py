@@ -1,6 +1,9 @@
 """Agent engine for graph methods: every agent its own SimPy process, every message a SimPy event.
 
-The reference: it runs whatever the scenario asks for, churn included.
+The reference: it runs whatever the scenario asks for, churn included. Jobs are run late, in
+batches: their inputs are frozen when they begin and rows do not depend on each other, so that bits
+depend neither on the size of a batch nor on what else is in it. Jobs that are never asked for never
+run.
 """
 
 from dataclasses import dataclass
@@ -82,6 +85,9 @@ class Jobs:
                 t.result = results[r : r + 1]
         assert ticket.result is not None
         return ticket.result
+
+
+# Messages, agents and the play.
 
 
 class Post:

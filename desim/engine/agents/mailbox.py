@@ -1,4 +1,4 @@
-"""What has arrived at one agent of a graph and was not read: messages of each neighbour."""
+"""What has arrived at one agent of a graph and was not read, in the agent engine."""
 
 from collections.abc import Callable
 
@@ -132,7 +132,7 @@ def heard_by(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
     return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
 
 
-# What has arrived at one agent whose neighbours change from round to round (agent engine).
+# Messages of neighbours that change from round to round.
 
 
 class Meetings:

@@ -2,9 +2,10 @@
 
 A message takes its turn when it is handed over, one at the same instant by sender and receiver, and
 goes on its way, which takes the latency, when its last bit has left. What an attempt loses is drawn
-when it is handed over, and a lost one is handed over again at the times of `kernels.network`,
-whether or not it has left by then. In the log a send lasts as long as the bits would take alone,
-a delivery from the first handing over to the arrival, waiting included.
+when it is handed over, and a lost one is handed over again at the times of
+`desim.network.timeline.messages`, whether or not it has left by then. In the log a send lasts as
+long as the bits would take alone, a delivery from the first handing over to the arrival, waiting
+included. Over TCP, messages are flows of packets.
 """
 
 from collections import deque
@@ -34,7 +35,7 @@ from desim.network.timeline.messages import FAIR, FIFO, Links, alone, log_messag
 from desim.network.timeline.record import Kind
 from desim.network.timeline.transport import CUBIC, HEADER, KIND, RENO, SEGMENT
 
-# A port whose messages are flows of packets over TCP, which queue for one line.
+# A port over TCP: its messages are flows of packets, which queue for one line.
 
 
 class Handed(NamedTuple):
@@ -233,6 +234,8 @@ class End:
         """See Streams.enter."""
         self.site.enter(self.side, message)
 
+
+# Ports without packets, one after the other or all at once, and which link has which port.
 
 ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
 Left = Callable[[float, float], None]

@@ -25,7 +25,7 @@ from desim.network.timeline.messages import transmit_one
 from desim.network.timeline.record import UPLINK, Kind, release_id
 from desim.network.timeline.speed import seconds_into
 
-# A client in the agent engine: one agent's process, its mailbox and the calls that it takes.
+# A client: one agent's process, its mailbox and the calls that it takes.
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,9 @@ class Client:
         who, round_, work = np.array([self.agent]), np.array([letter.round_]), letter.work
         seconds_into(speeds, who, round_, np.array([begin]), np.array([work]), seconds)
         return float(seconds[0])
+
+
+# The coordinator's station, and the play.
 
 
 class AgentStation:

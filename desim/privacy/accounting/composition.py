@@ -23,7 +23,6 @@ from desim.privacy.accounting.views import Adversary, Signs, charged
 
 # Running sums and maxima within groups, in the order of the rows, to the bits that pandas gives.
 
-
 MANY = 200_000  # rows from which on pandas is faster, its import included
 
 
@@ -52,6 +51,8 @@ def running_max(values: NDArray[Any], group: NDArray[np.integer[Any]]) -> NDArra
     out[order] = levels[np.maximum.accumulate(number + rank) - number]
     return out
 
+
+# What is spent after each release.
 
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
 FEW = 16  # kinds for each release of a stride, up to which they are counted before they add up

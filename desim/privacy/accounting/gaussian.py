@@ -1,10 +1,26 @@
-"""The exact price of Gaussian noise: epsilon, mu and delta of a mu-GDP mechanism, vectorised.
+"""The exact price of Gaussian noise: epsilon, mu and delta; and the profiles of releases.
 
 A Gaussian release of L2 sensitivity D and standard deviation s is exactly (D/s)-GDP, and releases
 compose to the root of the sum of the squares (Dong, Roth and Su 2022, Cor. 3.3). Balle and Wang
 (2018, Thm 8): delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu). With eps = mu^2/2 + mu t and
 Mills' ratio R = (1 - Phi)/phi that is delta = phi(t) (R(t) - R(t + mu)), which neither overflows
 nor cancels; it is log-concave in t, so Newton's method from the right converges monotonically.
+
+A pair of laws dominates a mechanism if its hockey-stick divergence is at least that of any two
+neighbours at every order e^e; pairs that dominate compose, however releases follow from those
+before (Zhu, Dong and Wang 2022, Thm 10). All pairs of the profiles are symmetric: as relations are,
+delta(-e) = 1 - e^-e + e^-e delta(e), so that e >= 0 says everything.
+
+Batches without replacement, replace-one. Write the two laws of one release as P = (1 - q) M + q A
+and P' = (1 - q) M + q A', q = batch / rows, M without the record and A, A' with it. Replacing it by
+a random record outside the batch turns A into M, and A into A' the record itself, so that both are
+moved by one replacement. Advanced joint convexity (Balle, Barthe and Gaboardi 2018, Thm 2 and 10)
+bounds the divergence at e >= 0 by q times that of the whole mechanism at ln(1 + (e^e - 1) / q), and
+a replacement that is undone by symmetry at e < 0. Both bounds are attained, (1 - q) N(0) + q N(a)
+against N(0) at e >= 0 and the other way round at e < 0: no single pair that dominates is smaller.
+No single pair of data sets attains both, so that many releases may cost less than its composition:
+epsilon is 2 to 12 % above that of the first of the two, repeated, in most settings, and by sqrt 2
+where few rows, many releases and little noise come together.
 """
 
 from functools import lru_cache

@@ -53,7 +53,7 @@ class Masses(NamedTuple):
 def epsilon_pld(tally: Tally | None, delta: float) -> float:
     """Epsilon at `delta` of an agent's releases; nan where no distribution is known or affordable.
 
-    An upper bound, and but for some 1e-5 of it what the pairs of `profiles` cost that dominate.
+    An upper bound, and but for some 1e-5 of it what the pairs of `gaussian` cost that dominate.
     """
     if tally is None or tally.counted is None or (tally.counted and delta < LEAST):
         return float("nan")

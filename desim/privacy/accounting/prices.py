@@ -2,6 +2,9 @@
 
 A Gaussian release is paid in mu^2 of Gaussian DP, which is exact; all others in what their Renyi
 divergences are made of. A mechanism that is not known here is refused, never guessed.
+
+Divergences add up over releases. Laplace: Mironov (2017, Prop. 6); pure DP: Bun and Steinke (2016,
+Prop. 1.4); zCDP is alpha rho by definition; batches: the pair of `gaussian`.
 """
 
 from collections.abc import Mapping
@@ -18,8 +21,7 @@ from desim.numerics.later import special
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.ledger.terms import MECHANISMS, Mechanism
 
-# Renyi divergences of what is not Gaussian, on one grid of orders, and their way to an epsilon.
-
+# Renyi divergences of what is not Gaussian, a column for each of ORDERS; and their epsilon.
 
 COARSE = (96.0, 128.0, 192.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
 ORDERS: Array = np.concatenate([np.arange(11, 110) / 10, np.arange(11.0, 65.0), COARSE])
@@ -49,7 +51,7 @@ def sampled_gaussian(ratio: float, share: float) -> Array:
     """Divergences (orders,) of Gaussian noise on a secret batch, drawn without replacement.
 
     ratio: replace-one sensitivity of the batch's value / standard deviation; share: batch / rows.
-    Those of the pair that `profiles` proves to dominate, with r = 1 - share + share e^(ratio z -
+    Those of the pair that `gaussian` proves to dominate, with r = 1 - share + share e^(ratio z -
     ratio^2 / 2): e^((a - 1) D) - 1 is the integral of phi(z) (r^a - 1) (1 - r^(1 - a)) over z >
     ratio / 2. A known batch bounds them at the largest orders.
     """

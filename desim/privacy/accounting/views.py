@@ -1,4 +1,4 @@
-"""Who looks: which releases an adversary sees, and what its view leaves open.
+"""Who looks: which releases an adversary sees, what its view leaves open, and what is assumed.
 
 Everything an agent reveals is in its releases, so a view is a choice of rows; what others compute
 from those rows is post-processing and free. Where that is all an adversary gets (`neighbour`,
@@ -136,8 +136,7 @@ def reservations(who: Adversary, star: bool) -> tuple[str, ...]:
     return ()
 
 
-# What is said beside an epsilon: what it takes for granted, and what its reader has to know.
-
+# Statements beside an epsilon: what it takes for granted, and what its reader has to know.
 
 NEIGHBOURS = {
     "replace-one": "one record of one agent is replaced by another",

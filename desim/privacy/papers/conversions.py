@@ -1,4 +1,8 @@
-"""From zCDP or an RDP curve to epsilon, in the ways of the papers."""
+"""From zCDP or an RDP curve, or by classical composition, to epsilon, in the ways of the papers.
+
+Classical are, of Dwork and Roth 2014, one release (Theorem A.1), basic (3.16) and advanced
+composition (3.20, whose delta' and the sum of the releases' deltas have one half of delta each).
+"""
 
 from typing import TYPE_CHECKING
 
@@ -39,7 +43,6 @@ def own_order(c: ArrayLike, delta: float) -> Array:
 
 
 # Classical (epsilon, delta) accounting of Gaussian releases: sound below 1, and very loose.
-
 
 STEEP = "epsilon of a round is not below 1, where the classical deviation is no bound"
 

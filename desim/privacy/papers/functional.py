@@ -1,7 +1,15 @@
 """PDFC and ADFC (Ding 2021, dissertation, chapter 5): noise on the coefficients of the objective.
 
 Sampled once; the model is post-processing, so every view costs the same. Two groups of
-coefficients, with and without the special weight w_s, get noise for eps_s and eps_n.
+coefficients, with and without the special weight w_s, get noise for eps_s and eps_n; the covariance
+c with the protected attribute has noise of its own. A release is measured in units of the noise of
+the group without w_s: it has one scale, and one exact sensitivity, where every group has a weight.
+
+A record x with label y in {0, 1} gives u_j = r x_j, |r| <= reach, to the linear coefficients and
+x_j x_l / 8 to the quadratic ones, of which each unordered pair is one. Any two records differ by at
+most twice what one has: 2 sup ||(u, x x'/8)|| over the ball ||x||_2 <= 1 or the box |x_j| <= 1, of
+any sign. k of the d features are special; their coefficients weigh s, all others n. Lemmas 21 to 24
+have the box with ordered pairs and k = 0.
 """
 
 from dataclasses import dataclass
@@ -72,8 +80,7 @@ def allotted_inputs(method: Any, names: tuple[str, str]) -> Inputs | None:
     return inputs(name, method.problem.agents, unmet, epsilon=epsilon, delta=delta)
 
 
-# How far one record moves the coefficients of a logistic objective of second order.
-
+# Sensitivities: how far one record moves the coefficients of a logistic objective.
 
 Domain = Literal["ball", "box"]
 
@@ -138,8 +145,7 @@ def printed_l2(d: int, reach: float) -> float:
     return sqrt(d * d / 16.0 + 4.0 * reach * reach * d)
 
 
-# Noise of noisy coefficients: how large for which group, and what it costs in one unit.
-
+# Noise: how large it is for which group, and what it costs in one unit.
 
 Pair = tuple[float, float]  # of the special group and of the rest
 EVEN = (1.0, 1.0)

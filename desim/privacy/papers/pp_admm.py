@@ -2,6 +2,13 @@
 
 PP-ADMM perturbs the objective with b ~ N(0, s^2), solves up to a gradient norm beta and adds
 Gaussian noise to the solution. In IPP-ADMM a sparse vector decides which solutions to send.
+
+b -> argmin is a diffeomorphism; on the other data the same argmin needs b + u(b). Replacing a row
+takes one positive semidefinite term out of the Hessian and puts one in: with k = c / (m modulus)
+for a GLM of curvature c and modulus = lambda/N + 2 eta |V_i|, Du has one eigenvalue in [0, k] and
+one in [-k / (1 + k), 0]. The loss is <b, u> / s^2 - tr Du + |u|^2 / (2 s^2) + sum g(-eigenvalues),
+g(x) = -ln(1 - x) - x, whose last part is at most k^2 / (1 + k), and Ramer's change of variables, b
+-> b - t u(b), bounds the moments of the others.
 """
 
 from functools import lru_cache
@@ -112,7 +119,6 @@ def rounds_inputs(theorem: str, method: Any, part: float, **numbers: Any) -> Inp
 
 
 # What noise on an objective costs: at every Renyi order, and not only up to a rest.
-
 
 STEPS = np.geomspace(1e-4, 1e8, 2000)  # orders above 1 between which a bound is looked for
 

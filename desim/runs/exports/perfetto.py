@@ -1,4 +1,4 @@
-"""A run as a trace of Perfetto, which ui.perfetto.dev opens: virtual seconds are its nanoseconds.
+"""A run as a timeline, and as a trace of Perfetto for ui.perfetto.dev, in virtual nanoseconds.
 
 One process per agent with rows work, messages and arrivals; flows from messages to arrivals;
 counters for metrics and epsilon. Slices that overlap are put into tracks of one name: on one track
@@ -20,8 +20,7 @@ from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY, waits
 from desim.runs.run import NETWORK, Run
 
-# What a timeline shows of a run: who computes, waits, is away, and what is on its way to whom.
-
+# The timeline: who computes, waits, is away, and what is on its way to whom.
 
 MOST = 200_000  # events that one trace shows
 WORK = {"compute": "compute", "abort": "aborted"}
@@ -151,6 +150,8 @@ def _message(number: int, row: Any, end: float) -> Iterator[Slice]:
         name = f"from {called(row.source)}"
         yield Slice(row.target, "arrivals", until, until, name, notes, lands=number)
 
+
+# The trace.
 
 NANO = 1e9
 LONGEST = 9.0e9  # s: more nanoseconds do not fit into 63 bits

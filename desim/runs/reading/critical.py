@@ -1,8 +1,12 @@
-"""The critical path: the computations and messages that a run, or one round, could not do without.
+"""The critical path of a run or a round, and all messages, computations and rounds in tables.
 
-It is walked backwards. A wait closes with the arrival that came last; that message left when its
-sender had computed; the sender had begun when its own last wait closed, and so on to the start.
-Everything else could have been slower without moving the end.
+The path is what the end could not do without. It is walked backwards. A wait closes with the
+arrival that came last; that message left when its sender had computed; the sender had begun when
+its own last wait closed, and so on to the start. Everything else could have been slower without
+moving the end.
+
+In tables that lay runs side by side, a message is known by its ends and its number among those of
+one round, a computation by its agent.
 """
 
 from collections import OrderedDict
@@ -273,8 +277,7 @@ def _called(part: Part, rows: Int) -> NDArray[np.bool_]:
     return np.asarray(part.of_kind(rows, "deliver") & (part.peer[rows] < 0))
 
 
-# Every message, computation and round of a run, a row each, so that runs can be laid side by side.
-
+# Every message, computation and round of a run, a row each, to lay runs side by side.
 
 LINK = ["sender", "receiver"]
 SLACK = 1e-6  # of the time: what rounding leaves of end - seconds

@@ -1,6 +1,6 @@
 """What a run came to, in words: how it ended, what it cost, what it spent and whom it waited for.
 
-Every fact is told as far as the run has it: a killed run, one whose scenario cannot be read any
+Every fact is given as far as the run has it: a killed run, one whose scenario cannot be read any
 more, or one whose log leaves events out says so instead.
 """
 
@@ -28,7 +28,7 @@ from desim.runs.reading.waits import (
     listening,
 )
 
-# Which clock a run was told by, in a line: one of real time has hosts, an error, and links.
+# The clock of a run in a line: one of real time has hosts, an error, and links.
 
 
 def clock(manifest: Mapping[str, Any]) -> str:
@@ -54,8 +54,7 @@ def _links(links: Mapping[str, Any]) -> str:
     return text + (f", {dropped} dropped by full queues" if dropped else "")
 
 
-# What a summary tells of a log, gathered in one reading of it, piece by piece.
-
+# What a summary says of a log, gathered in one reading of it, piece by piece.
 
 GLANCED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
 SHORT = ["time", "kind", "bytes"]  # without who waited and computed
@@ -143,7 +142,7 @@ def _tallied(pieces: Pieces, glance: Glance) -> Pieces:
     return Pieces(np.diff(pieces.first).tolist(), read)
 
 
-# What a run's machine measured of a step, in words: a number means nothing without its machine.
+# The measured speed of a step, in words: a number means nothing without its machine.
 
 
 def measured_text(compute: Mapping[str, Any]) -> str:
@@ -161,6 +160,8 @@ def measured_text(compute: Mapping[str, Any]) -> str:
         text += f", spread {100.0 * found['spread']:.2g} % over {found.get('steps', 'some')} steps"
     return text + (f" ({found['machine']})" if "machine" in found else "")
 
+
+# The facts, one after the other.
 
 NETWORK = -1
 ALIKE = "all agents alike"

@@ -1,4 +1,4 @@
-"""Runs that differ in their seeds only belong together, under one label."""
+"""Runs as readers of tables and plots see them: series, labels, metrics, totals and sites."""
 
 import itertools
 import math
@@ -17,8 +17,7 @@ from desim.runs.played import Played
 from desim.runs.premises import model_of, names
 from desim.scenario.own import LAYERED
 
-# What runs are called: their names, or what they differ in where they share one.
-
+# Labels: the names of runs, or what they differ in where they share one.
 
 MAX_LETTERS = 60  # letters of a label
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
@@ -151,6 +150,8 @@ def _at(tree: Any, place: Place) -> Any:
     return tree
 
 
+# Series: runs that differ in their seeds only belong together, under one label.
+
 Member = TypeVar("Member", bound=Played)
 
 
@@ -239,8 +240,7 @@ def _parted(runs: Sequence[Member]) -> Parts[Member]:
     return (done, tuple(run for run in runs if run.status != "done")) if done else (tuple(runs), ())
 
 
-# How metrics are read, wherever they are shown: which one first, which are shares, which fall.
-
+# Metrics wherever they are shown: which one comes first, which are shares, which fall.
 
 ORDER = (
     "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
@@ -321,8 +321,7 @@ def delivered(run: Played) -> Meter:
     return Meter(arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float)))
 
 
-# Which agent is which site, where `problem.partition.by` makes one agent for each value.
-
+# Sites, where `problem.partition.by` makes one agent for each value.
 
 MAX_SITE_LETTERS = 24  # letters of a site's name in labels
 SHOWN = 12  # sites that a line names

@@ -1,4 +1,8 @@
-"""What the links carried, and how old what was used was."""
+"""What the links carried, how old what was used was, and what every agent did with its time.
+
+Floating-point sums depend on the order in which they are formed. Here every key's values are added
+one after another, wherever a piece of a table ends.
+"""
 
 from typing import Any
 
@@ -61,6 +65,8 @@ def longer(values: NDArray[Any], places: Int) -> NDArray[Any]:
     room = max(lacking, len(values) // 2)
     return np.concatenate([values, np.zeros(room, values.dtype)])
 
+
+# What the links carried, and how old it was when it was used.
 
 CARRIED = ["kind", "agent", "peer", "bytes", "seconds", "value"]
 ARRIVED = ["time", "kind", "bytes"]
@@ -215,7 +221,6 @@ def _usable(wanted: "pd.DataFrame", sent: "pd.DataFrame", free: bool) -> NDArray
 
 
 # What every agent did with its time.
-
 
 SPENT = ["time", "kind", "agent", "peer", "round", "seconds"]
 WORK = ("compute", "abort", "send")

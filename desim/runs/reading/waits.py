@@ -1,4 +1,4 @@
-"""Whom each collection or barrier waited for."""
+"""Whom each collection or barrier waited for, and which calls had no answer in time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,6 @@ def closers(log: Columns) -> NDArray[np.int64]:
 
 
 # Calls that were not answered, and messages that did not come, in time; who is never heard.
-
 
 RARELY = 0.25  # of its calls: an agent that is heard less often is named
 CALLED = ["kind", "agent", "peer", "round"]

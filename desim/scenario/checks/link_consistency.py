@@ -1,4 +1,4 @@
-"""What links, and devices that slow down, leave and forget, owe the rest of a scenario."""
+"""What links, transport, the graph and the devices owe the rest of a scenario."""
 
 from desim.fields.numbers import LARGEST
 from desim.methods.shared.declarations import Kind
@@ -185,8 +185,7 @@ def paces_fit(algorithm: Algorithm, compute: Compute) -> Found:
         yield ("compute", key), f"{text}; allowed: a speed that holds for a round"
 
 
-# What transport by TCP and shared access lines owe the rest of a scenario.
-
+# Transport by TCP, and shared access lines.
 
 HERE = ("network", "link", "transport")
 
@@ -241,8 +240,7 @@ def homes_exist(network: Network, agents: int | None) -> Found:
             yield ("network", "behind", "agents", index), text
 
 
-# What the graph owes the other sections: a method that runs on it, and as many agents.
-
+# The graph: a method that runs on it, and as many agents as it has.
 
 GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another graph"
 

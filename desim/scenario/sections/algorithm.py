@@ -1,4 +1,4 @@
-"""The sections `algorithm` and `policy`: the method, and whom it waits for."""
+"""The sections `algorithm`, `policy` and `participation`: the method, who acts, whom it awaits."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -35,7 +35,6 @@ from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Stale
 from desim.scenario import registry
 
 # The key `policy.staleness`: what a reply weighs that answers an older model.
-
 
 P = TypeVar("P", bound=Any)
 
@@ -78,6 +77,9 @@ def weighable(policy: P) -> P:
         text = "found staleness where late replies are discarded"
         raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
     return policy
+
+
+# The sections `algorithm` and `policy`.
 
 
 class Algorithm(Strict):
@@ -232,7 +234,6 @@ class Policy(Form):
 
 
 # The section `participation`: who acts, by a draw of each round or by what was seen before.
-
 
 COMMON = ("invite", "available")
 DEFAULTS: dict[str, dict[str, Any]] = {  # what each choice has beside, as its paper has it

@@ -1,4 +1,4 @@
-"""The section `problem.data`: where the rows come from and how they are prepared."""
+"""The section `problem.data`: where rows, text and examples come from, and their preparation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,8 +39,7 @@ from desim.scenario.sections.tabular import (
     tested_by,
 )
 
-# Sections of `problem.data` whose rows have any shape: arrays, images, data sets of libraries.
-
+# Examples of any shape: arrays, images, data sets of libraries.
 
 LIBRARIES = ("torchvision.datasets", "torchaudio.datasets")
 
@@ -281,7 +280,7 @@ class HuggingFace(Examples):
     """which split holds the test rows"""
 
 
-# The section `problem.data` of text, as rows of tokens.
+# Text, as rows of tokens.
 
 
 class TextFiles(Strict):
@@ -324,6 +323,8 @@ class TextFiles(Strict):
                              "tokens: characters, words")  # fmt: skip
         return self
 
+
+# Rows of numbers, and the choice of a source.
 
 PER_KIND: dict[str, dict[str, Any]] = {
     "classification": {

@@ -39,7 +39,6 @@ from desim.scenario.sections.measured import SpeedTrace, Trace, lasting, names, 
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
-
 UNIT = "FLOP/s"  # what units of speeds end with that count operations
 AS_IT_IS = Distribution(CONSTANT, 1.0)
 
@@ -205,6 +204,8 @@ def _texts(speed: object) -> list[str]:
         return [text for one in speed for text in _texts(one)]
     return [speed] if isinstance(speed, str) and speed[:1].isdigit() else []
 
+
+# The sections `compute` and `churn`.
 
 SLOWER = "a number >= 1, by which the speed is divided"
 SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink

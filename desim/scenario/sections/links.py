@@ -1,4 +1,4 @@
-"""What a message meets between two nodes: latency, bandwidth, losses, and links that differ."""
+"""What a message meets between two nodes: transport, latency, bandwidth and losses."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,6 @@ from desim.fields.numbers import counted, quantity, sized, whole, wholes, within
 from desim.scenario.sections.measured import BandwidthLaw
 
 # What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.
-
 
 LONGEST = 1 << 15  # segments under way at once: what a kernel keeps of each is in memory
 
@@ -82,6 +81,8 @@ class Transport(Form):
 
 IDEAL = Transport.of("ideal")
 
+
+# Links: latency, bandwidth and losses, and where they differ.
 
 Resends = Annotated[int, *wholes(1, 255)]
 Contention = Literal["none", "fifo", "fair"]

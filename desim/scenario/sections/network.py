@@ -1,4 +1,4 @@
-"""The section `network`: the graph, and what a message meets."""
+"""The section `network`: who talks to whom, lines that agents share, what a message meets."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -77,7 +77,6 @@ class Behind(Strict):
 
 
 # The key `network.topology`: who can talk to whom, always, in which round or at which time.
-
 
 RANDOM = ("regular", "erdos_renyi", "small_world", "random_tree_plus")
 OWN: dict[str, dict[str, object]] = {  # modifiers of alternatives, and their defaults
@@ -213,6 +212,9 @@ class Topology(Form):
     def timed(self) -> bool:
         """Whether links come and go in time."""
         return self.kind in ("switching", "contacts") and not self.per_round
+
+
+# The section as a whole.
 
 
 class Network(Strict):

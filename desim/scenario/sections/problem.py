@@ -1,4 +1,4 @@
-"""The section `problem`: data, who holds them, the loss and the regulariser."""
+"""The section `problem`: the data, who holds them, the model, the loss and the regulariser."""
 
 import math
 from collections.abc import Mapping
@@ -113,7 +113,6 @@ Penalties = Annotated[
 
 # The section `problem.model`: a model of a plug-in, its parameters; and `problem.augment`.
 
-
 MODEL = "model"  # the kind of a loss that a model brings
 FORMS = "its name, or {name: ..., its parameters}"
 SCHEMA = {
@@ -207,6 +206,8 @@ Augments = Annotated[
     OrElse(({"enum": ["none", "flip"]},), single=True),
 ]
 
+
+# The section as a whole: who holds which rows, the loss, and bounds on rows.
 
 DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
 
