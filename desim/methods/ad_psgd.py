@@ -3,7 +3,7 @@
 Lian, Zhang, Zhang, Liu 2018 (arXiv 1710.06952), Algorithm 1: X = X W_k - gamma g(x^_i; xi) e_i' (1)
 for whichever agent i is done, W_k the mean of i and one random neighbour, x^_i the model that i had
 when it began; their g is the sum over a batch, here it is the mean. Numbers are this file's.
-With policy: each nobody waits. The mean is by request and answer, see `pairwise_averages`: both
+With policy: each nobody waits. The mean is by request and answer, see `averages`: both
 ends move by opposite amounts, each when it next looks, which is between two gradients; their agents
 answer at once, in a thread beside. That i asks one neighbour at a time is as theirs; that nobody
 stands still for an answer spares the bipartite graph by which they avoid deadlocks.

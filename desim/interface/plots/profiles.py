@@ -71,7 +71,7 @@ def profile(
 
     runs: a study, its trials, runs, or lists of them by label; targets: {metric: values}, default
     those of the study or of the runs; x: what is spent until then, time, round, bytes or epsilon;
-    methods: keys that are the method's, default as `studies.sides` says; labels: of the
+    methods: keys that are the method's, default as `studies.cases` says; labels: of the
     methods, in order; out: a file; asked: title, size (inches). See
     `desim.experiments.studies.answers.profile`, also for InputErrors.
     """
