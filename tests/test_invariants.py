@@ -156,7 +156,7 @@ def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
         if "Stream.NOISE" in path.read_text()
     }
     kernels = {f"problem/kernels/{one}.py" for one in ("plan", "zeroth", "modelled_zeroth")}
-    assert naming == {*kernels, "privacy/ledger/draws.py"}
+    assert naming == {*kernels, "privacy/ledger/noise.py"}
 
 
 # I6: limits that must coincide
