@@ -7,8 +7,8 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.interface.plots import timeline
-from desim.interface.plots.timeline import BUSY, LANES
+from desim.interface.plots import activity, timeline
+from desim.interface.plots.activity import BUSY, LANES
 
 ROWS = [  # time, kind, agent, peer, round, seconds
     (0.0, "activate", 0, -1, 1, 0.0),
@@ -24,7 +24,7 @@ ROWS = [  # time, kind, agent, peer, round, seconds
     (6.0, "compute", 0, -1, 2, 2.5),
     (7.0, "down", 1, -1, 2, 0.0),
 ]
-EVENTS = pd.DataFrame(ROWS, columns=list(timeline.COLUMNS))
+EVENTS = pd.DataFrame(ROWS, columns=list(activity.COLUMNS))
 
 
 class Story:
@@ -64,11 +64,11 @@ def check_numbers(module):
 
 
 def test_states_have_their_spans():
-    check_spans(timeline)
+    check_spans(activity)
 
 
 def test_numbers_in_a_state_are_means():
-    check_numbers(timeline)
+    check_numbers(activity)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_numbers_in_a_state_are_means():
     ],
 )
 def test_wrong_spans_are_noticed(check, right, wrong):
-    twin = mutant(timeline, right, wrong)
+    twin = mutant(activity, right, wrong)
     with pytest.raises(AssertionError):
         check(twin)
 
@@ -116,7 +116,7 @@ def test_many_agents_are_counted(tmp_path):
 
 
 def test_a_long_window_of_few_agents_is_counted_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline, "MOST", 5)  # six spans
+    monkeypatch.setattr(activity, "MOST", 5)  # six spans
     axes = timeline(Story(EVENTS, 8.0), rounds=(1, 2), out=tmp_path / "a.svg")
     assert axes.get_ylabel() == "agents"
     alone = timeline(Story(EVENTS, 8.0), rounds=(1, 2), agents=[0], out=tmp_path / "b.svg")
@@ -146,6 +146,6 @@ def test_agents_compute_as_long_as_the_log_says():
         "algorithm": {"name": "fed-plt", "rho": 1.0}, "network": "wifi",
         "stop": {"rounds": 3},
     })  # fmt: skip
-    busy = timeline.spans(run.events, run.manifest["time"])["computes"]
+    busy = activity.spans(run.events, run.manifest["time"])["computes"]
     total = [float(np.diff(busy.of(agent)).sum()) for agent in range(4)]
     np.testing.assert_allclose(total, run.utilisation()["computing"])

@@ -8,7 +8,7 @@ from mutant import mutant
 
 import desim
 from desim.columns import columns_of, pieces_of
-from desim.interface.plots import timeline
+from desim.interface.plots import activity
 from desim.interface.reports.readable import Reading
 from desim.runs.reading import critical, traffic
 from desim.runs.reading import waits as waiting
@@ -321,7 +321,7 @@ def test_what_the_end_cuts_is_computing(limited):
     assert not ((run.events["kind"] == "compute") & (run.events["agent"] == 1)).any()
     end = run.manifest["time"]
     assert row["computing"] == pytest.approx(
-        timeline.spans(run.events, end)["computes"].of(1)[-1] @ [-1, 1]
+        activity.spans(run.events, end)["computes"].of(1)[-1] @ [-1, 1]
     )
 
 

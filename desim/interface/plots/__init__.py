@@ -1,9 +1,10 @@
 """Figures of runs, fit to be printed; only this package (and reports) imports matplotlib."""
 
+from desim.interface.plots.activity import timeline as timeline
 from desim.interface.plots.clocks import clocks as clocks
 from desim.interface.plots.curves import plot as plot
 from desim.interface.plots.drawable import shared_metric as shared_metric
-from desim.interface.plots.epsilon import epsilon as epsilon
+from desim.interface.plots.epsilon_course import epsilon as epsilon
 from desim.interface.plots.front import front as front
 from desim.interface.plots.network_map import network as network
 from desim.interface.plots.occupation import staleness as staleness
@@ -18,4 +19,3 @@ from desim.interface.plots.style import STYLE as STYLE
 from desim.interface.plots.style import Axes as Axes
 from desim.interface.plots.style import new_axes as new_axes
 from desim.interface.plots.style import save as save
-from desim.interface.plots.timeline import timeline as timeline

@@ -10,16 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from desim.errors import InputError
-from desim.interface.plots.style import (
-    COLOURS,
-    STATES,
-    Framed,
-    framed,
-    legend,
-    spelled_time,
-    unit_of,
-)
-from desim.interface.plots.timeline import (
+from desim.interface.plots.activity import (
     BUSY,
     COLUMNS,
     Spans,
@@ -29,6 +20,15 @@ from desim.interface.plots.timeline import (
     spans,
     united,
     window_of,
+)
+from desim.interface.plots.style import (
+    COLOURS,
+    STATES,
+    Framed,
+    framed,
+    legend,
+    spelled_time,
+    unit_of,
 )
 from desim.runs.played import Played
 from desim.runs.reading.critical import messages

@@ -6,12 +6,12 @@ from typing import Unpack
 
 from matplotlib.axes import Axes
 
+from desim.interface.plots.activity import timeline
 from desim.interface.plots.curves import plot
-from desim.interface.plots.epsilon import epsilon
+from desim.interface.plots.epsilon_course import epsilon
 from desim.interface.plots.network_map import network
 from desim.interface.plots.occupation import staleness, utilisation
 from desim.interface.plots.style import Framed, Look
-from desim.interface.plots.timeline import timeline
 from desim.runs.played import Played
 
 
