@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -421,6 +422,20 @@ def test_somebody_else_s_wake_up_is_left_alone():
     assert signal.set_wakeup_fd(-1) == inner.fileno()
     inner.close()
     outer.close()
+
+
+def test_what_fails_after_a_second_ctrl_c_is_its_doing(monkeypatch):
+    """It may fall into a lock of Python's, which then fails of something else."""
+    play = recording._play
+
+    def tripped(*about):
+        tables, outcome = play(*about)
+        about[-1].pressed = 2
+        return tables, replace(outcome, status="failed", error=RuntimeError("unlocked lock"))
+
+    monkeypatch.setattr(recording, "_play", tripped)
+    with pytest.raises(AtOnce):
+        desim.run(SCENARIO)
 
 
 def waking(module):

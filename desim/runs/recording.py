@@ -203,6 +203,8 @@ def carry_out(
     with Interruption() as interruption, watched(end=interruption.compiled) as compilation:
         interruption.compiling = compilation
         tables, outcome = _play(prepared, path, opened, progress, interruption)
+        if outcome.status == "failed" and interruption.pressed > 1:
+            raise AtOnce  # what fails after it is its doing: Python's own locks trip over it, too
         if tables.behind and outcome.status != "done":
             raise outcome.error or Behind(BEHIND)
         interruption.close()
