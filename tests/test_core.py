@@ -21,7 +21,7 @@ from desim.scenario.build import build
 
 OUTER = ("scenario", "runs", "deployments", "experiments", "interface", "exports")
 BEYOND = ("problem.data", "privacy.accounting.accountants", "privacy.ledger.budget", "log.parquet")
-MOST = 24_500  # lines: a change that makes the core grow raises this and says why
+MOST = 24_550  # lines: a change that makes the core grow raises this and says why
 PLAYER = """
 import pickle, sys
 class Blocked:
