@@ -213,8 +213,7 @@ def test_noise_ahead_of_some_agents_is_the_same_noise_on_both_engines():
 
 
 def test_noise_ahead_of_some_agents_that_only_they_know_of_is_noticed(monkeypatch):
-    right = "self.computed = self.computed or not self._ahead"
-    wrong = mutant(exposure, right, "self.computed = self.computed or self._covered is False")
+    wrong = mutant(exposure, "        if self._ahead:", "        if self._covered is not False:")
     monkeypatch.setattr(us_module, "Exposure", wrong.Exposure)
     with pytest.raises(AssertionError):
         played("wrong", "ahead")

@@ -22,10 +22,13 @@ class Exposure:
 
     def begin(self, n: int) -> None:
         """All n agents compute something that may read their data."""
-        new = self._covered is False or difference(True, rows(self._covered, n))
-        self._earlier, self.read = self.read, union(self.read, new)
-        self.computed = self.computed or not self._ahead  # the same for all agents of a cohort
-        self._ahead = self._covered = False
+        self._earlier = self.read
+        if self._ahead:
+            new = self._covered is False or difference(True, rows(self._covered, n))
+            self.read = union(self.read, new)
+            self._ahead = self._covered = False
+        else:
+            self.read = self.computed = True  # the same for all agents of a cohort
 
     def finish(self, work: Array, result: Array) -> None:
         """It gave result, rows (n, ...) for work (n,): who had none and gives zeros read nothing.
