@@ -99,6 +99,14 @@ def told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_with_a_module() -> Iterator[None]:
+    """Plug-ins that fixtures of one module load are none of the next."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""

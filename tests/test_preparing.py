@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 
@@ -112,3 +113,54 @@ def test_a_command_that_is_interrupted_says_so(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as end:
         desim.interface.cli.main(["check", "x.yaml"])
     assert (end.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")
+
+
+def check_ends(module, patch):
+    """Ctrl-C while such a context is entered or left is heeded after that, which is whole."""
+    patch.setattr(module, "PAUSE", 0.0)
+    pressing = []
+
+    class Bell(module._Bell):
+        def __init__(self, of):
+            pressing and press()
+            super().__init__(of)
+            pressing and press()
+
+        def close(self):
+            pressing and press()
+            super().close()
+            pressing and press()
+
+    patch.setattr(module, "_Bell", Bell)
+    for kind in (module.Interruption, module.Preparing):
+        went_on, context = [], kind()
+        pressing.append("now")
+        with pytest.raises(KeyboardInterrupt):
+            steps(context, pressing.clear, partial(went_on.append, "begun"), context.check)
+        assert went_on == ["begun"] * (kind is module.Interruption)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        pressing.clear()
+        with suppress(KeyboardInterrupt), kind():
+            pressing.append("now")
+        pressing.clear()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_what_begins_or_ends_is_not_broken_off(monkeypatch):
+    check_ends(interruption, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("        if self._between(frame):\n            return\n", ""),
+        ("PAUSE and not self._between(frame):", "PAUSE:"),
+        ("        if self.pressed:\n            self.__exit__(None, None, None)\n", ""),
+    ],
+)
+def test_what_is_broken_off_is_noticed(right, wrong, monkeypatch):
+    twin = mutant(interruption, right, wrong)
+    with pytest.raises((AssertionError, KeyboardInterrupt, pytest.fail.Exception)):
+        check_ends(twin, monkeypatch)
+    signal.set_wakeup_fd(-1)

@@ -155,7 +155,7 @@ class RealWorld(World):
             rows[agent, : len(row)] = row
         return {"released": rows}
 
-    def tick(self, frontier: float) -> None:
+    def tick(self, frontier: float, whole: bool = True) -> None:
         """Tell how far the run is; flushing waits for spare time."""
         self.now = frontier
         self.pulse()

@@ -177,7 +177,7 @@ class Simulation:
         kept = (ended.iterates, ended.model)
         iterates, model = (None if one is None else one[: rounds + 1] for one in kept)
         state = {} if ahead else ended.state
-        return replace(ended, rounds=rounds, state=state, iterates=iterates, model=model)
+        return replace(ended, rounds=max(0, rounds), state=state, iterates=iterates, model=model)
 
     def signals(self, more: Sequence[Listener] = ()) -> Signals:
         """The signals of a play that begins, with the scenario's listeners and these."""

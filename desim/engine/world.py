@@ -137,10 +137,13 @@ class World:
         if self.working:
             raise refused(what)
 
-    def tick(self, frontier: float) -> None:
-        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
-        self.observer.settle(frontier)
-        self.now = frontier
+    def tick(self, frontier: float, whole: bool = True) -> None:
+        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is.
+
+        whole: whether all that happens at `frontier` has happened, which may then be the end.
+        """
+        self.now = frontier if whole else float(np.nextafter(frontier, -np.inf))
+        self.observer.settle(frontier)  # may take long, and Ctrl-C may end it
         seconds = wall.monotonic()
         if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
             self.flush(frontier)
@@ -200,7 +203,7 @@ class World:
 
     def flush(self, frontier: float) -> None:
         """Hand all rows earlier than `frontier` s to the sink."""
-        self.observer.settle(frontier)  # may take long, and Ctrl-C may end it
+        self.observer.settle(frontier)
         self._hand_over(frontier)
         self.sink.append("metrics", self.observer.rows.take(frontier))
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from numba.core.event import Event, Listener, install_listener
 
+COMPILES = "numba:compile"
+
 
 class Compilation(Listener):  # type: ignore[misc]
     """How many functions were compiled and how many seconds that took.
@@ -16,7 +18,11 @@ class Compilation(Listener):  # type: ignore[misc]
     begin(n): called before the n-th; end(): after each that no other waits for.
     """
 
-    def __init__(self, begin: Callable[[int], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[int], None] = lambda n: None,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         self.functions = 0
         self.seconds = 0.0
         self._begin, self._end = begin, end
@@ -50,5 +56,5 @@ def watched(
 ) -> Iterator[Compilation]:
     """Count what is compiled from here on; see Compilation."""
     compilation = Compilation(begin, end)
-    with install_listener("numba:compile", compilation):
+    with install_listener(COMPILES, compilation):
         yield compilation

@@ -11,14 +11,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
+from numba.core.event import register, unregister
+
 from desim.errors import AtOnce
 from desim.numerics.environment import environment
-from desim.numerics.watched import watched
+from desim.numerics.watched import COMPILES, Compilation
 
 PAUSE = 0.5  # s after the first Ctrl-C in which others are the same one
 WAITS = "Ctrl-C: stops after this compilation; press again to stop now"
@@ -37,14 +39,20 @@ class Interruption:
 
     Those that follow the first within PAUSE of the clock are the same, later ones are ignored.
     Does nothing outside the main thread, or where the program has a SIGINT handler of its own.
-    Nothing can stop a compilation but a second Ctrl-C: where `compiling` is given and under way, a
-    line on stderr says so at once.
+    Nothing can stop a compilation but a second Ctrl-C: where one is under way, a line on stderr
+    says so at once. To enter and to leave are whole: what is pressed meanwhile waits.
+
+    compilation: what was compiled inside; compiling: what is asked whether that goes on.
     """
+
+    # SIG_IGN: a shell has put the run into the background
+    _replaced: tuple[Any, ...] = signal.default_int_handler, signal.SIG_IGN
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.pressed = 0
         self._clock, self._since = clock, 0.0
-        self.compiling: Compiling | None = None
+        self.compilation = Compilation(end=self.compiled)
+        self.compiling: Compiling = self.compilation
         self._stepped = False
         self._installed = False
         self._before: Any = None
@@ -53,11 +61,18 @@ class Interruption:
     def __enter__(self) -> Self:
         main = threading.current_thread() is threading.main_thread()
         before = signal.getsignal(signal.SIGINT)
-        if main and before in (signal.default_int_handler, signal.SIG_IGN):
-            self._before = before  # SIG_IGN: a shell has put the run into the background
-            signal.signal(signal.SIGINT, self._press)
+        if main and before in self._replaced:
+            self._before = before
             self._installed = True
-            self._bell = _Bell(self)
+            signal.signal(signal.SIGINT, self._press)
+            try:
+                self._bell = _Bell(self)
+            except (
+                OSError,
+                RuntimeError,
+            ):  # no file or thread is left: Ctrl-C works, and is silent
+                pass
+        register(COMPILES, self.compilation)
         return self
 
     def __exit__(
@@ -66,10 +81,19 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        unregister(COMPILES, self.compilation)
         if self._bell is not None:
             self._bell.close()
         if self._installed:
             signal.signal(signal.SIGINT, self._before)
+
+    def _between(self, frame: FrameType | None) -> bool:
+        """Whether this context is just being entered or left."""
+        while frame is not None:
+            if frame.f_code in ENDS and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed: to be called where stopping is safe."""
@@ -97,7 +121,7 @@ class Interruption:
         if self.pressed == 0:
             self._since = now  # before the other: signals may come while one is answered
             self.pressed = 1
-        elif self.pressed == 1 and now - self._since >= PAUSE:
+        elif self.pressed == 1 and now - self._since >= PAUSE and not self._between(frame):
             self.pressed = 2
             raise AtOnce
 
@@ -109,39 +133,34 @@ class _Bell:
         self.of = of
         self.inner, self.outer = socket.socketpair()
         self.inner.setblocking(False)
-        self.before = -1
         self.thread = threading.Thread(target=self._listen, daemon=True)
         try:
-            self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
-            if self.before != -1:  # somebody else's event loop needs it
-                self._give_back()
             self.thread.start()
         except BaseException:
-            self.before = -1
-            self.close()
+            self.inner.close()
+            self.outer.close()
             raise
-
-    def _give_back(self) -> None:
-        try:
-            signal.set_wakeup_fd(self.before)
-        except (OSError, ValueError):  # who had it has closed it
-            self.before = -1
+        before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
+        self.rings = before == -1
+        if not self.rings:  # somebody else's event loop needs it
+            try:
+                signal.set_wakeup_fd(before)
+            except (OSError, ValueError):  # who had it has closed it
+                self.rings = True
 
     def _listen(self) -> None:
         with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads stderr
             while heard := self.outer.recv(1):
-                compiling = self.of.compiling
-                if heard[0] == signal.SIGINT and compiling is not None and compiling.under_way:
+                if heard[0] == signal.SIGINT and self.of.compiling.under_way:
                     os.write(sys.stderr.fileno(), f"{WAITS}\n".encode())
                     return
 
     def close(self) -> None:
-        """Give the wake-up back to whom it belonged, and end the thread."""
-        if self.before == -1:
+        """Take it down, if it is not another's, and end the thread."""
+        if self.rings:
             signal.set_wakeup_fd(-1)
         self.inner.close()
-        if self.thread.ident is not None:
-            self.thread.join()
+        self.thread.join()
         self.outer.close()
 
 
@@ -158,13 +177,15 @@ class Preparing(Interruption):
     something else: whatever fails after a Ctrl-C is a KeyboardInterrupt.
     """
 
+    _replaced = (signal.default_int_handler,)  # not SIG_IGN, which worker processes have
     _timer: threading.Timer | None = None
     _again = False  # whether the timer presses
-    _over = False
 
     def __enter__(self) -> Self:
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in worker processes
-        return self if ignored else super().__enter__()
+        super().__enter__()
+        if self.pressed:
+            self.__exit__(None, None, None)
+        return self
 
     def __exit__(
         self,
@@ -172,7 +193,6 @@ class Preparing(Interruption):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -181,14 +201,13 @@ class Preparing(Interruption):
             raise KeyboardInterrupt from None
 
     def _press(self, number: int, frame: FrameType | None) -> None:
-        if self._over:
-            return
         again, self._again = self._again, False
         self.pressed += not again
+        if self._between(frame):
+            return
         if not _inside(frame, COMPILER if self.pressed < 2 else COMPILER[:1]):
             raise KeyboardInterrupt
-        compiles = self.compiling is not None and self.compiling.under_way
-        if not compiles or self.pressed > 1:  # nothing else comes back to it
+        if not self.compiling.under_way or self.pressed > 1:  # nothing else comes back to it
             self._timer = threading.Timer(AGAIN, self._press_again)
             self._timer.daemon = True
             self._timer.start()
@@ -196,6 +215,11 @@ class Preparing(Interruption):
     def _press_again(self) -> None:
         self._again = True
         _thread.interrupt_main()
+
+
+ENDS = {
+    end.__code__ for kind in (Interruption, Preparing) for end in (kind.__enter__, kind.__exit__)
+}
 
 
 def _inside(frame: FrameType | None, packages: tuple[str, ...]) -> bool:
@@ -207,13 +231,10 @@ def _inside(frame: FrameType | None, packages: tuple[str, ...]) -> bool:
     return False
 
 
-@contextmanager
-def preparing() -> Iterator[None]:
-    """Heed Ctrl-C while something is built that may have to be compiled.
+def preparing() -> Preparing:
+    """Context that heeds Ctrl-C while something is built that may have to be compiled.
 
     InputError for an environment that says nonsense of that, before anything is begun.
     """
     environment()
-    with Preparing() as interruption, watched(end=interruption.compiled) as compilation:
-        interruption.compiling = compilation
-        yield
+    return Preparing()

@@ -28,7 +28,6 @@ from desim.log.parquet import Tables
 from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
-from desim.numerics.watched import watched
 from desim.problem.losses.model_loss import ModelLoss
 from desim.runs import directory as place
 from desim.runs.directory import files_of
@@ -200,8 +199,7 @@ def carry_out(
     The directory has its manifest. Raise RunError and AtOnce as `run` does.
     """
     began, before, head = time.perf_counter(), plain.seconds, prepared.head
-    with Interruption() as interruption, watched(end=interruption.compiled) as compilation:
-        interruption.compiling = compilation
+    with Interruption() as interruption:
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if outcome.status == "failed" and interruption.pressed > 1:
             raise AtOnce  # what fails after it is its doing: Python's own locks trip over it, too
@@ -209,7 +207,7 @@ def carry_out(
             raise outcome.error or Behind(BEHIND)
         interruption.close()
         seconds = time.perf_counter() - began
-        spent = min(compilation.seconds, seconds), plain.seconds - before
+        spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
         manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
     made = Run(manifest, store, path, prepared.scenario)

@@ -99,7 +99,7 @@ class Clock(simpy.Environment):
                 raise
             steps += 1
             if steps % 256 == 0 or wall.monotonic() - ticked > TICK:
-                world.tick(float(self.now))
+                world.tick(float(self.now), whole=self.peek() > self.now)
                 ticked = wall.monotonic()
         return True
 

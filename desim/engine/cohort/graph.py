@@ -237,7 +237,7 @@ def play(program: Any, world: World) -> float:
             us._set(live=(us.clock <= end) & (us.clock < np.inf) & ~us.leaving)
         frontier = min(earliest, after)
         if frontier < np.inf:
-            world.tick(float(frontier))
+            world.tick(float(frontier), whole=False)
     if world.observer.failed:
         raise world.observer.failed
     stuck = (us.clock == np.inf) & ~us.gone
