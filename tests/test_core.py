@@ -20,8 +20,11 @@ import desim
 from desim.scenario.build import build
 
 OUTER = ("scenario", "runs", "deployments", "experiments", "interface", "exports")
-BEYOND = ("problem.data", "privacy.accounting.accountants", "privacy.ledger.budget", "log.parquet")
-MOST = 24_550  # lines: a change that makes the core grow raises this and says why
+BEYOND = (
+    *("problem.data", "privacy.accounting.accountants", "privacy.ledger.budget", "log.parquet"),
+    *(f"engine.{one}" for one in ("budgets", "coding", "inviting", "blind", "opening")),
+)
+MOST = 24_050  # lines: a change that makes the core grow raises this and says why
 PLAYER = """
 import pickle, sys
 class Blocked:

@@ -11,7 +11,6 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.at_work import OWNED, PROGRAM
-from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show, spelling
 from desim.network.timeline.waiting_rule import ALL, WAITING, Rule, until_all
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
@@ -122,8 +121,20 @@ def message(us: Any, payload: Any, bits: Any, some: bool) -> tuple[Array, Int]:
     rows = rows_given("us.send: payload", payload, n)
     one_width(us, rows.shape[1], some or us.parting)
     size = np.empty(n, np.int64)
-    size[:] = whole_given("us.send: bits", bits_of(us, payload, bits), n)
+    size[:] = whole_given("us.send: bits", _bits(us, payload, bits), n)
     return rows, size
+
+
+def _bits(us: Any, payload: Array, bits: Any) -> Any:
+    """Bits of messages of which the method says none; ValueError for what is not coded."""
+    codec = us._world.settings.codecs.up
+    if codec.kind == "none":
+        return 64 * payload.shape[1] if bits is None else bits
+    if bits is not None:
+        refuse("us.send: bits", bits, "none with a codec, which says how long messages are")
+    if payload is not us.__dict__.get("_coded"):
+        raise ValueError("us.send: found a payload that is not coded; allowed: us.coded(value)")
+    return codec.bits(payload.shape[1])
 
 
 def demand_turn(us: Any, sends: bool) -> None:

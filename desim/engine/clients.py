@@ -13,8 +13,6 @@ import numpy as np
 from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import refuse_owned, result_given, state_rows
 from desim.engine.at_work import PROGRAM, Rounds, refused
-from desim.engine.blind import Blank
-from desim.engine.coding import replied
 from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.memory import Tree
@@ -279,6 +277,20 @@ def _amounts(terms: Terms) -> tuple[Array, ...]:
 # Answers: the jobs of calls are run, in as few batches as possible.
 
 
+class Blank:
+    """Stands for a job: zeros in the shape of its results, which running it once has told."""
+
+    def __init__(self, job: Train) -> None:
+        self.job = job
+        self.shape: tuple[int, ...] | None = None
+
+    def __call__(self, us: Any, *inputs: Array) -> Array:
+        """Zeros (n, ...) for agents `us`."""
+        if self.shape is None:
+            self.shape = result_given(self.job, self.job(us, *inputs), len(us.who)).shape[1:]
+        return np.zeros((len(us.who), *self.shape))
+
+
 def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
     one, limit = hub.assignments.one, hub.world.settings.batch_limit
@@ -311,4 +323,6 @@ def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
             "return us.noised(value)"
         )
     reply = result_given(given.job, result, len(who), flat=False)
-    return reply if isinstance(given.job, Blank) else replied(us, hub.world, reply)
+    for one in () if isinstance(given.job, Blank) else hub.features:
+        reply = one.replied(us, reply)
+    return reply

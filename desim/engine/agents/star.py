@@ -172,7 +172,7 @@ class AgentStation:
             self.lost.discard(i)
             self.waits[i] = Waits(world.settings.policy)
             terms = mechanism, view, *amounts[:, i].tolist()
-            price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
+            price = hub.prices[:, i].copy()
             letter = Letter(
                 hub.round, hub.exchange, float(seconds), float(work[i]), reply_bits, terms, price
             )
@@ -242,8 +242,8 @@ class AgentStation:
         )  # fmt: skip
         charged = int(world.ledger.rows.n[0])
         world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, int(served))
-        if self.hub is not None and self.hub.reports is not None:
-            self.hub.reports.charge(charged)
+        if self.hub is not None:
+            self.hub.charged(charged)
         if not served:
             if self._awaits(i, letter):
                 self.lost.add(i)

@@ -54,17 +54,15 @@ class CohortStation:
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,) and fill in when their replies are due."""
-        spending, charged = hub.spending, int(self.world.ledger.rows.n[0])
-        before = None if spending is None else spending.under_way(hub.calls, who)
+        charged = int(self.world.ledger.rows.n[0])
         call(
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
-        if hub.reports is not None:
-            hub.reports.charge(charged)
+        hub.charged(charged)
         self.attend(self.now)
-        if spending is not None:
-            spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
+        for one in hub.features:
+            one.called(hub, who)
 
     def attend(self, now: float) -> None:
         """Write what absences ended of the calls just made; tell what is to be told by `now` s."""
@@ -107,8 +105,7 @@ class CohortStation:
         if open_calls:
             charged = int(self.world.ledger.rows.n[0])
             settle_due(until, self.devices, self._book(hub, open_calls))
-            if hub.reports is not None:
-                hub.reports.charge(charged)
+            hub.charged(charged)
 
     def _book(self, hub: Hub, calls: int) -> tuple[Any, ...]:
         """Calls, log and ledger as kernels take them, with room for so many more calls."""

@@ -86,6 +86,10 @@ class Chooser:
         """The size of a cohort, where so many agents are free."""
         return self.count
 
+    def draw(self, round_: int) -> Int:
+        """Whom it may choose from, ascending: all."""
+        return np.arange(self.agents)
+
     def start(self) -> dict[str, NDArray[Any]]:
         """What it remembers before the first round, by name."""
         return {}
