@@ -13,7 +13,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play, presences, world
+from desim.engine import play, presences
 from desim.engine.cohort import graph as graph_cohort
 from desim.engine.cohort import star as star_cohort
 from desim.errors import Deadlock
@@ -263,7 +263,7 @@ def test_the_search_finds_absences_that_are_told_wrongly(monkeypatch, right, wro
     if "state" in right:
         monkeypatch.setattr(presences, "write_aborts", broken.write_aborts)
     else:
-        monkeypatch.setattr(world, "Presences", broken.Presences)
+        monkeypatch.setattr(presences, "Presences", broken.Presences)
     with pytest.raises(AssertionError):
         quick(given(*AWAY)(check_churn))()
 

@@ -379,7 +379,7 @@ def test_a_message_that_is_not_worked_out_again_is_noticed(monkeypatch):
     given = {**mesh_of(queue=4), "stop": {"rounds": 2}}
     right = desim.run(given)
     stale = mutant(crossings, "memory[edges] = one.before", "memory[edges] *= 1.0")
-    monkeypatch.setattr(agents_graph, "Crossings", stale.Crossings)
+    monkeypatch.setattr(crossings, "Crossings", stale.Crossings)
     assert differences(right, desim.run(given, overrides={"engine": "agents"}))
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from desim.arrays import Array
-from desim.network.conditions.churn import Churn
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
@@ -16,6 +15,7 @@ from desim.network.timeline.speed import Speeds
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from desim.network.conditions.churn import Churn
     from desim.privacy.ledger.budget import Budget
 
 
@@ -46,7 +46,7 @@ class Settings:
     changing: Changing | None = None
     uplinks: Links | None = None
     downlinks: Links | None = None
-    churn: Churn | None = None
+    churn: "Churn | None" = None
     batch_limit: int = 1 << 30
     noise_seed: int | None = None
     budget: "Budget | None" = None

@@ -94,6 +94,11 @@ def twin(kernel: Any) -> Any:
     return _twins[kernel]
 
 
+def stands_for(kernel: Any, function: Callable[..., Any]) -> None:
+    """Say what a compiled function is as plain Python."""
+    _twins[kernel] = function
+
+
 def _namespace(module: dict[str, Any]) -> dict[str, Any]:
     """The names of a module, with plain Python in place of compiled functions."""
     if id(module) not in _namespaces:

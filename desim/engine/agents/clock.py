@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import simpy
 
-from desim.engine.absences import Absences
 from desim.engine.patience import Waits
 from desim.engine.world import World
 from desim.network.timeline.phases import Calendar, is_up
@@ -124,8 +123,10 @@ class Device:
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
-        self.absences: Absences | None = None
+        self.absences: Any = None
         if world.settings.churn is not None:
+            from desim.engine.presences import Absences
+
             self.absences = Absences(world, agent, world.settings.churn)
             clock.churning += 1
             clock.process(self._churn(world.settings.churn.calendar))

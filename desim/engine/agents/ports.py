@@ -248,6 +248,22 @@ def port_of(links: Links) -> list[int]:
     return [0] * links.ends.shape[1]
 
 
+def ports_of(world: World, clock: Clock, ways: Any, gone: Callable[..., None]) -> list[Any]:
+    """For each way, of links and their side, one port at the coordinator or one for each line.
+
+    None where messages do not share any.
+    """
+    up, down = (
+        Ports(world, clock, links, port_of(links), side, partial(gone, side))
+        if links is not None and links.contention
+        else None
+        for links, side in ways
+    )
+    if up and down:
+        join_ways(down, up)
+    return [up, down]
+
+
 def join_ways(down: "Ports", up: "Ports") -> None:
     """Let what goes down and up on lines that are shared meet at their ends; Reno and CUBIC do."""
     links, kinds = (down.links, up.links), (RENO, CUBIC)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.engine.absences import tell
 from desim.engine.hub import Hub
 from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
@@ -68,7 +67,7 @@ class CohortStation:
         """Write what absences ended of the calls just made; tell what is to be told by `now` s."""
         if self.presences is not None:
             self.presences.lost(self.devices[0])
-            tell(self.world, now)
+            self.presences.tell(self.world, now)
 
     def taken_in(self, hub: Hub, who: Int) -> float:
         """When the replies of agents who (n,), here now, have been taken in, s."""
@@ -89,7 +88,7 @@ class CohortStation:
         """The run ends at `end` s: write what happened by then, and return it."""
         self.settle(hub, end)
         if self.presences is not None:
-            tell(self.world, end)
+            self.presences.tell(self.world, end)
             self.presences.until(end)
         return end
 
@@ -195,7 +194,7 @@ def explained(hub: Hub, station: CohortStation, silent: Int) -> Exception:
     waits, calls, presences = Waits(hub.world.settings.policy), hub.calls, hub.world.presences
     station.settle(hub, np.inf)
     if presences is not None:
-        tell(hub.world, np.inf)
+        presences.tell(hub.world, np.inf)
     for i in silent:
         taken, begin, finish = calls.real[i, [TAKEN, BEGIN, FINISH]].tolist()
         round_ = int(calls.round_[i])

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.traces import Traces
 from desim.network.timeline.speed import DRAWN, OVER_TIME, Speeds, overheads_into, speeds_into
 from desim.numerics import keys
 from desim.numerics.distributions import CONSTANT, GAMMA, LOGNORMAL, Distribution, bounds
 from desim.numerics.keys import Stream, seed_word
-from desim.readers import arrays, faulty, select, whose
+
+if TYPE_CHECKING:
+    from desim.network.conditions.traces import Traces
 
 NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
 Spells = tuple[float, Distribution, Distribution]
@@ -27,7 +29,7 @@ def law_times(law: Distribution, factor: float) -> Distribution:
 
 
 def speed_model(
-    law: Distribution | Traces,
+    law: "Distribution | Traces",
     agents: int,
     seed: int,
     *,
@@ -49,7 +51,7 @@ def speed_model(
     chosen = keys.permutation(seed, Stream.SPEED, agents)
     devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
     measured, whose, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
-    if isinstance(law, Traces):
+    if not isinstance(law, Distribution):
         whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
         whose[1] += order != OVER_TIME  # up to which, without it
         measured, loops, law = law.samples, law.loops, NOTHING
@@ -119,7 +121,7 @@ def measured_speeds(
     *,
     where: str,
     **ways: bool,
-) -> Traces:
+) -> "Traces":
     """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
 
     A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:
@@ -127,6 +129,9 @@ def measured_speeds(
     the others are multiples, as benchmark scores are; ways: of Traces. InputError at `where` for
     NaN, 0 and negative values.
     """
+    from desim.network.conditions.traces import Traces
+    from desim.readers import arrays, faulty, select, whose
+
     if header := whose(path, where):
         text = f"found the columns {', '.join(header)}"
         raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")

@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
-from desim.network.conditions.choosing import Chooser
 from desim.numerics import keys
 from desim.numerics.keys import Stream
-from desim.readers import arrays, require_whole
+
+if TYPE_CHECKING:
+    from desim.network.conditions.choosing import Chooser
 
 Who = NDArray[np.int64]
 
@@ -108,7 +109,7 @@ class Schedule:
 
 
 Drawn = Everybody | Bernoulli | UniformSubset | Schedule
-Participation = Drawn | Chooser
+Participation: TypeAlias = "Drawn | Chooser"
 
 
 def recorded(path: Path, agents: int, where: str) -> list[Who]:
@@ -117,6 +118,8 @@ def recorded(path: Path, agents: int, where: str) -> list[Who]:
     Or an npz with one array (rounds, agents) of 1 and 0. InputError at `where` for anything else,
     agents out of range, nobody at all.
     """
+    from desim.readers import arrays
+
     found = arrays(path, where, ("round", "agent"))
     if path.suffix != ".npz":
         table = _matrix(found, agents, where)
@@ -137,6 +140,8 @@ def _matrix(found: Mapping[str, NDArray[np.float64]], agents: int, where: str) -
     if "round" not in found or "agent" not in found:
         names = ", ".join(found) or "none of numbers"
         raise InputError(f"{where}: found the columns {names}; allowed: round and agent")
+    from desim.readers import require_whole
+
     rounds, who = found["round"], found["agent"]
     for name, values, low, high in (("round", rounds, 1, 1e7), ("agent", who, 0, agents - 1)):
         require_whole(values, name, where, low, high, f"{low} to {high:.0f}")

@@ -20,7 +20,6 @@ from desim.network.timeline.messages import Links
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.numerics.later import Later
-from desim.readers import reading
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -145,6 +144,8 @@ def _strong_parts(agents: int, pairs: Int) -> Int:
 
 def read_graphml(path: Path) -> tuple[int, Edges]:
     """Return (agents, edges) of a GraphML file; agents are numbered in the file's node order."""
+    from desim.readers import reading
+
     with reading(path, "network.topology.graph", "GraphML", "a GraphML file"):
         graph = nx.read_graphml(path)
     number = {node: i for i, node in enumerate(graph.nodes)}

@@ -8,19 +8,22 @@ number of attempts until one arrives is geometric where losses are independent. 
 what comes while they are down, an attempt is lost, too, that would arrive at such a time.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from desim.network.timeline.attempt import ATTEMPTS, trial
-from desim.network.timeline.packets import lossy
 from desim.network.timeline.phases import ALWAYS, Calendar, presence
 from desim.network.timeline.record import UPLINK, Kind, Rows, write
-from desim.network.timeline.recovery import recovered
-from desim.network.timeline.segments import streamed
 from desim.network.timeline.transport import NOTHING_BETWEEN, Transport, by_tcp
 from desim.network.timeline.wire import time_on_wire
 from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.later import kernel_of
+
+if TYPE_CHECKING:
+    from desim.network.timeline.recovery import carried
+else:
+    carried = kernel_of("desim.network.timeline.recovery", "carried")
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
 NONE, FIFO, FAIR = range(3)
@@ -148,17 +151,6 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         if given_up or attempt > links.limit:
             return np.inf, attempt
         pauses, pause = pauses + pause, pause * links.backoff
-
-
-@lean_kernel
-def carried(links, e, time, bits, latency, round_, message, asked):
-    """When, in s, the last bit of a message has left on link e by TCP, and when all is there.
-
-    inf: never, since the connection is given up at the first of these times.
-    """
-    if lossy(links, e):
-        return recovered(links, e, time, bits, latency, round_, message, asked)
-    return streamed(links, e, time, bits, latency, asked)
 
 
 @lean_inline

@@ -1,12 +1,13 @@
-"""Messages over TCP where packets may be lost: a flow that has its line to itself."""
+"""Messages over TCP: one that loses no packets, or a flow that has its line to itself."""
 
 import numpy as np
 
 from desim.network.timeline.flow import begun, closed, moved, over, put_on, sent
 from desim.network.timeline.mending import GIVEN_UP, LAST_LEFT, NOW, ONLINE, TAIL, THERE
-from desim.network.timeline.segments import asked_about
+from desim.network.timeline.packets import lossy
+from desim.network.timeline.segments import asked_about, streamed
 from desim.network.timeline.transport import FREE
-from desim.numerics.jit import lean_inline
+from desim.numerics.jit import lean_inline, lean_kernel
 
 
 @lean_inline
@@ -30,3 +31,14 @@ def recovered(links, e, time, bits, latency, round_, message, asked):
     if q[GIVEN_UP] > 0.0:
         return q[NOW], np.inf
     return q[LAST_LEFT], q[THERE]
+
+
+@lean_kernel
+def carried(links, e, time, bits, latency, round_, message, asked):
+    """When, in s, the last bit of a message has left on link e by TCP, and when all is there.
+
+    inf: never, since the connection is given up at the first of these times.
+    """
+    if lossy(links, e):
+        return recovered(links, e, time, bits, latency, round_, message, asked)
+    return streamed(links, e, time, bits, latency, asked)

@@ -7,12 +7,11 @@ over that have been drawn so slow that nothing of theirs ever ends. So it is sai
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.absences import needed
 from desim.engine.observer import MOST
 from desim.engine.opening import opening
 from desim.engine.patience import cure
 from desim.engine.play import Simulation
-from desim.engine.presences import ROUNDING, never
+from desim.engine.presences import ROUNDING, needed, never
 from desim.engine.settings import Settings
 from desim.errors import InputError
 from desim.network.conditions.compute import fastest, speeds_of
