@@ -71,7 +71,7 @@ def test_who_hardly_ever_finishes_is_told_while_it_is_waited_for(monkeypatch, ca
     text, _ = failed(scenario, tmp_path / "ended")
     assert "left or came back 60 times without finishing a computation" in text
     hours = {**scenario, "stop": {"time": "1 h"}}
-    monkeypatch.setattr("desim.engine.presences.MOST", 100.0)
+    monkeypatch.setattr("desim.engine.presences.MAX_TURNS", 100.0)
     assert "left or came back 60 times until" in failed(hours, tmp_path / "timed")[0]
 
 

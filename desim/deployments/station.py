@@ -193,7 +193,7 @@ class Station(Accounts):
         if self.opened is None:
             self.opened = now
         mechanism, view, amounts = hub.terms.compiled
-        given = hub.assignments.given[hub.assignments.number]
+        given = hub.assignments.calls[hub.assignments.number]
         job, bound = named(given.job, hub.method, "bound ")
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():

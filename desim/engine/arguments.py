@@ -56,7 +56,7 @@ def result_given(job: Any, result: Any, n: int, flat: bool = True) -> Array:
     raise ProgramError(f"{_place(job)} returns {as_text(result)}; allowed: {allowed}")
 
 
-def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
+def terms_given(what: str, terms: Any, n: int, owners: str = "us.who,") -> Terms:
     """The terms; ValueError unless they are of n agents: D and s >= 0, sampling in [0, 1] or nan.
 
     Looked at once: from then on they do not change.
@@ -73,7 +73,7 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
             refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
         if amounts.shape != (n,):
             found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
-            raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
+            raise ValueError(f"{what}: found {found}; allowed: those of {owners} {n}")
     costs = np.array(rows, float)
     if not _good(costs):
         each = zip((*AMOUNTS, "coupled"), costs.tolist(), strict=False)
@@ -108,9 +108,9 @@ def _good(costs: Array) -> bool:
 
 def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
     """The work (n,) of us.compute and its seconds (n,), None unless they are given."""
-    amount, given = np.empty(n), seconds is not None
-    amount[:] = amounts_given("us.compute: work", work, n, unknown=given)
-    if not given:
+    amount, timed = np.empty(n), seconds is not None
+    amount[:] = amounts_given("us.compute: work", work, n, unknown=timed)
+    if not timed:
         return amount, None
     return amount, np.full(n, amounts_given("us.compute: seconds", seconds, n), float)
 

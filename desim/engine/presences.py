@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail
 TURNS = 100_000  # of an agent during one computation, of which a run without stop.time has enough
-MOST = 1e8  # turns of an agent in a run
+MAX_TURNS = 1e8  # turns of an agent in a run
 LEAVE = "give more speed (compute.speed), longer presences (churn)"
 ROOM = 1 << 12  # rows, or noted computations, at a time
 NOTES = 32  # of one computation at most
@@ -40,7 +40,7 @@ class Presences:
 
     def __init__(self, churn: "Churn", log: EventLog, horizon: float) -> None:
         self.log, agents = log, len(churn.calendar.starts)
-        pace = MOST / horizon if horizon > 0.0 else np.inf  # 0 without a horizon
+        pace = MAX_TURNS / horizon if horizon > 0.0 else np.inf  # 0 without a horizon
         self._limits = np.array([horizon, TURNS, pace, MANY, ROUNDING])
         self._told = _own(churn.calendar)  # questions about the past
         self._turns = np.stack([np.zeros(agents, np.int64), np.ones(agents, np.int64)])
@@ -186,7 +186,7 @@ class Absences:
         if horizon == np.inf:
             if computing and self.idle % TURNS == 0:
                 raise at(time, restless(self.agent, time, self.idle))
-        elif self.turns % TURNS == 0 and time * MOST < self.turns * horizon:
+        elif self.turns % TURNS == 0 and time * MAX_TURNS < self.turns * horizon:
             raise at(time, hurried(self.agent, time, self.turns, horizon))
 
 

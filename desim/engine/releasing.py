@@ -103,7 +103,7 @@ def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
 # The verbs that release values.
 
 Request = TypeVar("Request", Compute, Gather)
-MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`
+MAX_RELEASES = 255  # of a round, with noise of their own: the next has that of `draw=`
 DRAWS = 1 << 32  # numbers of noise that serves again
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 CODED = 1  # step of the draws' addresses; methods with a codec of their own have 0
@@ -326,8 +326,9 @@ class Releasing:
 
     def _note(self, ids: Int, now: NDArray[np.bool_]) -> None:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
-        if self._releases % LEFT >= MOST:
-            raise RuntimeError(f"found more than {MOST} releases in a round; allowed: {MOST}")
+        if self._releases % LEFT >= MAX_RELEASES:
+            text = f"found more than {MAX_RELEASES} releases in a round"
+            raise RuntimeError(f"{text}; allowed: {MAX_RELEASES}")
         whole = np.count_nonzero(now) == len(now)
         release = ids if whole else np.where(ids >= 0, ids, self._release)
         own = {"_releases": self._releases + 1, "_unsent": [*self._unsent, ids]}
@@ -356,8 +357,8 @@ class Releasing:
         """
         world, waiting = self._world, list[Int]()
         rest = [ids for ids in self._unsent if not any(ids is one for one in self._ahead)]
-        for kept in self._ahead:
-            ids, later = parted(kept, speaks)
+        for drawn in self._ahead:
+            ids, later = parted(drawn, speaks)
             world.ledger.sent(ids, self.clock, self.live)
             self._log_releases(ids, self.live & (ids >= 0), past=True)
             world.signals.waits(np.where(self.live, ids, -1), False)

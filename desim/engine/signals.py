@@ -325,19 +325,19 @@ def _own(array: Any) -> Any:
     return _locked(array.copy())
 
 
-def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
+def _answer(hear: Callable[[Any], Any], batch: Any, shown: Array) -> Array:
     """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
     found: Any = hear(batch)
-    unchanged = found is given
+    unchanged = found is shown
     if unchanged:
-        return given
+        return shown
     one: Any = hear.__self__  # type: ignore[attr-defined]
     where = f"{one.name or type(one).__name__}: {hear.__name__}"
     try:
-        rows: Array = _own(rows_given(f"{where} returns", found, *given.shape))
+        rows: Array = _own(rows_given(f"{where} returns", found, *shown.shape))
     except ValueError as error:
         raise ListenerError(str(error)) from None
     hears = type(one).releasing is not Listener.releasing
-    if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
+    if one.name and hears and not np.array_equal(rows, shown, equal_nan=True):
         raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
     return rows

@@ -47,7 +47,7 @@ class Handed(NamedTuple):
     latency: float
     round_: int
     number: int
-    told: Callable[[float], None]
+    arrives: Callable[[float], None]
 
 
 class Streams:
@@ -66,7 +66,7 @@ class Streams:
         self.plans = 0
 
     def enter(self, message: Handed) -> None:
-        """Take a message; told(arrival s) is called when the last of its packets leaves."""
+        """Take a message; arrives(arrival s) is called when the last of its packets leaves."""
         self._advance()
         if message.e in self.waiting:
             self.waiting[message.e].append(message)
@@ -106,7 +106,7 @@ class Streams:
     def _over(self, which: int, there: float) -> None:
         message, slot = self.flows.pop(which), self.slots.pop(which)
         self.free.append(slot)
-        message.told(np.inf if self.states[slot, GIVEN_UP] else there)
+        message.arrives(np.inf if self.states[slot, GIVEN_UP] else there)
         if self.waiting[message.e]:
             self._begin(self.waiting[message.e].popleft())
         else:
@@ -201,7 +201,7 @@ class Site:
     def _over(self, which: int, there: float) -> None:
         side, message = self.flows[which]
         given_up = bool(self.desk.states[self.slots[which], GIVEN_UP])
-        message.told(np.inf if given_up else there)
+        message.arrives(np.inf if given_up else there)
         if self.waiting[side, message.e]:
             self._begin(side, self.waiting[side, message.e].popleft())
         else:
@@ -451,9 +451,9 @@ class Ports:
             queue, handed = self.queues[self.ports[e]], float(self.clock.now)
             if isinstance(queue, Streams | End):
                 latency, number = message.tries[0][0].latency, message.exchange * ATTEMPTS
-                told = partial(self._streamed, message, handed, latency)
-                given = e, handed, message.bits, latency, message.round_, number, told
-                queue.enter(Handed(*given))
+                arrives = partial(self._streamed, message, handed, latency)
+                sent = e, handed, message.bits, latency, message.round_, number, arrives
+                queue.enter(Handed(*sent))
                 continue
             queue.enter(e, message.bits, partial(self._left, message, attempt, handed))
 

@@ -13,7 +13,7 @@ from desim.engine.compiled.ahead import (
     CALLS,
     FIRST,
     LOOK,
-    MOST,
+    MOST_AHEAD,
     ON,
     REPLIES,
     ROUNDS,
@@ -254,7 +254,7 @@ def advance(
     """
     plan, watch = Ahead(*ahead), seen[3]
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
-    most, side, k = 1 if unsure else MOST, 0, 0
+    most, side, k = 1 if unsure else MOST_AHEAD, 0, 0
     plan.counts[side, ROUNDS], plan.counts[side, WHY] = 0, ON
     while True:
         rounds, ends, r = plan.counts[side, ROUNDS], plan.ends[side, REPLIES], 0

@@ -7,7 +7,7 @@ over that have been drawn so slow that nothing of theirs ever ends. So it is sai
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.observer import MOST
+from desim.engine.observer import MAX_OBSERVATIONS
 from desim.engine.opening import opening
 from desim.engine.patience import cure
 from desim.engine.play import Simulation
@@ -130,10 +130,10 @@ def _unobservable(scenario: Scenario) -> list[str]:
     every, stop = scenario.observe.every, scenario.stop
     if not isinstance(every, float) or stop.time is None or stop.rounds or stop.targets:
         return []
-    if stop.time <= MOST * every:
+    if stop.time <= MAX_OBSERVATIONS * every:
         return []
     text = f"found {every:g} s, {stop.time / every:.3g} observations until {stop.time:g} s"
-    return [f"observe.every: {text}; allowed: at most {MOST} in a run"]
+    return [f"observe.every: {text}; allowed: at most {MAX_OBSERVATIONS} in a run"]
 
 
 def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:
