@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from desim.arrays import Array
-from desim.problem.kernels.codecs import levels, random_k, top_k
 
 BITS = {"none": 64, "float64": 64, "float32": 32, "float16": 16}  # of one number
 ROUNDED = ("float32", "float16")
@@ -84,6 +83,8 @@ class Codec:
         """
         if not self.lossy:
             return x if self.kind == "none" else rounded(x, self.kind)
+        from desim.problem.kernels.codecs import levels, random_k, top_k
+
         dim = x.shape[1]
         if self.kind == "quantise":
             out: Array = levels(seed, x, self.most, **place)
