@@ -50,11 +50,11 @@ def kernel_of(module: str, name: str) -> Any:
     def played(*arguments: Any) -> Any:
         return plain.twin(whole())(*arguments)
 
-    entrance = numba.njit(played)
-    if not numba.config.DISABLE_JIT:
+    entrance = numba.njit(_nrt=False)(played)  # itself it is never compiled
+    if entrance is not played:
         entrance.get_call_template = lambda *kinds: whole().get_call_template(*kinds)
         entrance.get_overload = lambda signature: whole().get_overload(signature)
-        plain.stands_for(entrance, played)
+        entrance.plainly = played
     return entrance
 
 

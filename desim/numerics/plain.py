@@ -84,19 +84,19 @@ def _inside(what: str) -> Iterator[None]:
 
 
 def twin(kernel: Any) -> Any:
-    """A function of `with_rent` and all that it calls as plain Python; any other is itself."""
-    if not isinstance(kernel, Dispatcher) or kernel not in _twins:
+    """A function of `with_rent` and all that it calls as plain Python; any other is itself.
+
+    One that another stands for says itself how it is played.
+    """
+    if not isinstance(kernel, Dispatcher):
         return kernel
+    if kernel not in _twins:
+        return vars(kernel).get("plainly", kernel)
     if _twins[kernel] is None:
         source = kernel.py_func
         names, defaults = _namespace(source.__globals__), source.__defaults__
         _twins[kernel] = FunctionType(source.__code__, names, source.__name__, defaults)
     return _twins[kernel]
-
-
-def stands_for(kernel: Any, function: Callable[..., Any]) -> None:
-    """Say what a compiled function is as plain Python."""
-    _twins[kernel] = function
 
 
 def _namespace(module: dict[str, Any]) -> dict[str, Any]:
