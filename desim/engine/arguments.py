@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.arrays import Array, Int
+from desim.arrays import Array, Int, Mask
 from desim.engine.at_work import OWNED, PROGRAM
 from desim.errors import ProgramError, show, spelling
 from desim.network.timeline.waiting_rule import ALL, WAITING, Rule, until_all
@@ -285,17 +285,25 @@ def unknown(name: str) -> AttributeError:
     return AttributeError(f"the agents have no state {name!r}; set it first{hint}")
 
 
-def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:
-    """What `us.NAME = value` sets, as floats; ValueError unless it has a row for each agent.
+def set_state(us: Any, name: str, value: Any, live: Mask | None = None) -> None:
+    """Do `us.NAME = value`, as floats; ValueError unless it has a row for each agent.
 
-    known: the state of all agents, whose rows keep their shape; None where there is none yet.
+    Of rows (n, ...) those where `live` (n,) count; all that there are keep their shape.
     """
-    rows = np.asarray(value)
-    shape = (agents, *(rows.shape[1:] if known is None else known.shape[1:]))
+    state, rows, n = us._world.state, np.asarray(value), len(us.who)
+    if (known := state.get(name)) is None:
+        refuse_owned(f"us.{name} = ...", name, type(us))
+    shape = (n, *(rows.shape[1:] if known is None else known.shape[1:]))
     if rows.shape != shape or rows.dtype.kind not in "biuf":
         allowed = f"numbers of shape {shape}, a row for each agent"
         raise ValueError(f"us.{name}: found {as_text(value)}; allowed: {allowed}")
-    return rows.astype(float, copy=False)
+    if us._whole and live is None:
+        state[name] = np.array(rows, float)
+        return
+    if known is None:
+        state[name] = np.zeros((us._world.settings.problem.agents, *rows.shape[1:]))
+    where = slice(None) if live is None else live
+    state[name][us.who[where]] = rows[where]
 
 
 def called(

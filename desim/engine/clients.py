@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.arguments import refuse_owned, result_given, state_rows
+from desim.engine.arguments import result_given, set_state
 from desim.engine.at_work import PROGRAM, Rounds, refused
 from desim.engine.world import World
 from desim.errors import InputError, RunError
@@ -55,16 +55,7 @@ class Clients:
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
     def __setattr__(self, name: str, value: Array) -> None:
-        state = self._world.state
-        if name not in state:
-            refuse_owned(f"us.{name} = ...", name, type(self))
-        rows = state_rows(name, value, len(self.who), state.get(name))
-        if self._whole:
-            state[name] = np.array(rows)
-            return
-        if name not in state:
-            state[name] = np.zeros((self._world.settings.problem.agents, *rows.shape[1:]))
-        state[name][self.who] = rows
+        set_state(self, name, value)
 
     @property
     def noise_key(self) -> np.uint64:

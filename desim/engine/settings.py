@@ -59,7 +59,8 @@ class Settings:
     @property
     def afresh(self) -> "Settings":
         """The same before anything was sent: connections have carried nothing."""
-        links, up, down = map(_unused, (self.links, self.uplinks, self.downlinks))
+        sides = self.links, self.uplinks, self.downlinks
+        links, up, down = (None if one is None else one.unused for one in sides)
         return replace(self, links=links, uplinks=up, downlinks=down)
 
     @property
@@ -68,7 +69,3 @@ class Settings:
         sides = {"links": self.links, "uplinks": self.uplinks, "downlinks": self.downlinks}
         own = {name: links.transport for name, links in sides.items() if links is not None}
         return {name: carrier.memory for name, carrier in own.items() if not carrier.ideal}
-
-
-def _unused(links: Links | None) -> Links | None:
-    return None if links is None else links.unused
