@@ -10,7 +10,7 @@ from test_resume import killed, unlike
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions.choosing import ranks_of
+from desim.network.conditions.participation import ranks_of
 from desim.network.timeline.record import is_beside
 from desim.numerics import keys
 from desim.numerics.keys import Stream

@@ -24,13 +24,12 @@ from desim.engine.world import Discard, World
 from desim.errors import DesimError, InputError
 from desim.log.event_log import EventLog
 from desim.log.outcome import Outcome
-from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.participation import Everybody
+from desim.network.conditions.participation import Chooser, Everybody
 from desim.network.conditions.policy import Policy
-from desim.network.timeline.intake import takes
+from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import NO_LINES, NONE, Links, log_message
 from desim.network.timeline.record import Kind
-from desim.network.timeline.transport import NOTHING_BETWEEN
+from desim.network.timeline.segments import NOTHING_BETWEEN
 from desim.numerics.jit import one_thread
 from desim.numerics.plain import at_once
 

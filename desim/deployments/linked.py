@@ -23,16 +23,16 @@ from desim.deployments.place import Loopback, Transport
 from desim.engine.play import Simulation
 from desim.errors import InputError
 from desim.network.timeline.messages import FAIR, NONE, Links
-from desim.network.timeline.transport import (
+from desim.network.timeline.segments import (
     HEADER,
     IDEAL,
     INITIAL,
     KIND,
-    MOST,
     NEW,
     QUEUE,
     RESTARTS,
     SEGMENT,
+    UNDER_WAY,
 )
 from desim.scenario.sections.links import Tcp
 
@@ -290,7 +290,7 @@ def _unlike(where: str, law: Array) -> Iterator[str]:
         "segment": (SEGMENT, usual.segment, "bytes"),
         "header": (HEADER, usual.header, "bytes"),
         "initial_window": (INITIAL, usual.initial_window, "segments"),
-        "buffer": (MOST, usual.most, "segments under way at most"),
+        "buffer": (UNDER_WAY, usual.most, "segments under way at most"),
     }
     played = law[:, law[KIND] != IDEAL]
     for key, (row, own, unit) in fixed.items():

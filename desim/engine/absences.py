@@ -13,8 +13,8 @@ from desim.engine.patience import at
 from desim.engine.presences import ROUNDING, hurried, never, often, restless
 from desim.engine.settings import Settings
 from desim.engine.world import World
-from desim.network.conditions.churn import Churn
-from desim.network.timeline.attendance import ENDLESS, NEVER
+from desim.network.conditions.devices import Churn
+from desim.network.timeline.computations import ENDLESS, NEVER
 
 
 class Absences:

@@ -5,7 +5,7 @@ import numpy as np
 from desim.arrays import Int, Mask
 from desim.engine.settings import Settings
 from desim.network.timeline.messages import NONE, Links
-from desim.network.timeline.transport import CUBIC, KIND, RENO
+from desim.network.timeline.segments import CUBIC, KIND, RENO
 
 APART = np.zeros((2, 0), np.int64)
 

@@ -37,7 +37,7 @@ from desim.network.timeline.calls import (
     learned,
     no_calls,
 )
-from desim.network.timeline.intake import AT_WORK
+from desim.network.timeline.computations import AT_WORK
 from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given

@@ -12,9 +12,15 @@ import numpy as np
 from desim.engine.patience import at
 from desim.log.event_log import EventLog
 from desim.memory import Tree, fill
-from desim.network.conditions.churn import Churn
-from desim.network.timeline.attendance import Attendance, write_aborts, write_turns
-from desim.network.timeline.phases import TRACED, Calendar, is_up
+from desim.network.conditions.devices import Churn
+from desim.network.timeline.computations import (
+    TRACED,
+    Attendance,
+    Calendar,
+    is_up,
+    write_aborts,
+    write_turns,
+)
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail

@@ -94,7 +94,7 @@ def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
 def _listed(simulation: "Simulation") -> list[Any] | None:
     """The rows of `at_most`; None where nobody knows them, or they are too many to be listed."""
     from desim.engine.inviting import terms_of  # compiled, which whoever reads needs not
-    from desim.network.conditions.choosing import Chooser
+    from desim.network.conditions.participation import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
     if not rounds * agents <= MOST:

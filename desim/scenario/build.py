@@ -18,10 +18,10 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.declarations import Ingredients
-from desim.network.conditions.contacts import Contacts, recorded, switched
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
     Changing,
+    Contacts,
     Edges,
     Graph,
     Listed,
@@ -29,10 +29,11 @@ from desim.network.conditions.topology import (
     from_edges,
     generate,
     read_graphml,
+    recorded,
+    switched,
 )
 from desim.network.timeline.messages import Links
-from desim.network.timeline.staleness import UNWEIGHED
-from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE
+from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream

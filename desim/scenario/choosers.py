@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.network.conditions.choosing import (
+from desim.network.conditions.devices import fastest
+from desim.network.conditions.participation import (
     Available,
     Chooser,
     Fastest,
@@ -17,8 +18,7 @@ from desim.network.conditions.choosing import (
     RoundRobin,
     Tiers,
 )
-from desim.network.conditions.compute import fastest
-from desim.network.timeline.speed import Speeds
+from desim.network.timeline.computations import Speeds
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Participation
 

@@ -7,16 +7,29 @@ import numpy as np
 from desim import units
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.churn import Churn, daily, renewal, state_traces, traced
-from desim.network.conditions.compute import (
+from desim.network.conditions.devices import (
     NO_TIME,
     NOTHING,
+    Churn,
+    daily,
     law_times,
     measured_speeds,
+    renewal,
     speed_model,
+    state_traces,
+    traced,
 )
-from desim.network.conditions.latencies import Latencies, latencies, sites
-from desim.network.conditions.links import OF_IDEAL, concerned, connected, law, lined, make_links
+from desim.network.conditions.links import (
+    OF_IDEAL,
+    Latencies,
+    concerned,
+    connected,
+    latencies,
+    law,
+    lined,
+    make_links,
+    sites,
+)
 from desim.network.conditions.participation import (
     Bernoulli,
     Everybody,
@@ -26,10 +39,16 @@ from desim.network.conditions.participation import (
     recorded,
 )
 from desim.network.conditions.traces import Traces, rate_traces
-from desim.network.timeline.intake import AT_ONCE, Intake
+from desim.network.timeline.computations import (
+    AT_ONCE,
+    DRAWN,
+    IN_TURN,
+    OVER_TIME,
+    Calendar,
+    Intake,
+    Speeds,
+)
 from desim.network.timeline.messages import FAIR, FIFO, NONE, Links
-from desim.network.timeline.phases import Calendar
-from desim.network.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
 from desim.scenario.choosers import chooser

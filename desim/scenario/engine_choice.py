@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.errors import InputError
-from desim.network.conditions.choosing import Chooser
+from desim.network.conditions.participation import Chooser
 from desim.scenario import disclosures
 from desim.scenario.checks.link_consistency import meddling
 from desim.scenario.schema import Scenario

@@ -24,8 +24,7 @@ from desim.engine.world import World
 from desim.errors import ProgramError
 from desim.log.event_log import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
-from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.participation import Everybody
+from desim.network.conditions.participation import Chooser, Everybody
 from desim.numerics import plain
 from desim.numerics.jit import threads, use_parallel
 from desim.problem.kernels.compilable import Compilable

@@ -16,8 +16,8 @@ from desim import units
 from desim.arrays import Array
 from desim.errors import InputError, refusal, show, spelling
 from desim.fields.numbers import whole
-from desim.network.conditions.compute import law_times
-from desim.network.conditions.latencies import UNITS
+from desim.network.conditions.devices import law_times
+from desim.network.conditions.links import UNITS
 from desim.numerics.distributions import Distribution
 from desim.readers import matrices
 from desim.scenario.load import load, read

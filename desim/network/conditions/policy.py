@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.network.timeline.calls import Calls
-from desim.network.timeline.staleness import UNWEIGHED, Staleness
 from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,
     DEADLINE,
     FIXED,
     QUORUM,
+    UNWEIGHED,
     Rule,
+    Staleness,
     closed_at,
     counts,
     heard,

@@ -41,8 +41,8 @@ class Traces:
         if not parts:
             raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one")
         first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
-        whose = [name for name in parts if isinstance(name, int)]
-        agents = np.array(whose, np.int64) if whose else None
+        named = [name for name in parts if isinstance(name, int)]
+        agents = np.array(named, np.int64) if named else None
         whole = np.concatenate(list(parts.values()), axis=1)
         return cls(whole, first, agents=agents, where=where, **ways)
 

@@ -4,10 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.network.timeline.attendance import Attendance, leaves, undisturbed
+from desim.network.timeline.computations import (
+    Attendance,
+    Speeds,
+    leaves,
+    overhead_of,
+    seconds_for,
+    undisturbed,
+)
 from desim.network.timeline.messages import DELIVER, SEND, Links, transmit
 from desim.network.timeline.record import UPLINK, Kind, Rows, charge, release_id, write
-from desim.network.timeline.speed import Speeds, overhead_of, seconds_for
 from desim.network.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, lawful, plain
 from desim.network.timeline.waiting_rule import learn, nothing_seen
 from desim.numerics.jit import lean_inline, lean_kernel

@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from desim.network.timeline.attempt import ATTEMPTS, trial
-from desim.network.timeline.packets import lossy
-from desim.network.timeline.phases import ALWAYS, Calendar, presence
+from desim.network.timeline.computations import ALWAYS, Calendar, presence
+from desim.network.timeline.flow import lossy, recovered
 from desim.network.timeline.record import UPLINK, Kind, Rows, write
-from desim.network.timeline.recovery import recovered
-from desim.network.timeline.segments import streamed
-from desim.network.timeline.transport import NOTHING_BETWEEN, Transport, by_tcp
-from desim.network.timeline.wire import time_on_wire
+from desim.network.timeline.segments import NOTHING_BETWEEN, Transport, by_tcp, streamed
+from desim.network.timeline.wire import ATTEMPTS, time_on_wire, trial
 from desim.numerics.jit import lean_inline, lean_kernel
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)

@@ -31,7 +31,7 @@ from desim.fields import (
     Whole,
 )
 from desim.methods.shared.declarations import Method
-from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
+from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 from desim.scenario import registry
 
 # The key `policy.staleness`: what a reply weighs that answers an older model.

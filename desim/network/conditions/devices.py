@@ -1,19 +1,43 @@
-"""How fast agents compute: per-example gradient evaluations per second."""
+"""How fast agents compute, and when they are up and down."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.traces import Traces
-from desim.network.timeline.speed import DRAWN, OVER_TIME, Speeds, overheads_into, speeds_into
+from desim.network.conditions.traces import Traces, titled, traces
+from desim.network.timeline.computations import (
+    ALTERNATING,
+    ALWAYS,
+    DAILY,
+    DRAWN,
+    OVER_TIME,
+    TRACED,
+    Calendar,
+    Speeds,
+    overheads_into,
+    speeds_into,
+)
 from desim.numerics import keys
-from desim.numerics.distributions import CONSTANT, GAMMA, LOGNORMAL, Distribution, bounds
+from desim.numerics.distributions import (
+    CONSTANT,
+    GAMMA,
+    LOGNORMAL,
+    UNIFORM,
+    Distribution,
+    bounds,
+    draw,
+)
 from desim.numerics.keys import Stream, seed_word
 from desim.readers import arrays, faulty, select, whose
+
+# How fast agents compute: per-example gradient evaluations per second.
 
 NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
 Spells = tuple[float, Distribution, Distribution]
@@ -48,10 +72,10 @@ def speed_model(
     devices = np.array([np.ones(agents), np.zeros(agents)])
     chosen = keys.permutation(seed, Stream.SPEED, agents)
     devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
-    measured, whose, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
+    measured, spans, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
     if isinstance(law, Traces):
-        whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
-        whose[1] += order != OVER_TIME  # up to which, without it
+        spans, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
+        spans[1] += order != OVER_TIME  # up to which, without it
         measured, loops, law = law.samples, law.loops, NOTHING
     factor, every, lasting = spells
     return Speeds(
@@ -61,7 +85,7 @@ def speed_model(
         devices,
         redraw,
         measured,
-        whose,
+        spans,
         order,
         loops,
         (float(factor), (every[:], lasting[:])),
@@ -99,7 +123,7 @@ def fastest(speeds: Speeds) -> NDArray[np.float64]:
     factor = speeds.devices[0]
     if speeds.measured.shape[1] and (speeds.order == OVER_TIME or speeds.redraw):
         row = 1 if speeds.order == OVER_TIME else 0
-        spans = zip(*speeds.whose, strict=True)
+        spans = zip(*speeds.spans, strict=True)
         most = np.array([speeds.measured[row, first:last].max() for first, last in spans])
     elif speeds.redraw:
         low, high = bounds(speeds.law)
@@ -144,13 +168,105 @@ def measured_speeds(
         flat = values.ndim == 1 or values.shape[1] == 1
         rows = values.reshape(1, -1) if flat else values
         with np.errstate(over="ignore", divide="ignore"):
-            made = [1.0 / (row * unit) if durations else row * unit for row in rows]
-        if not all(((row > 0.0) & np.isfinite(row)).all() for row in made):
+            speeds = [1.0 / (row * unit) if durations else row * unit for row in rows]
+        if not all(((row > 0.0) & np.isfinite(row)).all() for row in speeds):
             text = f"found {values.min():g} to {values.max():g} in {name}"
             raise InputError(f"{where}: {text}; allowed: speeds that are numbers in 1/s")
-        devices += made
+        devices += speeds
     if median is not None and devices:
         share = median / float(np.median(np.concatenate(devices)))
         devices = [row * share for row in devices]
     parts = {str(number): row[None] for number, row in enumerate(devices)}
     return Traces.joined(parts, path, where, **ways)
+
+
+START = 3  # sub-counter of the draw of a day's start, apart from those of traces and turns
+
+
+@dataclass(frozen=True)
+class Churn:
+    """When agents are up; forgets: one that leaves loses its state.
+
+    What comes while an agent is down waits for it, unless links say that it misses that.
+    """
+
+    calendar: Calendar
+    forgets: bool = False
+
+    @cached_property
+    def longest(self) -> NDArray[np.float64]:
+        """The longest time (agents,) s that each agent is ever up without leaving, or inf."""
+        calendar = self.calendar
+        most = bounds(calendar.laws[0])[1]
+        if calendar.kind == TRACED:
+            plays = zip(*calendar.plays.tolist(), strict=True)
+            spans = [_longest(calendar.samples[:, a : b + 1], calendar.loops) for a, b in plays]
+            return np.array(spans)
+        if calendar.kind == DAILY and most >= calendar.day:  # from one day into the next
+            most = np.inf
+        return np.full(len(calendar.starts), most)
+
+
+def _longest(samples: NDArray[np.float64], loops: bool) -> float:
+    """The longest time s up in a trace of columns (time s, 1 or 0), the last being its end."""
+    lasts, up = np.diff(samples[0]), samples[1, :-1] > 0.0
+    if up.all() or (up[-1] and not loops):
+        return float(np.inf)
+    first = int(np.argmin(up)) if loops else 0  # a lap is looked at from a time down on
+    longest = now = 0.0
+    for seconds, here in zip(np.roll(lasts, -first), np.roll(up, -first), strict=True):
+        now = now + float(seconds) if here else 0.0
+        longest = max(longest, now)
+    return longest
+
+
+def renewal(up: Distribution, down: Distribution, agents: int, seed: int) -> Calendar:
+    """Times up and down s in turn, drawn one after the other; all agents begin up."""
+    return _calendar(seed, agents, kind=ALTERNATING, laws=(up[:], down[:]))
+
+
+def daily(
+    up: Distribution, start: Distribution | None, day: float, agents: int, seed: int
+) -> Calendar:
+    """Up once a day of `day` s, for a time `up` drawn every day.
+
+    start: when in the day, drawn once for each agent, by default uniformly.
+    """
+    law = start or Distribution(UNIFORM, 0.0, day)
+    at = draw(law, seed, Stream.CHURN, agent=np.arange(agents), step=START)
+    laws = (up[:], ALWAYS.laws[1])
+    return _calendar(seed, agents, kind=DAILY, laws=laws, day=float(day), starts=at % day)
+
+
+def traced(states: Traces, agents: int, seed: int) -> Calendar:
+    """As recorded."""
+    plays, starts = states.played(np.arange(agents), seed, Stream.CHURN)
+    samples = np.ascontiguousarray(states.samples[:2])
+    fields = {"plays": plays, "starts": starts, "samples": samples, "loops": states.loops}
+    return _calendar(seed, agents, kind=TRACED, **fields)
+
+
+def state_traces(path: Path, fields: Sequence[str], *, where: str, **ways: bool) -> Traces:
+    """Read traces of (time s, 1 or 0): arrays (k, 2) of an npz, columns of a csv beside `time`.
+
+    A csv with columns time, agent and up has a row for each change instead; every agent has its
+    own, and all traces end together; ways: of Traces. InputError at `where` for other states, times
+    that do not increase, agents that are never up.
+    """
+    found = traces(path, fields, 1.0, where, value="up")
+    for name, samples in found.items():
+        states = samples[1, :-1]
+        wrong = np.flatnonzero((states != 0.0) & (states != 1.0))
+        if len(wrong):
+            text = f"found {states[wrong[0]]:g} in row {wrong[0]} of {titled(name)}"
+            raise InputError(f"{where}: {text}; allowed: 1 (up) or 0 (down)")
+        if not states.any():
+            raise InputError(f"{where}: found {titled(name)} never up; allowed: a 1 at some time")
+    return Traces.joined(found, path, where, **ways)
+
+
+def _calendar(seed: int, agents: int, **fields: Any) -> Calendar:
+    """That of so many agents; laws are plain tuples, as kernels take them."""
+    memory = np.zeros((3, agents))
+    starts = fields.pop("starts", np.zeros(agents))
+    return ALWAYS._replace(seed=seed_word(seed), starts=starts, memory=memory, **fields)
