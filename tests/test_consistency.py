@@ -14,8 +14,8 @@ from desim.privacy.accounting import views
 from desim.privacy.ledger import mechanisms
 from desim.scenario import build, check
 from desim.scenario.checks import consistency as consistency
+from desim.scenario.checks import consistency as privacy_consistency
 from desim.scenario.checks import link_consistency as link_consistency
-from desim.scenario.checks import privacy_consistency as privacy_consistency
 from desim.scenario.load import load
 
 INVALID = Path(__file__).parent / "scenarios" / "invalid"

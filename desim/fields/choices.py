@@ -41,59 +41,19 @@ class OrElse:
         return {**schema, "description": about} if about else schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OrRead:
-    """Annotation of a key that holds a section, written as a mapping, or what `read` takes.
+    """Annotation of a key that holds one of some sections, or what `read` takes.
 
-    written: the same as a scenario has it; schema: its JSON Schema; key: what a mapping must have
-    to be the section.
+    written: the same as a scenario has it; schema: its JSON Schema; sections: by the key that tells
+    a mapping to be one, "" for any mapping; words: keys that, as text alone, are a section, too.
     """
 
     read: Callable[[Any], Any]
     written: Callable[[Any], Any]
     schema: Callable[[], JsonSchemaValue]
-    key: str = ""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """The section's own where it is one."""
-
-        def chosen(value: object, section: Callable[[object], Any]) -> Any:
-            mapped = isinstance(value, Mapping) and (not self.key or self.key in value)
-            return section(value) if mapped or isinstance(value, Strict) else self.read(value)
-
-        def dumped(value: Any) -> Any:
-            whole = isinstance(value, Strict)
-            return value.model_dump(exclude_none=True) if whole else self.written(value)
-
-        serialization = core_schema.plain_serializer_function_ser_schema(dumped)
-        return core_schema.no_info_wrap_validator_function(
-            chosen, handler(source), serialization=serialization
-        )
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Both."""
-        form = self.schema()
-        about = {key: form[key] for key in ("description",) if key in form}
-        return {"anyOf": [*form["anyOf"], handler(core["schema"])], **about}
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Annotation of a union of sections, each told by a key of its own, or what `read` takes.
-
-    sections: by that key; words: keys that, as text alone, are a section, too; written, schema: as
-    in OrRead.
-    """
-
-    sections: tuple[tuple[str, type[Strict]], ...]
-    words: tuple[str, ...]
-    read: Callable[[Any], Any]
-    written: Callable[[Any], Any]
-    schema: Callable[[], JsonSchemaValue]
+    sections: Mapping[str, type[Strict]]
+    words: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -103,8 +63,8 @@ class OneOf:
         def chosen(value: object, _: Any, info: ValidationInfo) -> Any:
             if isinstance(value, Strict):
                 return value
-            for key, section in self.sections:
-                mapped = isinstance(value, Mapping) and key in value
+            for key, section in self.sections.items():
+                mapped = isinstance(value, Mapping) and (not key or key in value)
                 if mapped or (value == key and key in self.words):
                     return section.model_validate(value, context=info.context)
             return self.read(value)
@@ -122,10 +82,11 @@ class OneOf:
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """All of them."""
-        form, words = self.schema(), {"enum": [*self.words]}
+        form, own = self.schema(), handler(core["schema"])
         about = {key: form[key] for key in ("description",) if key in form}
-        own = handler(core["schema"])["anyOf"]
-        return {"anyOf": [words, *form["anyOf"], *own], **about}
+        words = [{"enum": [*self.words]}] if self.words else []
+        sections = own["anyOf"] if len(self.sections) > 1 else [own]
+        return {"anyOf": [*words, *form["anyOf"], *sections], **about}
 
 
 class Form(Strict):

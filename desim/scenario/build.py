@@ -7,7 +7,7 @@ rows. A simulation on neighbouring data has those of its own rows, as a run of t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.declarations import Ingredients
+from desim.network.conditions.participation import Chooser
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
     Changing,
@@ -47,17 +48,65 @@ from desim.problem.models.checked import said
 from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosers, disclosures
+from desim.scenario import disclosures
 from desim.scenario.blame import explained
 from desim.scenario.check import located, unfit_for
-from desim.scenario.checks.codec_consistency import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
+from desim.scenario.checks.link_consistency import biased, codecs, meddling
 from desim.scenario.conditions import Conditions, outlives
-from desim.scenario.engine_choice import engine_of
 from desim.scenario.noise_target import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
+
+# Which engine plays a scenario, and why: the event loop, a round at a time, or compiled rounds.
+
+
+Engine = Literal["compiled", "cohort", "agents"]
+
+
+def engine_of(scenario: Scenario, made: Any) -> tuple[Engine, str]:
+    """Choose the engine and say why."""
+    if scenario.hears_later:
+        return "agents", "agents that do not wait for all hear each other's later iterations"
+    if why := meddling(scenario.kind, scenario.policy, scenario.churn):
+        return "agents", why
+    if scenario.engine == "agents":
+        return "agents", "the scenario asks for it"
+    sides = ("link",) if scenario.kind == "graph" else ("uplink", "downlink")
+    if any(scenario.network.shared(which) != "none" for which in sides):
+        return "agents", "messages that share bandwidth hold each other up"
+    if scenario.engine == "cohort":
+        return "cohort", "the scenario asks for it"
+    why = _uncompiled(scenario, made)
+    if scenario.engine == "compiled" and why:
+        raise InputError(f"engine: found compiled, but {why}; allowed: cohort, agents or auto")
+    if why:
+        return "cohort", "all durations are known when they begin"
+    return "compiled", "all durations are known when they begin"
+
+
+def _uncompiled(scenario: Scenario, made: Any) -> str:
+    """Why no engine without Python inside a round can run this; empty if one can."""
+    name = scenario.algorithm.method.name
+    if differs := type(made).overrides():
+        return f"{name} has a function {differs} of its own"
+    if made.kind != "coordinator" or made.compiled() is None:
+        return f"{name} with these settings has no compiled rounds"
+    settings = made.settings
+    if text := disclosures.inside(scenario):
+        return text
+    if isinstance(settings.participation, Chooser):
+        return "whom participation.choose invites is decided in Python, by what came before"
+    if not settings.codecs.plain:
+        return "messages of a codec are coded in Python"
+    if settings.budget is not None:
+        return "who may go on within privacy.budget is decided in Python"
+    if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
+        if np.isfinite(settings.churn.longest).any():
+            return "without stop.time, agents may turn out never to be done"
+    return ""
+
 
 # The graph of agents by `network.topology`: one for the run, or one for every round.
 
@@ -320,7 +369,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *_identical(scenario, problem),
         *biased(settings.codecs),
     ]
-    made.warnings += [*endless(settings), *uncertain(scenario), *choosers.warnings(scenario)]
+    made.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)

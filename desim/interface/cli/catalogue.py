@@ -7,8 +7,8 @@ from pathlib import Path
 
 from desim.fields import Form
 from desim.log.column_meanings import METRICS
+from desim.network.conditions.participation import CHOOSERS
 from desim.scenario import registry, tree
-from desim.scenario.choosers import CHOOSERS
 from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.codec import HYPHENS, OneWay
 from desim.scenario.sections.data import SOURCES

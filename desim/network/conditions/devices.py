@@ -41,6 +41,7 @@ from desim.readers import arrays, faulty, select, whose
 
 NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
 Spells = tuple[float, Distribution, Distribution]
+NO_SPELLS = 1.0, NOTHING, NOTHING
 
 
 def law_times(law: Distribution, factor: float) -> Distribution:
@@ -59,7 +60,7 @@ def speed_model(
     redraw: bool = False,
     order: int = DRAWN,
     slow: tuple[float, float] = (0.0, 1.0),
-    spells: Spells = (1.0, NOTHING, NOTHING),
+    spells: Spells = NO_SPELLS,
     overhead: Distribution = NO_TIME,
 ) -> Speeds:
     """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.

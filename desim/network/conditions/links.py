@@ -6,7 +6,7 @@ Latencies are drawn once per link, and once per line where links share one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,59 +173,22 @@ def sites(
 LATENCY, BANDWIDTH = 0, 64  # indices of the draws
 
 
-class Link(Protocol):
-    """What a scenario says of all links, as `desim.scenario.sections.links.Link` has it.
-
-    latency s and bandwidth bit/s: drawn per link, in both directions the same or of its own;
-    jitter: factor on the latency of each message. losses: probability per attempt outside bursts
-    and in them; bursts: rate 1/s and share of time; timeout s before an attempt is repeated, times
-    backoff before each further one; resends allowed.
-    """
-
-    latency: Distribution
-    bandwidth: Any
-    jitter: Distribution
-    timeout: float
-    backoff: float
-    directions: Literal["same", "own"]
-
-    @property
-    def losses(self) -> tuple[float, float]:
-        """Outside bursts and in them."""
-
-    @property
-    def bursts(self) -> tuple[float, float]:
-        """Rate and share."""
-
-    @property
-    def resends(self) -> int:
-        """How many."""
-
-
-class LinkOf(Protocol):
-    """What differs on links from one of `sender` (None: all) to one of `receiver`."""
-
-    sender: tuple[int, ...] | None
-    receiver: tuple[int, ...] | None
-    latency: Distribution | None
-    bandwidth: Distribution | None
-
-
 def make_links(
-    link: Link,
+    link: Any,
     source: Int,
     target: Int,
     seed: int,
     *,
     traces: Traces | None = None,
     measured: Array | None = None,
-    others: Sequence[LinkOf] = (),
-    onward: Link | None = None,
+    others: Sequence[Any] = (),
+    onward: Any = None,
     once: bool = False,
     contention: int = NONE,
 ) -> Links:
     """Draw the links source[e] -> target[e] (-1: coordinator), those that differ in their way.
 
+    link, others: as the sections `Link` and `LinkOf` of desim.scenario.sections.links have them.
     traces: in place of the bandwidth, of which every device plays one: a link's device is its
     sender, on a star the agent in both directions. measured (links,) s: what each link's latency
     has besides the drawn one. onward: the way from a node in the middle to the receiver; `link` is
@@ -244,16 +207,16 @@ def make_links(
         slowest = np.full(source.max() + 1, np.inf)
         np.minimum.at(slowest, source, wires[1])
         wires[1] = slowest[source]
-    jitter = link.jitter[:]  # a plain tuple, as kernels take it
+    second = DIRECT if onward is None else [*onward.jitter, *onward.losses, *onward.bursts]
     return Links(
-        seed_word(seed), np.array([source, target]), wires, jitter, link.losses, link.bursts,
-        float(link.timeout), float(link.backoff), link.resends, plays, samples, loops, once,
-        contention, onward=DIRECT if onward is None else _laws(onward),
+        seed_word(seed), np.array([source, target]), wires, link.jitter[:], link.losses,
+        link.bursts, float(link.timeout), float(link.backoff), link.resends, plays, samples, loops,
+        once, contention, onward=np.array(second, np.float64),
     )  # fmt: skip
 
 
 def _wires(
-    link: Link, source: Int, target: Int, seed: int, others: Sequence[LinkOf], onward: Link | None
+    link: Any, source: Int, target: Int, seed: int, others: Sequence[Any], onward: Any
 ) -> Array:
     """What is drawn of each link: latency s, bit/s, where a trace begins, the second hop's part."""
     place = _place(link, source, target)
@@ -261,7 +224,9 @@ def _wires(
     if onward is None:
         wires[:2] = _hop(link, source, target, seed)
     else:
-        wires[[0, 1, 3]] = _two_hops(link, onward, source, target, seed)
+        hub = np.full(len(source), HUB)
+        first, second = _hop(link, source, hub, seed), _hop(onward, hub, target, seed)
+        wires[[0, 1, 3]] = first[0], np.minimum(first[1], second[1]), second[0]
     for other in others:
         where = concerned(other, source, target)
         for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
@@ -271,7 +236,7 @@ def _wires(
     return wires
 
 
-def concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
+def concerned(other: Any, source: Int, target: Int) -> NDArray[np.bool_]:
     """Which of the links (links,) differ."""
     found = np.ones(len(source), bool)
     for nodes, ends in ((other.sender, source), (other.receiver, target)):
@@ -280,14 +245,14 @@ def concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
     return found
 
 
-def _place(link: Link, source: Int, target: Int) -> dict[str, Int]:
+def _place(link: Any, source: Int, target: Int) -> dict[str, Int]:
     """Where links draw: once for both directions, or for each its own."""
     if link.directions == "own":
         return {"agent": source, "peer": target}
     return {"agent": np.maximum(source, target), "peer": np.minimum(source, target)}
 
 
-def _hop(link: Link, source: Int, target: Int, seed: int) -> Array:
+def _hop(link: Any, source: Int, target: Int, seed: int) -> Array:
     """Rows (2, links) of links: latency s, and bit/s, 0 where a trace says them."""
     place, found = _place(link, source, target), np.zeros((2, len(source)))
     found[0] = draw(link.latency, seed, Stream.LINK, **place, index=LATENCY)
@@ -296,31 +261,12 @@ def _hop(link: Link, source: Int, target: Int, seed: int) -> Array:
     return found
 
 
-def _two_hops(up: Link, down: Link, source: Int, target: Int, seed: int) -> Array:
-    """Rows (3, links): latency s of the first hop, the slower bit/s, latency s of the second."""
-    hub = np.full(len(source), HUB)
-    first, second = _hop(up, source, hub, seed), _hop(down, hub, target, seed)
-    return np.array([first[0], np.minimum(first[1], second[1]), second[0]])
-
-
-def _laws(link: Link) -> Array:
-    """What the second hop of a message draws, as `Links.onward` has it."""
-    return np.array([*link.jitter, *link.losses, *link.bursts], np.float64)
-
-
 # Access lines that links share.
 LINE_LATENCY, LINE_BANDWIDTH = 128, 192  # indices of the draws, apart from those of links
 STEP = 1  # sub-counter of the draws
 
 
-class AccessLine(Protocol):
-    """One direction of the lines, as `desim.scenario.sections.network.AccessLine` has it."""
-
-    bandwidth: Distribution
-    latency: Distribution
-
-
-def lined(links: Links, behind: Int, line: AccessLine, seed: int) -> Links:
+def lined(links: Links, behind: Int, line: Any, seed: int) -> Links:
     """`links` of a star, whose agents (n,) are behind so many lines (-1: none)."""
     alone = np.flatnonzero(behind < 0)
     which = behind.copy()
@@ -340,23 +286,7 @@ CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
 OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
 
 
-class Tcp(Protocol):
-    """Parameters of TCP, as `desim.scenario.sections.links.Tcp` has them."""
-
-    congestion: Any
-    connection: Any
-    initial_window: int
-    segment: int
-    header: int
-    idle_restart: bool
-    queue: float
-
-    @property
-    def most(self) -> int:
-        """Segments under way at most."""
-
-
-def law(tcp: Tcp | None, met_anew: bool) -> tuple[float, ...]:
+def law(tcp: Any, met_anew: bool) -> tuple[float, ...]:
     """A column of `Transport.law`; None: ideal; met_anew: links that come and go open new ones."""
     if tcp is None:
         return OF_IDEAL

@@ -186,13 +186,14 @@ class Tiers(Chooser):
 
     `tiers` of equally many agents, profiled in the first `profile` rounds, which invite all.
 
-    probabilities (tiers,): of drawing each, fastest first; credits (tiers,): how often each may
-    be drawn, None for no end; interval: rounds after which the adaptive form looks at losses.
+    probabilities (tiers,): of drawing each, fastest first, None: all alike; credits (tiers,): how
+    often each may be drawn, None for no end; interval: rounds after which the adaptive form looks
+    at losses.
     """
 
     tiers: int = 2
     profile: int = 1
-    probabilities: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] | None = None
     credits: tuple[int, ...] | None = None
     interval: int | None = None
 
@@ -202,7 +203,7 @@ class Tiers(Chooser):
         return {
             "tier": np.full(self.agents, -1),
             "credits": left,
-            "probabilities": np.array(self.probabilities),
+            "probabilities": np.array(self.probabilities or (1.0 / self.tiers,) * self.tiers),
             "before": np.full(self.tiers, np.nan),
             "current": np.zeros(1, np.int64),
         }
@@ -285,7 +286,7 @@ FAINT = 1e-9  # share of the greatest utility that the least one counts for in a
 class Oort(Chooser):
     """Those with large losses that are quick, and some that were not heard yet: Oort.
 
-    alpha: of the straggler penalty; exploration, decay, least: epsilon and how it falls.
+    alpha: of the straggler penalty; exploration, with its decay and least: epsilon, how it falls.
 
     cutoff: share c of the cut-off utility that admits; quantile: of the utilities, at which they
     are cut; window: W rounds; pace: step of T in s, None: such that T covers W K agents more;
@@ -295,8 +296,8 @@ class Oort(Chooser):
 
     alpha: float = 2.0
     exploration: float = 0.9
-    decay: float = 0.98
-    least_exploration: float = 0.2
+    exploration_decay: float = 0.98
+    exploration_least: float = 0.2
     cutoff: float = 0.95
     quantile: float = 0.95
     window: int = 20
@@ -311,11 +312,11 @@ class Oort(Chooser):
 
     def epsilon(self, round_: int) -> float:
         """Share of explorers: decayed once a round while it is above the least."""
-        if self.decay == 1.0:
+        if self.exploration_decay == 1.0:
             return self.exploration
-        falls = np.log(self.least_exploration / self.exploration) / np.log(self.decay)
+        falls = np.log(self.exploration_least / self.exploration) / np.log(self.exploration_decay)
         often = max(0, int(np.ceil(falls - 1e-9)))
-        return float(self.exploration * self.decay ** min(round_ - 1, often))
+        return float(self.exploration * self.exploration_decay ** min(round_ - 1, often))
 
     def learnt(self, round_: int, who: Int, seen: Seen) -> None:
         """Add the utility of agents who (n,) to that of the round."""
@@ -393,17 +394,13 @@ Who = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Everybody:
-    """All agents in every round."""
+class Drawn:
+    """Whom a coordinator invites follows from the seed and the round alone."""
 
     agents: int
-    uniform: ClassVar[bool] = True  # cohorts of one size, all equally likely
+    seed: int = 0
+    uniform: ClassVar[bool] = False  # whether cohorts are of one size, all equally likely
     remembers: ClassVar[bool] = False  # whether who is invited follows from what was seen
-
-    @cached_property
-    def everybody(self) -> Who:
-        """All agents, ascending."""
-        return np.arange(self.agents)
 
     @property
     def least(self) -> float:
@@ -411,78 +408,93 @@ class Everybody:
         return self.agents
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Everybody(Drawn):
+    """All agents in every round."""
+
+    uniform = True
+
+    @cached_property
+    def everybody(self) -> Who:
+        """All agents, ascending."""
+        return np.arange(self.agents)
+
+    def draw(self, round_: int) -> Who:
+        """The same array in every round."""
         return self.everybody
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Drawn):
     """Each agent independently with probability p, drawn every round."""
 
-    agents: int
-    p: float
-    seed: int
-    uniform: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
+    p: float = 1.0
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort, or its mean where that is random."""
+        """The mean."""
         return self.p * self.agents
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
+        """Agents whose own draw of the round is below p."""
         everybody = np.arange(self.agents)
-        u = keys.uniforms(
-            self.seed, Stream.PARTICIPATION, agent=everybody, round=round_, size=1
-        ).reshape(-1)
-        active: Who = everybody[u < self.p]
+        place = {"agent": everybody, "round": round_, "size": 1}
+        active: Who = everybody[
+            keys.uniforms(self.seed, Stream.PARTICIPATION, **place)[:, 0] < self.p
+        ]
         return active
 
 
 @dataclass(frozen=True)
-class UniformSubset:
+class UniformSubset(Drawn):
     """`count` agents without replacement, drawn every round."""
 
-    agents: int
-    count: int
-    seed: int
-    uniform: ClassVar[bool] = True
-    remembers: ClassVar[bool] = False
+    count: int = 1
+    uniform = True
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort."""
+        """Of all cohorts."""
         return self.count
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """So many, all subsets alike."""
         chosen = keys.subset(self.seed, Stream.PARTICIPATION, self.agents, self.count, round=round_)
         return np.sort(chosen)
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Drawn):
     """Given sets of agents, used in turn and from the start again (loops), else the last stays."""
 
-    sets: Sequence[Who]
+    sets: Sequence[Who] = ()
     loops: bool = True
-    uniform: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort."""
+        """Of the given ones."""
         return min(len(who) for who in self.sets)
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """The set whose turn it is."""
         turn = (round_ - 1) % len(self.sets) if self.loops else min(round_, len(self.sets)) - 1
         return self.sets[turn]
 
 
-Drawn = Everybody | Bernoulli | UniformSubset | Schedule
 Participation = Drawn | Chooser
+CHOOSERS: dict[str, type[Chooser]] = {
+    "fastest": Fastest,
+    "oldest": Oldest,
+    "round-robin": RoundRobin,
+    "available": Available,
+    "power-of-choice": PowerOfChoice,
+    "oort": Oort,
+    "tiers": Tiers,
+}
 
 
 def recorded(path: Path, agents: int, where: str) -> list[Who]:

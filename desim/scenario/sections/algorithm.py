@@ -8,13 +8,12 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationInfo,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from desim.errors import refusal, show, spelling
+from desim.errors import spelling
 from desim.fields import (
     Count,
     Duration,
@@ -82,7 +81,7 @@ def weighable(policy: P) -> P:
 # The sections `algorithm` and `policy`.
 
 
-class Algorithm(Strict):
+class Algorithm(registry.Named):
     """A method by name, and its own parameters."""
 
     name: str
@@ -95,27 +94,11 @@ class Algorithm(Strict):
         """The class that the registry holds under this name."""
         return registry.get(self.name)
 
-    @model_serializer(mode="plain")
-    def _written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
-
 
 def read_algorithm(value: object, info: ValidationInfo) -> Algorithm:
     """{name: ..., parameter: ...} as an Algorithm whose parameters its own class has checked."""
-    if isinstance(value, Algorithm):
-        return value
-    names = registry.names()
-    if isinstance(value, str):
-        value = {"name": value}
-    if not isinstance(value, Mapping):
-        raise ValueError(refusal(value, "a mapping with name and the method's parameters"))
-    name = value.get("name")
-    if not isinstance(name, str) or name not in names:
-        found = f"found name: {show(name)}" if "name" in value else "found no name"
-        raise ValueError(f"{found}; allowed: {', '.join(names)}{spelling(name, names)}")
-    written = {key: item for key, item in value.items() if key != "name"}
-    parameters = registry.get(name).Parameters.model_validate(written, context=info.context)
-    return Algorithm(name=name, parameters=parameters)
+    form = "a mapping with name and the method's parameters"
+    return Algorithm.read(value, info, registry.names(), registry.get, form=form)
 
 
 class _Methods:

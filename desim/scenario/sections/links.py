@@ -134,7 +134,7 @@ def _fraction(value: object) -> float:
 if TYPE_CHECKING:
     LossLaw = float | BurstLoss
 else:
-    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE))
+    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE), {"": BurstLoss})
     LossLaw = Annotated[BurstLoss, _READ]
 
 

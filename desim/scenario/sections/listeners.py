@@ -1,7 +1,6 @@
 """The key `listeners`: what hangs on a play, of a plug-in, with its parameters."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -9,17 +8,16 @@ from pydantic import (
     SerializeAsAny,
     ValidationInfo,
     WithJsonSchema,
-    model_serializer,
 )
 
 from desim.engine.signals import Listener, Signals
-from desim.errors import refusal, show, spelling
+from desim.errors import show
 from desim.fields import Strict
 from desim.scenario import registry
-from desim.scenario.sections.problem import FORMS, SCHEMA, NoParameters
+from desim.scenario.sections.problem import SCHEMA
 
 
-class Listening(Strict):
+class Listening(registry.Named):
     """A listener by name, and its own parameters."""
 
     examples = {"name": "energy-meter"}
@@ -46,10 +44,6 @@ class Listening(Strict):
         listener.parameters = self.parameters
         return listener
 
-    @model_serializer(mode="plain")
-    def _written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
-
 
 def _listed(value: object) -> object:
     """One listener may stand alone."""
@@ -65,22 +59,8 @@ def _once(found: tuple[Listening, ...]) -> tuple[Listening, ...]:
 
 def _read(value: object, info: ValidationInfo) -> Listening:
     """A name, or {name: ..., parameter: ...}, as a choice that its class has checked."""
-    if isinstance(value, Listening):
-        return value
-    known = registry.plugged().listeners
-    value = {"name": value} if isinstance(value, str) else value
-    if not isinstance(value, Mapping):
-        raise ValueError(refusal(value, FORMS))
-    name = value.get("name")
-    if not isinstance(name, str) or name not in known:
-        found = (
-            f"found name: {show(name)}" if "name" in value else f"found no name in {show(value)}"
-        )
-        allowed = ", ".join(known) or "none, as no plug-in that is known here brings any (plugins)"
-        raise ValueError(f"{found}; allowed: {allowed}{spelling(name, known)}")
-    written = {key: item for key, item in value.items() if key != "name"}
-    kind = known[name].Parameters or NoParameters
-    return Listening(name=name, parameters=kind.model_validate(written, context=info.context))
+    known, nameless = registry.plugged().listeners, f"found no name in {show(value)}"
+    return Listening.read(value, info, known, known.__getitem__, nameless=nameless)
 
 
 ListenersSection = Annotated[

@@ -51,7 +51,18 @@ def shifted_in_loops(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-class Trace(Strict):
+class Played:
+    """What has traces of a file: keys assign, end and offset, some of which may not be there."""
+
+    @property
+    def ways(self) -> dict[str, bool]:
+        """How agents play them, as `Traces` takes it."""
+        loops, shifted = getattr(self, "end", "loop"), getattr(self, "offset", "none")
+        shuffled = getattr(self, "assign", "random") == "random"
+        return {"loops": loops == "loop", "shuffled": shuffled, "shifted": shifted == "random"}
+
+
+class Trace(Strict, Played):
     """Values of a file, and which agent's they are."""
 
     trace: File
@@ -171,13 +182,13 @@ class LatencyMatrix(Strict):
         return {"file": data} if isinstance(data, str) else super().mapping(data)
 
 
-def _or_trace(drawn: Any) -> OrRead:
+def or_trace(drawn: Any, trace: type[Trace]) -> OrRead:
     """Annotation of a trace that stands in place of what `drawn` reads."""
     law: TypeAdapter[Distribution] = TypeAdapter(drawn)
-    return OrRead(law.validate_python, written, law.json_schema, "trace")
+    return OrRead(law.validate_python, written, law.json_schema, {"trace": trace})
 
 
 if TYPE_CHECKING:
     BandwidthLaw = Distribution | BandwidthTrace
 else:
-    BandwidthLaw = Annotated[BandwidthTrace, _or_trace(BandwidthDist)]
+    BandwidthLaw = Annotated[BandwidthTrace, or_trace(BandwidthDist, BandwidthTrace)]

@@ -69,11 +69,12 @@ class Behind(Strict):
             raise ValueError(f"agents: found agent {twice[0]} twice; allowed: behind one line")
         return self
 
-    def line_of(self, agent: int, agents: int) -> int | None:
-        """Which line an agent of so many is behind; None for none."""
+    def lines(self, agents: int) -> list[int]:
+        """Which line each of so many agents is behind, -1 for none."""
         if self.sites is not None:
-            return agent * min(self.sites, agents) // agents
-        return next((k for k, home in enumerate(self.agents or ()) if agent in home), None)
+            return [i * min(self.sites, agents) // agents for i in range(agents)]
+        behind = {i: k for k, home in enumerate(self.agents or ()) for i in home}
+        return [behind.get(i, -1) for i in range(agents)]
 
 
 # The key `network.topology`: who can talk to whom, always, in which round or at which time.
