@@ -10,8 +10,7 @@ from test_engines import differences
 import desim
 from desim.errors import InputError, RunError
 from desim.network.conditions import devices
-from desim.network.conditions.devices import fastest
-from desim.network.conditions.traces import Traces
+from desim.network.conditions.devices import Traces, fastest
 from desim.network.timeline.computations import is_up
 from desim.scenario.build import check
 
@@ -119,7 +118,7 @@ def at_one_instant(engine, speed="inf", churn=None):
     scenario = star(
         network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
         compute={"speed": speed, "slow": {"fraction": 0}},
-        churn=devices or {"up": "20 ms", "down": "10 ms"},
+        churn=churn or {"up": "20 ms", "down": "10 ms"},
         observe={"metrics": ["loss"], "iterates": True},
         stop={"rounds": 6},
     )

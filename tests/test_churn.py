@@ -11,7 +11,7 @@ from desim.engine.agents import clock
 from desim.engine.agents import star as star_agents
 from desim.engine.agents import star as star_module
 from desim.errors import Deadlock, InputError
-from desim.network.conditions import devices, traces
+from desim.network.conditions import devices
 from desim.network.timeline.computations import is_up
 from desim.scenario.build import build
 
@@ -43,7 +43,7 @@ def test_a_row_for_each_change_is_the_same_trace(states, tmp_path):
     both = devices.state_traces(tmp_path / "long.csv", (), **keys)
     assert both.first.tolist() == [0, 7, 10]  # agent 3, then 7
     assert both.samples[0, both.first[1:] - 1].tolist() == [3.5, 3.5]  # they end together
-    twin = mutant(traces, "np.lexsort((time, agent))", "np.arange(len(time))")
+    twin = mutant(devices, "np.lexsort((time, agent))", "np.arange(len(time))")
     with pytest.raises((InputError, IndexError)):
         twin.traces(tmp_path / "long.csv", (), 1.0, "here", value="up")
 
@@ -298,7 +298,7 @@ def test_rows_of_agents_under_other_names_are_no_devices(tmp_path, header):
         devices.state_traces(path, ("up",), **KEYS)
     path.write_text("time, device, rate_kbps\n0,1,5\n1,2,5\n")
     with pytest.raises(InputError, match="allowed: time, agent, rate, or time"):
-        traces.rate_traces(path, (), 1.0, **KEYS)
+        devices.rate_traces(path, (), 1.0, **KEYS)
 
 
 def test_blanks_and_truth_values_of_a_csv_are_understood(tmp_path):

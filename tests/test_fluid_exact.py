@@ -10,7 +10,7 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions.traces import rate_traces
+from desim.network.conditions.devices import rate_traces
 from desim.network.timeline import wire
 
 EPS = 2.0**-52

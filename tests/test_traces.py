@@ -9,8 +9,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
+from desim.network.conditions.devices import rate_traces
 from desim.network.conditions.links import latencies
-from desim.network.conditions.traces import rate_traces
 from desim.network.timeline.messages import Links, time_on_wire
 from desim.scenario.build import build
 

@@ -393,7 +393,7 @@ def test_a_wait_that_may_end_early_is_refused_where_messages_meet():
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("policy", ["all", {"deadline": "300 ms"}, "each"])
 def test_the_engines_agree_over_tcp(transport, policy):
-    lossy = {**NETWORK["link"], "transport": segments, "loss": "5 %"}
+    lossy = {**NETWORK["link"], "transport": transport, "loss": "5 %"}
     given = star(network={"link": lossy}, policy=policy, problem={"data": {**ROWS_OF, "dim": 30}})
     runs = [desim.run(given, overrides={"engine": name}) for name in ("agents", "cohort")]
     assert not differences(*runs)

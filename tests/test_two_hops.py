@@ -19,7 +19,7 @@ import desim.network.conditions.links as links_of_networks
 from desim.interface.cli.describe import circumstances
 from desim.network.timeline.wire import in_burst
 from desim.numerics.keys import seed_word
-from desim.scenario import conditions, registry
+from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.tree import networks
 

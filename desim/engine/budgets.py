@@ -13,7 +13,7 @@ from desim.arrays import Array, Int
 from desim.engine.inviting import LossReports
 from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
-from desim.network.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
+from desim.network.timeline.messages import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
 from desim.network.timeline.record import INSTEAD, LEAVING, Kind
 from desim.privacy.ledger.ledger import Terms
 

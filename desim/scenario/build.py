@@ -54,8 +54,15 @@ from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, codecs, meddling
 from desim.scenario.conditions import Conditions, outlives
-from desim.scenario.noise_target import calibrated, noise_of, try_accountant, warnings
-from desim.scenario.pace import refuse_too_large, settled, uncertain
+from desim.scenario.noise_target import (
+    calibrated,
+    noise_of,
+    refuse_too_large,
+    settled,
+    try_accountant,
+    uncertain,
+    warnings,
+)
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 

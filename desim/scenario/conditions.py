@@ -9,9 +9,9 @@ from desim import units
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.network.conditions import devices, links, participation
+from desim.network.conditions.devices import Traces, rate_traces
 from desim.network.conditions.links import Latencies
 from desim.network.conditions.participation import Chooser, Participation
-from desim.network.conditions.traces import Traces, rate_traces
 from desim.network.timeline.computations import (
     AT_ONCE,
     DRAWN,

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.network.timeline.calls import (
+from desim.network.timeline.computations import AT_WORK, Intake, taken_in, takes
+from desim.network.timeline.messages import (
     BITS,
     CALLED,
     DUE,
@@ -19,7 +20,6 @@ from desim.network.timeline.calls import (
     Calls,
     learned,
 )
-from desim.network.timeline.computations import AT_WORK, Intake, taken_in, takes
 from desim.network.timeline.record import DISTANT, Kind, Rows, write
 from desim.network.timeline.waiting_rule import (
     ALL,

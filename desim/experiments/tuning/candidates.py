@@ -20,7 +20,7 @@ from desim.fields.numbers import LARGEST
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load
-from desim.scenario.pace import require_measured
+from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 
 RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (

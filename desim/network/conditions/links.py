@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.traces import Traces
+from desim.network.conditions.devices import Traces
 from desim.network.timeline.contention import desk_for, exchange
 from desim.network.timeline.flow import ROWS, STATE
 from desim.network.timeline.messages import DIRECT, NONE, Links

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.network.timeline.calls import Calls
+from desim.network.timeline.messages import Calls
 from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,

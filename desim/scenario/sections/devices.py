@@ -31,9 +31,8 @@ from desim.fields import (
     Strict,
     Text,
 )
-from desim.fields.choices import OrElse, OrRead
-from desim.fields.numbers import number
-from desim.fields.random_values import Reader, written
+from desim.fields.numbers import Reader, number, written
+from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
 from desim.scenario.sections.measured import (
     Played,

@@ -18,8 +18,8 @@ from desim.fields import (
     Fraction,
     Strict,
 )
-from desim.fields.choices import OrRead
 from desim.fields.numbers import counted, quantity, sized, whole, wholes, within
+from desim.fields.strict import OrRead
 from desim.scenario.sections.measured import BandwidthLaw
 
 # What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.

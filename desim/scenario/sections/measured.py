@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, PlainValidator, TypeAdapter, WithJsonSchem
 from desim import units
 from desim.errors import refusal
 from desim.fields import BandwidthDist, File, Several, Speed, Strict, Text, Whole
-from desim.fields.choices import OrElse, OrRead
-from desim.fields.numbers import text, whole
-from desim.fields.random_values import written
+from desim.fields.numbers import text, whole, written
+from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import Distribution
 
 PACES = units.speed, units.seconds

@@ -19,8 +19,8 @@ from desim.fields import (
     Strict,
     Whole,
 )
-from desim.fields.choices import OrElse
 from desim.fields.numbers import number, whole
+from desim.fields.strict import OrElse
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.measured import LatencyMatrix
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration

@@ -1,20 +1,84 @@
-"""The sections `observe` and `stop`: what is measured, and when a run ends."""
+"""The sections `observe`, `stop`, `listeners`: what is measured, what ends a run, who hears it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     PlainSerializer,
     PlainValidator,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     WithJsonSchema,
     model_serializer,
     model_validator,
 )
 
-from desim.errors import refusal
+from desim.engine.signals import Listener, Signals
+from desim.errors import refusal, show
 from desim.fields import Count, Duration, Flag, Several, Strict
 from desim.fields.numbers import TARGET, duration, target
+from desim.scenario import registry
+from desim.scenario.sections.problem import SCHEMA
+
+# The key `listeners`: what hangs on a play, of a plug-in, with its parameters.
+
+
+class Listening(registry.Named):
+    """A listener by name, and its own parameters."""
+
+    examples = {"name": "energy-meter"}
+
+    name: str
+    """one of desim list listeners"""
+    parameters: SerializeAsAny[Strict]
+    """the listener's Parameters"""
+
+    @property
+    def of(self) -> type[Listener]:
+        """The class that the registry holds under this name."""
+        found: type[Listener] = registry.plugged().listeners[self.name]
+        return found
+
+    @property
+    def changes(self) -> bool:
+        """Whether it hears what happens inside rounds, which it may change."""
+        return Signals([self.of()]).inside
+
+    def one(self) -> Listener:
+        """A new one, that has heard nothing."""
+        listener = self.of()
+        listener.parameters = self.parameters
+        return listener
+
+
+def _several(value: object) -> object:
+    """One listener may stand alone."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _once(found: tuple[Listening, ...]) -> tuple[Listening, ...]:
+    names = [one.name for one in found]
+    if twice := next((one for one in names if names.count(one) > 1), ""):
+        raise ValueError(f"found {twice} twice; allowed: once")
+    return found
+
+
+def _read(value: object, info: ValidationInfo) -> Listening:
+    """A name, or {name: ..., parameter: ...}, as a choice that its class has checked."""
+    known, nameless = registry.plugged().listeners, f"found no name in {show(value)}"
+    return Listening.read(value, info, known, known.__getitem__, nameless=nameless)
+
+
+ListenersSection = Annotated[
+    tuple[Annotated[Listening, BeforeValidator(_read)], ...],
+    BeforeValidator(_several),
+    AfterValidator(_once),
+    WithJsonSchema({"anyOf": [*SCHEMA["anyOf"], {"type": "array", "items": SCHEMA}]}),
+]
+
 
 Metric = Literal[
     "error", "loss", "accuracy", "consensus", "gradient", "positive_rate", "risk_difference",

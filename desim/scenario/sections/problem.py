@@ -18,8 +18,8 @@ from pydantic import (
 
 from desim.errors import refusal
 from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
-from desim.fields.choices import OrElse
 from desim.fields.numbers import finite, positive
+from desim.fields.strict import OrElse
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
