@@ -52,7 +52,7 @@ from desim.scenario import disclosures
 from desim.scenario.blame import explained
 from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
-from desim.scenario.checks.link_consistency import biased, codecs, meddling
+from desim.scenario.checks.link_consistency import biased, meddling
 from desim.scenario.conditions import Conditions, outlives
 from desim.scenario.noise_target import (
     calibrated,
@@ -125,55 +125,50 @@ class Layout:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.topology = scenario, scenario.network.topology
+        self.directed, value = bool(self.topology.directed), self.topology.value
         self.edges: Edges | None = None
         self.contacts: Contacts | None = None
         self.agents: int | None = None
-        topology = self.topology
-        if topology.kind == "graph":
-            self.agents, self.edges = read_graphml(topology.value)
-            return
-        if topology.kind == "grid":
-            rows, columns = topology.value
-            self.agents = rows * columns
-            return
-        if topology.kind == "contacts":
-            self.contacts = recorded(topology.value, f"{WHERE}.contacts")
-            self.edges = self.contacts.edges
-        elif topology.kind == "switching":
-            self.edges = [(int(i), int(j)) for edges in topology.value for i, j in edges]
-            if isinstance(topology.every, float):
-                self.contacts = switched(topology.value, topology.every, self._directed)
-        elif topology.kind == "edges":
-            self.edges = [(int(i), int(j)) for i, j in topology.value]
+        match self.topology.kind:
+            case "graph":
+                self.agents, self.edges = read_graphml(value)
+                return
+            case "grid":
+                self.agents = value[0] * value[1]
+            case "contacts":
+                self.contacts = recorded(value, f"{WHERE}.contacts")
+                self.edges = self.contacts.edges
+            case "switching":
+                self.edges = [pair for edges in value for pair in edges]
+                if isinstance(self.topology.every, float):
+                    self.contacts = switched(value, self.topology.every, self.directed)
+            case "edges":
+                self.edges = [*value]
         if self.edges is not None:
             least = max(max(pair) for pair in self.edges) + 1
             self.agents = max(least, scenario.problem.agents or 0)
-
-    @property
-    def _directed(self) -> bool:
-        return bool(self.topology.directed)
 
     def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:
         """Graph and links of `agents` agents, of the first round where they change by rounds.
 
         InputError where they are disconnected, all rounds together, or do not fit the agents.
         """
-        topology = self.topology
-        if topology.redraw == "round":
-            redrawn = Redrawn(topology.kind, topology.value, agents, self.scenario.seed)
-            return self._changing(redrawn, conditions)
-        edges = self.edges
-        if edges is None:
-            edges = generate(topology.kind, topology.value, agents, self.scenario.seed)
-        graph = from_edges(agents, edges, WHERE, self._directed)
-        if topology.per_round:
-            return self._changing(self._listed(agents), conditions)
-        links = conditions.links(graph.source, graph.target)
-        if self.contacts is not None:
-            end, horizon = topology.end, self.scenario.stop.time
-            outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
-            links = self.contacts.along(links)
-        return graph, links, None
+        topology, edges = self.topology, self.edges
+        drawn = topology.kind, topology.value, agents, self.scenario.seed
+        turns: Listed | Redrawn = Redrawn(*drawn)
+        if topology.redraw != "round":
+            edges = generate(*drawn) if edges is None else edges
+            graph = from_edges(agents, edges, WHERE, self.directed)
+            if not topology.per_round:
+                links = conditions.on(graph)
+                if self.contacts is not None:
+                    end, horizon = topology.end, self.scenario.stop.time
+                    outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
+                    links = self.contacts.along(links)
+                return graph, links, None
+            turns = self._listed(agents)
+        changing = Changing(turns, conditions.on)
+        return *changing.at(1), changing
 
     def _listed(self, agents: int) -> Listed:
         """The graphs of rounds, in turn."""
@@ -183,14 +178,8 @@ class Layout:
             assert self.topology.round is not None
             turns, lasting = self.contacts.slots(self.topology.round), 1
             outlives(self.topology.end, self.scenario.stop.rounds, len(turns), f"{WHERE}.contacts")
-        make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
+        make = partial(from_edges, agents, where=WHERE, directed=self.directed, connected=False)
         return Listed([make(edges=edges) for edges in turns], lasting)
-
-    def _changing(
-        self, turns: Listed | Redrawn, conditions: Conditions
-    ) -> tuple[Graph, Links, Changing]:
-        changing = Changing(turns, lambda graph: conditions.links(graph.source, graph.target))
-        return *changing.at(1), changing
 
 
 # What observing a coordinator's rounds costs, where it will take longer than the training.
@@ -399,7 +388,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
         intake=conditions.intake(),
-        codecs=codecs(scenario),
+        codecs=scenario.codec.codecs(scenario.algorithm.method.messages == "models"),
         participation=conditions.participation(),
         policy=policy_of(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
@@ -423,7 +412,7 @@ def _wires(
         return {"uplinks": up, "downlinks": conditions.links(hub, everybody, "downlink")}
     if layout is None:
         graph = from_edges(1, [], "network.topology")
-        return {"graph": graph, "links": conditions.links(graph.source, graph.target)}
+        return {"graph": graph, "links": conditions.on(graph)}
     if agents < 2:
         raise InputError(f"problem.agents: {refusal(agents, 'at least 2, to make a graph')}")
     graph, links, changing = layout.laid(agents, conditions)

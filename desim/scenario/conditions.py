@@ -12,6 +12,7 @@ from desim.network.conditions import devices, links, participation
 from desim.network.conditions.devices import Traces, rate_traces
 from desim.network.conditions.links import Latencies
 from desim.network.conditions.participation import Chooser, Participation
+from desim.network.conditions.topology import Graph
 from desim.network.timeline.computations import (
     AT_ONCE,
     DRAWN,
@@ -196,6 +197,10 @@ class Conditions:
             return found
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
         return found._replace(receivers=calendar._replace(memory=own))
+
+    def on(self, graph: Graph) -> Links:
+        """The links of a graph of agents."""
+        return self.links(graph.source, graph.target)
 
     def _laws(self, drawn: Links, link: Link) -> list[tuple[float, ...]]:
         """What carries messages on each of the links."""

@@ -1,6 +1,4 @@
-"""What links, transport, the graph and the devices owe the rest of a scenario."""
-
-from typing import TYPE_CHECKING
+"""What codecs, links, transport, the graph and the devices owe the rest of a scenario."""
 
 from desim.fields.numbers import LARGEST
 from desim.methods.shared.declarations import Kind
@@ -17,11 +15,7 @@ from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
-if TYPE_CHECKING:
-    from desim.scenario.schema import Scenario
-
-
-# What the section `codec` and the other sections owe each other, and what engines make of it.
+# How messages are coded.
 
 
 def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
@@ -91,13 +85,6 @@ def _refused(algorithm: Algorithm, kind: str) -> str:
     method = algorithm.method
     allowed = ", ".join(["none", *method.codecs])
     return f"found {kind}, but {method.uncoded}; allowed with {algorithm.name}: {allowed}"
-
-
-def codecs(scenario: "Scenario") -> Codecs:
-    """As engines use them."""
-    section, method = scenario.codec, scenario.algorithm.method
-    up = section.up.codec(known=method.messages == "models")
-    return Codecs(up, section.down.codec(known=True))
 
 
 def biased(codecs: Codecs) -> list[str]:

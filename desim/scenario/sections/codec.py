@@ -40,9 +40,8 @@ def _amount(value: object) -> float | int:
     return share
 
 
-def _flag(value: object) -> bool:
-    """Whether it is true or false; ValueError for anything else."""
-    if isinstance(value, bool):
+def _feedback(value: object) -> object:
+    if isinstance(value, bool) or value == "ef21":
         return value
     raise ValueError(refusal(value, "true, false or ef21"))
 
@@ -56,7 +55,7 @@ Levels = Annotated[int, *wholes(2, 32)]
 
 Feedback = Annotated[
     bool | Literal["ef21"],
-    PlainValidator(lambda value: value if value == "ef21" else _flag(value)),
+    PlainValidator(_feedback),
     WithJsonSchema({"enum": [True, False, "ef21"]}),
 ]
 
@@ -186,10 +185,9 @@ class Codec(OneWay):
         """What a coordinator sends."""
         return self if self.word else self.downlink or OneWay.of("none")
 
-    @property
-    def plain(self) -> bool:
-        """Whether messages go out as they are."""
-        return self.up.kind == self.down.kind == "none"
+    def codecs(self, known: bool) -> codec.Codecs:
+        """As engines use them; known: of what agents send, differences to what is there."""
+        return codec.Codecs(self.up.codec(known), self.down.codec(known=True))
 
 
 def _defaults(written: Mapping[str, Any]) -> dict[str, Any]:

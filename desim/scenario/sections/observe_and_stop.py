@@ -95,32 +95,31 @@ def round_or_duration(value: object, allowed: str) -> str | float:
         raise ValueError(refusal(value, allowed, ["round"])) from None
 
 
-def _targets(value: object) -> tuple[tuple[str, float], ...]:
+def _pairs(value: object, many: bool) -> tuple[tuple[str, float], ...]:
+    """{metric: target} as pairs; many: or a list of targets, each once."""
     if isinstance(value, tuple):
         return value
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(refusal(value, f"{{metric: value}} with {', '.join(METRICS)}"))
+        shape = "{metric: [targets]}" if many else "{metric: value}"
+        raise ValueError(refusal(value, f"{shape} with {', '.join(METRICS)}"))
     for name in value:
         if name not in METRICS:
             raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
-    return tuple((str(name), target(one)) for name, one in value.items())
-
-
-def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
-    """{metric: target, or a list of them} as pairs, each once."""
-    if isinstance(value, tuple):
-        return value
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(refusal(value, f"{{metric: [targets]}} with {', '.join(METRICS)}"))
     found = []
     for name, targets in value.items():
-        if name not in METRICS:
-            raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
-        several = targets if isinstance(targets, list | tuple) else [targets]
+        several = targets if many and isinstance(targets, list | tuple) else [targets]
         found += [(str(name), target(one)) for one in several]
         if not several or len(set(several)) < len(several):
             raise ValueError(f"{name}: {refusal(targets, 'one or more targets, each once')}")
     return tuple(found)
+
+
+def _metrics(each: dict[str, Any]) -> WithJsonSchema:
+    """JSON Schema of a mapping from metrics."""
+    properties = dict.fromkeys(METRICS, each)
+    return WithJsonSchema(
+        {"type": "object", "properties": properties, "additionalProperties": False}
+    )
 
 
 def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
@@ -134,30 +133,18 @@ def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
 EVERY = WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]})
 OFTEN = "round, or a duration > 0 such as 100 ms"
 Every = Annotated[str | float, PlainValidator(lambda x: round_or_duration(x, OFTEN)), EVERY]
+NUMBERS = {"anyOf": [*TARGET["anyOf"], {"type": "array", "items": TARGET}]}
 Targets = Annotated[
     tuple[tuple[str, float], ...],
-    PlainValidator(_targets),
+    PlainValidator(lambda x: _pairs(x, False)),
     PlainSerializer(dict),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": dict.fromkeys(METRICS, TARGET),
-            "additionalProperties": False,
-        }
-    ),
+    _metrics(TARGET),
 ]
-NUMBERS = {"anyOf": [*TARGET["anyOf"], {"type": "array", "items": TARGET}]}
 Checkpoints = Annotated[
     tuple[tuple[str, float], ...],
-    PlainValidator(_checkpoints),
+    PlainValidator(lambda x: _pairs(x, True)),
     PlainSerializer(_listed),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {name: NUMBERS for name in METRICS},
-            "additionalProperties": False,
-        }
-    ),
+    _metrics(NUMBERS),
 ]
 
 
