@@ -32,7 +32,7 @@ from desim.numerics.distributions import (
 
 T = TypeVar("T")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-LARGEST = 2**63 - 1
+MAX_WHOLE = 2**63 - 1
 
 
 def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
@@ -47,14 +47,14 @@ def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
     raise ValueError(refusal(value, allowed))
 
 
-def whole(value: object, least: int, most: int = LARGEST) -> int:
+def whole(value: object, least: int, most: int = MAX_WHOLE) -> int:
     """`value` as an int within bounds; 1e3 is accepted as 1000, true and 1.5 are not."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     bounds = f"a whole number, {least} to {most}"
-    if most >= LARGEST:
+    if most >= MAX_WHOLE:
         huge = isinstance(value, int) and value > most
         bounds = f"a whole number >= {least}" + (" and below 2^63" if huge else "")
     raise ValueError(refusal(value, bounds))
@@ -175,8 +175,8 @@ def _quantity(
     return _read(reader, **quantity(accepted, words), description=about, examples=[example])
 
 
-def _path(what: str, whose: str) -> Any:
-    about = f"a {what}, relative to the scenario's{whose}"
+def _path(what: str, place: str) -> Any:
+    about = f"a {what}, relative to the scenario's{place}"
     example = "file.csv" if what == "file" else what
     return (
         PlainSerializer(str),
@@ -192,9 +192,9 @@ def within(allowed: str, fits: Callable[[float], bool], **bounds: Any) -> tuple[
     return _read(lambda value: number(value, allowed, fits), type="number", **bounds)
 
 
-def wholes(least: int, most: int = LARGEST) -> tuple[Any, Any]:
+def wholes(least: int, most: int = MAX_WHOLE) -> tuple[Any, Any]:
     """Annotations of a whole number within bounds."""
-    bounds = {"minimum": least} | ({} if most == LARGEST else {"maximum": most})
+    bounds = {"minimum": least} | ({} if most == MAX_WHOLE else {"maximum": most})
     return _read(lambda value: whole(value, least, most), type="integer", **bounds)
 
 

@@ -72,7 +72,7 @@ class Strict(BaseModel):
     def example(cls, key: str) -> Any:
         """What the class or a parent gives as an example of a key; None if nothing."""
         own = (vars(one).get("examples", {}) for one in cls.__mro__)
-        return next((given[key] for given in own if key in given), None)
+        return next((examples[key] for examples in own if key in examples), None)
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:

@@ -72,7 +72,7 @@ from desim.scenario.schema import Scenario
 Engine = Literal["compiled", "cohort", "agents"]
 
 
-def engine_of(scenario: Scenario, made: Any) -> tuple[Engine, str]:
+def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
     if scenario.hears_later:
         return "agents", "agents that do not wait for all hear each other's later iterations"
@@ -85,7 +85,7 @@ def engine_of(scenario: Scenario, made: Any) -> tuple[Engine, str]:
         return "agents", "messages that share bandwidth hold each other up"
     if scenario.engine == "cohort":
         return "cohort", "the scenario asks for it"
-    why = _uncompiled(scenario, made)
+    why = _uncompiled(scenario, method)
     if scenario.engine == "compiled" and why:
         raise InputError(f"engine: found compiled, but {why}; allowed: cohort, agents or auto")
     if why:
@@ -93,14 +93,14 @@ def engine_of(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     return "compiled", "all durations are known when they begin"
 
 
-def _uncompiled(scenario: Scenario, made: Any) -> str:
+def _uncompiled(scenario: Scenario, method: Any) -> str:
     """Why no engine without Python inside a round can run this; empty if one can."""
     name = scenario.algorithm.method.name
-    if differs := type(made).overrides():
+    if differs := type(method).overrides():
         return f"{name} has a function {differs} of its own"
-    if made.kind != "coordinator" or made.compiled() is None:
+    if method.kind != "coordinator" or method.compiled() is None:
         return f"{name} with these settings has no compiled rounds"
-    settings = made.settings
+    settings = method.settings
     if text := disclosures.inside(scenario):
         return text
     if isinstance(settings.participation, Chooser):
@@ -282,22 +282,22 @@ class Origin:
         features: as the data at hand would be prepared; what they were before that replaces the row
         in the data, and all rows are prepared anew.
         """
-        made = dict(self.raw)
+        replaced = dict(self.raw)
         section: Any = self.scenario.problem.data
 
         def change(rows: NDArray[Any], order: NDArray[np.int64]) -> Array:
             raw = np.array(rows, float)
-            for one, known in made.items():
+            for one, known in replaced.items():
                 raw[order[one]] = known
             shift, width = scaling(raw, section.scale)
             own = features[1:] if section.intercept else features
-            made[place] = shift + own * np.where(np.isfinite(width), width, 0.0)
-            raw[order[place]] = made[place]
+            replaced[place] = shift + own * np.where(np.isfinite(width), width, 0.0)
+            raw[order[place]] = replaced[place]
             return raw
 
         nodes = problem.agents if self.scenario.kind == "graph" else None
         anew = self.read(self.scenario, nodes, change, problem.loss)[0]
-        return replace(self, raw=made), replace(problem, A=anew.A, test_A=anew.test_A)
+        return replace(self, raw=replaced), replace(problem, A=anew.A, test_A=anew.test_A)
 
     def _uncalibrated(self) -> Scenario:
         """The scenario whose target sets the noise, though the noise of its own data is stored."""
@@ -358,24 +358,26 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout)
-    made = _made(scenario, scenario.algorithm.method, settings, noise)
-    made.warnings += [
+    method = _method(scenario, scenario.algorithm.method, settings, noise)
+    method.warnings += [
         *warnings(scenario, problem.rows),
         *merged,
         *_identical(scenario, problem),
         *biased(settings.codecs),
     ]
-    made.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
-    made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
-    settings = _planned(made, settings)
-    try_accountant(scenario, made.planned(1), problem.rows)
-    engine, why = engine_of(scenario, made)
+    method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
+    method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
+    settings = _planned(method, settings)
+    try_accountant(scenario, method.planned(1), problem.rows)
+    engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)
     if scenario.kind == "coordinator":
-        made.warnings += heavy(observation, settings)
+        method.warnings += heavy(observation, settings)
     origin = Origin(scenario, _fitted, read_problem)
     listeners = tuple(one.one for one in scenario.listeners)
-    return Simulation(made, settings, observation, engine, why, origin=origin, listeners=listeners)
+    return Simulation(
+        method, settings, observation, engine, why, origin=origin, listeners=listeners
+    )
 
 
 def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
@@ -423,25 +425,25 @@ def _fitted(scenario: Scenario, kind: Any, settings: Settings) -> Any:
     """The method of class `kind` on other settings of the scenario; InputError as in `build`."""
     noise = noise_of(scenario)
     _check(scenario, settings.problem, noise)
-    return _made(scenario, kind, settings, noise)
+    return _method(scenario, kind, settings, noise)
 
 
-def _made(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | None) -> Any:
+def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | None) -> Any:
     """The method with the noise that the target asks for; InputError if no release is paid for."""
 
     def make(noise: Noise | None) -> Any:
         return kind(Ingredients(scenario.algorithm.parameters, settings, noise))
 
-    made = calibrated(scenario, make, noise, settings.problem.rows)
-    _affordable(made, _planned(made, settings))
-    return made
+    method = calibrated(scenario, make, noise, settings.problem.rows)
+    _affordable(method, _planned(method, settings))
+    return method
 
 
-def _planned(made: Any, settings: Settings) -> Settings:
+def _planned(method: Any, settings: Settings) -> Settings:
     """The settings, whose budget knows whether the method plans its releases beforehand."""
     if settings.budget is None:
         return settings
-    return replace(settings, budget=replace(settings.budget, fixed=made.planned(1) is not None))
+    return replace(settings, budget=replace(settings.budget, fixed=method.planned(1) is not None))
 
 
 def check(scenario: Scenario) -> Simulation:
@@ -452,9 +454,9 @@ def check(scenario: Scenario) -> Simulation:
     stop = scenario.stop.model_copy(
         update={"metric": tuple(t for t in scenario.stop.targets.items() if t[0] != "error")}
     )
-    made = build(scenario.model_copy(update={"observe": observe, "stop": stop}))
-    refuse_endless(scenario, made)
-    return made
+    simulation = build(scenario.model_copy(update={"observe": observe, "stop": stop}))
+    refuse_endless(scenario, simulation)
+    return simulation
 
 
 def _budget(scenario: Scenario) -> Budget | None:
@@ -464,9 +466,9 @@ def _budget(scenario: Scenario) -> Budget | None:
     return Budget(terms.budget, terms.delta, terms.relation, terms.on_exhausted or "retire")
 
 
-def _affordable(made: Any, settings: Settings) -> None:
+def _affordable(method: Any, settings: Settings) -> None:
     """Raise InputError if some agent's budget does not even allow the first release."""
-    budget, first, rows = settings.budget, made.planned(1), settings.problem.rows
+    budget, first, rows = settings.budget, method.planned(1), settings.problem.rows
     losses = getattr(settings.participation, "losses", None)
     if budget is not None and first is not None:
         found = budget.problems(first, rows, losses and terms_of(losses, rows))

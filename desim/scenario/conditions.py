@@ -27,9 +27,8 @@ from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import DEFAULTS
-from desim.scenario.sections.devices import MeasuredSpeed, Timing
-from desim.scenario.sections.links import Link
-from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.scenario.sections.devices import MeasuredSpeed, SpeedTrace, Timing
+from desim.scenario.sections.links import BandwidthTrace, Link, lasting, scale
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}

@@ -112,14 +112,14 @@ def refuse_too_large(scenario: Scenario, problem: Problem) -> None:
 
 def _memories(scenario: Scenario, agents: int) -> Array:
     """Bytes (agents,) that agents have."""
-    given = scenario.compute.memory
-    if isinstance(given, Distribution):
+    law = scenario.compute.memory
+    if isinstance(law, Distribution):
         who = np.arange(agents)
-        return np.asarray(draw(given, scenario.seed, Stream.SPEED, agent=who, step=MEMORY))
-    if given is None or len(given) != agents:
-        text = f"found {0 if given is None else len(given)} entries for {agents} agents"
+        return np.asarray(draw(law, scenario.seed, Stream.SPEED, agent=who, step=MEMORY))
+    if law is None or len(law) != agents:
+        text = f"found {0 if law is None else len(law)} entries for {agents} agents"
         raise InputError(f"compute.memory: {text}; allowed: one for each agent")
-    return np.array(given)
+    return np.array(law)
 
 
 Rows = NDArray[np.int64]

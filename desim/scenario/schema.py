@@ -19,14 +19,14 @@ from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 
 Seed = Annotated[int, *wholes(0)]
-LONGEST = 200  # bytes of a name: file systems allow 255
+MAX_NAME_BYTES = 200  # bytes of a name: file systems allow 255
 
 
 def directory_name(value: object) -> str:
     """Text that can name a directory."""
     if isinstance(value, str) and value.strip() and value not in (".", ".."):
         odd = not value.isprintable() or set(value) & set('/\\"')
-        if not odd and len(value.encode(errors="replace")) <= LONGEST:
+        if not odd and len(value.encode(errors="replace")) <= MAX_NAME_BYTES:
             return value
     raise ValueError(refusal(value, "text that can name a directory"))
 

@@ -125,10 +125,6 @@ def rate_traces(
     return Traces.joined(parts, path, where, **ways)
 
 
-def _word(value: str) -> str:
-    return "state (1 or 0)" if value == "up" else value
-
-
 def titled(name: str | int) -> str:
     """A trace in words."""
     return f"agent {name}" if isinstance(name, int) else name
@@ -171,7 +167,8 @@ def _columns(found: dict[str, Array], where: str, value: str) -> dict[str, Array
     """A table (k, 2) for each column beside `time`."""
     if "time" not in found or len(found) < 2:
         text = f"found the columns {', '.join(found) or 'none of numbers'}"
-        raise InputError(f"{where}: {text}; allowed: time, in s, and at least one {_word(value)}")
+        word = "state (1 or 0)" if value == "up" else value
+        raise InputError(f"{where}: {text}; allowed: time, in s, and at least one {word}")
     time = found["time"]
     return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
 
@@ -243,17 +240,10 @@ def law_times(law: Distribution, factor: float) -> Distribution:
 
 
 def speed_model(
-    law: Distribution | Traces,
-    agents: int,
-    seed: int,
-    *,
-    inverse: bool = False,
-    redraw: bool = False,
-    order: int = DRAWN,
-    slow: tuple[float, float] = (0.0, 1.0),
-    spells: Spells = NO_SPELLS,
-    overhead: Distribution = NO_TIME,
-) -> Speeds:
+    law: Distribution | Traces, agents: int, seed: int, *, inverse: bool = False,
+    redraw: bool = False, order: int = DRAWN, slow: tuple[float, float] = (0.0, 1.0),
+    spells: Spells = NO_SPELLS, overhead: Distribution = NO_TIME,
+) -> Speeds:  # fmt: skip
     """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.
 
     redraw: a new speed every round, else one per agent and run; order: how an agent goes through
@@ -270,20 +260,11 @@ def speed_model(
         spans[1] += order != OVER_TIME  # up to which, without it
         measured, loops, law = law.samples, law.loops, NOTHING
     factor, every, lasting = spells
-    return Speeds(
-        seed_word(seed),
-        law[:],  # a plain tuple, as kernels take it
-        inverse,
-        devices,
-        redraw,
-        measured,
-        spans,
-        order,
-        loops,
-        (float(factor), (every[:], lasting[:])),
-        np.zeros((3, agents if factor > 1.0 else 0)),
+    return Speeds(  # laws are plain tuples, as kernels take them
+        seed_word(seed), law[:], inverse, devices, redraw, measured, spans, order, loops,
+        (float(factor), (every[:], lasting[:])), np.zeros((3, agents if factor > 1.0 else 0)),
         (overhead.kind, float(overhead.a), float(overhead.b)),
-    )
+    )  # fmt: skip
 
 
 def speeds_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
@@ -327,15 +308,9 @@ def fastest(speeds: Speeds) -> NDArray[np.float64]:
 
 
 def measured_speeds(
-    path: Path,
-    fields: Sequence[str],
-    unit: float,
-    durations: bool,
-    median: float | None,
-    *,
-    where: str,
-    **ways: bool,
-) -> Traces:
+    path: Path, fields: Sequence[str], unit: float, durations: bool, median: float | None, *,
+    where: str, **ways: bool,
+) -> Traces:  # fmt: skip
     """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
 
     A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:

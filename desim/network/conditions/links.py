@@ -83,13 +83,9 @@ class Latencies:
 
 
 def latencies(
-    path: Path,
-    field: str | None,
-    slot: int,
-    unit: float | None,
-    share: float,
+    path: Path, field: str | None, slot: int, unit: float | None, share: float,
     missing: Literal["error", "mirror", "median"],
-) -> Latencies:
+) -> Latencies:  # fmt: skip
     """Read a matrix (sites, sites), or its slice `slot` where the file has several of them.
 
     share: of a measurement that is one way, 1/2 of a round trip that the row's site measured; unit:
@@ -120,19 +116,13 @@ def latencies(
     if unit is None:
         unit = next((scale for end, scale in UNITS.items() if name.endswith(end)), None)
     if unit is None:
-        text = (
-            f"missing, and {path.name} does not say what its numbers are (median {_middle(matrix)})"
-        )
+        known = matrix[(matrix > 0.0) & ~np.isnan(matrix)]
+        middle = f"{np.median(known):g}" if len(known) else "of none"
+        text = f"missing, and {path.name} does not say what its numbers are (median {middle})"
         raise InputError(f"{WHERE}.unit: {text}; allowed: ms, us, s or the like")
     seconds = matrix * (unit * share)
     seconds[(seconds == 0.0) & ~np.eye(len(seconds), dtype=bool)] = np.nan
     return Latencies(seconds, missing)
-
-
-def _middle(matrix: Array) -> str:
-    """The median of what was measured, as the file has it."""
-    known = matrix[(matrix > 0.0) & ~np.isnan(matrix)]
-    return f"{np.median(known):g}" if len(known) else "of none"
 
 
 def sites(
@@ -174,18 +164,10 @@ LATENCY, BANDWIDTH = 0, 64  # indices of the draws
 
 
 def make_links(
-    link: Any,
-    source: Int,
-    target: Int,
-    seed: int,
-    *,
-    traces: Traces | None = None,
-    measured: Array | None = None,
-    others: Sequence[Any] = (),
-    onward: Any = None,
-    once: bool = False,
-    contention: int = NONE,
-) -> Links:
+    link: Any, source: Int, target: Int, seed: int, *, traces: Traces | None = None,
+    measured: Array | None = None, others: Sequence[Any] = (), onward: Any = None,
+    once: bool = False, contention: int = NONE,
+) -> Links:  # fmt: skip
     """Draw the links source[e] -> target[e] (-1: coordinator), those that differ in their way.
 
     link, others: as the sections `Link` and `LinkOf` of desim.scenario.sections.links have them.
@@ -300,13 +282,8 @@ def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> L
     """`links` with a connection on each, of so many laws; back: their ways back, one for each."""
     table = np.array(laws, np.float64).reshape(-1, len(OF_IDEAL)).T.copy()
     most = int(table[UNDER_WAY].max(initial=1.0))
-    connections = Transport(
-        table,
-        np.array([back.latency, rates(back)]),
-        np.zeros((table.shape[1] + 1, FIELDS)),
-        np.zeros((ROWS, most + 2)),
-        np.zeros(STATE),
-    )
+    way, memory = np.array([back.latency, rates(back)]), np.zeros((table.shape[1] + 1, FIELDS))
+    connections = Transport(table, way, memory, np.zeros((ROWS, most + 2)), np.zeros(STATE))
     return links._replace(transport=connections)
 
 

@@ -219,12 +219,9 @@ class Graph:
 
 
 def from_edges(
-    agents: int,
-    edges: Iterable[tuple[int, int]],
-    where: str,
-    directed: bool = False,
+    agents: int, edges: Iterable[tuple[int, int]], where: str, directed: bool = False,
     connected: bool = True,
-) -> Graph:
+) -> Graph:  # fmt: skip
     """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph.
 
     directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
@@ -245,14 +242,8 @@ def from_edges(
     target, source = both[:, 0].copy(), both[:, 1].copy()
     ends = np.arange(agents + 1)
     out_links = np.lexsort((target, source))
-    return Graph(
-        agents,
-        source,
-        target,
-        np.searchsorted(target, ends),
-        np.searchsorted(source[out_links], ends),
-        out_links,
-    )
+    outgoing = np.searchsorted(source[out_links], ends)
+    return Graph(agents, source, target, np.searchsorted(target, ends), outgoing, out_links)
 
 
 def _reach(part: Int, where: str) -> None:
@@ -304,28 +295,23 @@ def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
     Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
     such graph exists.
     """
-    where = f"network.topology.{kind}"
     for attempt in range(100):
-        draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=attempt)[0])
-        try:
-            graph = _draw(kind, value, agents, draw)
-        except nx.NetworkXError as error:
-            raise InputError(f"{where}: {value} with {agents} agents: {error}") from None
+        graph = _drawn(kind, value, agents, seed, round=attempt)
         if agents == 1 or nx.is_connected(graph):
             return [(int(i), int(j)) for i, j in graph.edges]
         if kind in ("ring", "complete", "path", "grid"):
             break
     raise InputError(
-        f"{where}: {value} gave a disconnected graph on {agents} agents 100 times; "
+        f"network.topology.{kind}: {value} gave a disconnected graph on {agents} agents 100 times; "
         "allowed: a connected graph (raise the density)"
     )
 
 
-def draw_again(kind: str, value: object, agents: int, seed: int, turn: int) -> Edges:
-    """Return the edges of the graph that is drawn for a turn 1, 2, ...; it may be disconnected."""
-    draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=turn, step=TURN)[0])
+def _drawn(kind: str, value: object, agents: int, seed: int, **place: int) -> "nx.Graph":
+    """The graph drawn at a place, which may be disconnected; InputError if there is none."""
+    draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, **place)[0])
     try:
-        return [(int(i), int(j)) for i, j in _draw(kind, value, agents, draw).edges]
+        return _draw(kind, value, agents, draw)
     except nx.NetworkXError as error:
         text = f"{value} with {agents} agents: {error}"
         raise InputError(f"network.topology.{kind}: {text}") from None
@@ -408,9 +394,10 @@ class Redrawn:
 
     def graph(self, place: int) -> Graph:
         """The graph of a place: the same whoever asks, and when."""
-        edges = draw_again(self.kind, self.value, self.agents, self.seed, place)
-        where = f"network.topology.{self.kind}"
-        return from_edges(self.agents, edges, where, connected=False)
+        graph = _drawn(self.kind, self.value, self.agents, self.seed, round=place, step=TURN)
+        return from_edges(
+            self.agents, graph.edges, f"network.topology.{self.kind}", connected=False
+        )
 
 
 class Changing:

@@ -386,16 +386,18 @@ def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     if kind not in NETWORKS:
         return
     here: tuple[str, ...] = ("algorithm",)
-    given: Any = algorithm.parameters
-    if isinstance(getattr(given, "local", None), Local):
-        here, given = ("algorithm", "local"), given.local
-    step = getattr(given, "step", None)
+    parameters: Any = algorithm.parameters
+    if isinstance(getattr(parameters, "local", None), Local):
+        here, parameters = ("algorithm", "local"), parameters.local
+    step = getattr(parameters, "step", None)
     automatic = isinstance(step, str) and step in ("auto", "per-agent")
-    if "exact" not in getattr(given, "solvers", ()) and automatic:
-        text = f"found {given.step}, but the smoothness of {kind} is not known"
+    if "exact" not in getattr(parameters, "solvers", ()) and automatic:
+        text = f"found {parameters.step}, but the smoothness of {kind} is not known"
         yield (*here, "step"), f"{text}; allowed: a number > 0"
-    fast = "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),))
-    if fast and isinstance(getattr(given, "momentum", "auto"), str):
+    fast = "accelerated" in (
+        getattr(parameters, "solvers", ()) or (getattr(parameters, "solver", None),)
+    )
+    if fast and isinstance(getattr(parameters, "momentum", "auto"), str):
         text = f"found accelerated, whose momentum comes from moduli that {kind} does not have"
         yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy, or a number for momentum"
 
@@ -427,7 +429,7 @@ def optimum_exists(problem: Problem, observe: Observe) -> Found:
 
 # Noise, its target, its budget and the terms of all three.
 
-LARGEST = 700.0  # e^700 is a number, and so is its square root's inverse
+MAX_EXPONENT = 700.0  # e^700 is a number, and so is its square root's inverse
 CLASSICAL = "{epsilon: ..., delta: ..., composition: ...}"
 ALLOTTED = "{kind: ..., epsilon: ...}"
 
@@ -487,7 +489,9 @@ def schedule_fits(privacy: Privacy | None, stop: Stop) -> Found:
     if noise is None or noise.growth is None or stop.rounds is None:
         return
     phi = 1.0 if noise.phi is None else noise.phi
-    most = (LARGEST - math.log(phi)) / -math.log(noise.growth) if noise.growth < 1 else math.inf
+    most = (
+        (MAX_EXPONENT - math.log(phi)) / -math.log(noise.growth) if noise.growth < 1 else math.inf
+    )
     if stop.rounds - 1 > most:
         text = f"found {noise.growth:g}: phi / growth^(n - 1) is beyond every number in round"
         allowed = f"at most {math.floor(most) + 1} rounds, or a growth nearer to 1"
@@ -504,8 +508,8 @@ def noise_known(privacy: Privacy | None) -> Found:
         forms = "{kind, sigma, decay}, {phi, growth}, or privacy.target without calibrated"
         yield ("privacy", "noise"), f"found no {missing}; allowed: {forms}"
     elif noise.complete and target is not None and not target.calibrated:
-        given = "epsilon" if noise.form in ("classical", "allotted") else missing
-        text = f"found together with privacy.noise.{given}, which it would calibrate"
+        amount = "epsilon" if noise.form in ("classical", "allotted") else missing
+        text = f"found together with privacy.noise.{amount}, which it would calibrate"
         yield ("privacy", "target"), f"{text}; allowed: one of them"
 
 

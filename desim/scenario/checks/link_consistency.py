@@ -1,6 +1,6 @@
 """What codecs, links, transport, the graph and the devices owe the rest of a scenario."""
 
-from desim.fields.numbers import LARGEST
+from desim.fields.numbers import MAX_WHOLE
 from desim.methods.shared.declarations import Kind
 from desim.network.conditions.codec import LOSSY, Codecs
 from desim.numerics.distributions import Distribution
@@ -8,8 +8,7 @@ from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Policy
 from desim.scenario.sections.codec import Codec, spelled
 from desim.scenario.sections.data import Npz
-from desim.scenario.sections.devices import Churn, Compute
-from desim.scenario.sections.measured import SpeedTrace
+from desim.scenario.sections.devices import Churn, Compute, SpeedTrace
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
@@ -152,7 +151,7 @@ def differing_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
 
 def ends_exist(network: Network, agents: int | None) -> Found:
     """Links that differ are those of agents that there are."""
-    most = LARGEST if agents is None else agents - 1
+    most = MAX_WHOLE if agents is None else agents - 1
     for index, one in enumerate(network.links):
         for key, nodes in (("sender", one.sender), ("receiver", one.receiver)):
             for odd in [node for node in nodes or () if node > most][:1]:
@@ -299,9 +298,9 @@ def lines_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         text = f"found with {algorithm.name}, whose agents talk to each other"
         yield here, f"{text}; allowed: with a coordinator"
         return
-    given = [key for key in ("uplink", "downlink") if getattr(network, key).contention is not None]
-    if network.contention != "none" or given:
-        key = (given[0], "contention") if given else ("contention",)
+    keys = [key for key in ("uplink", "downlink") if getattr(network, key).contention is not None]
+    if network.contention != "none" or keys:
+        key = (keys[0], "contention") if keys else ("contention",)
         text = "found beside network.behind, whose lines are what messages share"
         yield ("network", *key), f"{text}; allowed: behind.contention, or no lines"
     for which in ("uplink", "downlink"):

@@ -420,11 +420,11 @@ def _tiers(found: Mapping[str, Any]) -> None:
     if not isinstance(tiers, int):
         return
     for key in ("probabilities", "credits"):
-        given = found.get(key)
-        if isinstance(given, list | tuple) and len(given) != tiers:
-            text = f"found {len(given)} entries for {tiers} tiers"
+        entries = found.get(key)
+        if isinstance(entries, list | tuple) and len(entries) != tiers:
+            text = f"found {len(entries)} entries for {tiers} tiers"
             raise ValueError(f"{key}: {text}; allowed: one for each tier")
-        if isinstance(given, list | tuple) and given and not any(given):
+        if isinstance(entries, list | tuple) and entries and not any(entries):
             raise ValueError(f"{key}: found only 0; allowed: more for some tier")
     shares = found.get("probabilities")
     if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):

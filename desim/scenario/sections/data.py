@@ -85,10 +85,10 @@ OF_ARRAYS: dict[str, Any] = {
 
 
 def one_of(section: Any, first: str, second: str) -> None:
-    """ValueError unless exactly one of two keys is given."""
-    given = [key for key in (first, second) if getattr(section, key) is not None]
-    if len(given) != 1:
-        found = "both" if given else "neither"
+    """ValueError unless exactly one of two keys is present."""
+    present = [key for key in (first, second) if getattr(section, key) is not None]
+    if len(present) != 1:
+        found = "both" if present else "neither"
         raise ValueError(f"found {found} of {first} and {second}; allowed: one of them")
 
 

@@ -27,6 +27,7 @@ from desim.fields import (
     ScaleDist,
     Several,
     SizeDist,
+    Speed,
     SpeedDist,
     Strict,
     Text,
@@ -34,20 +35,65 @@ from desim.fields import (
 from desim.fields.numbers import Reader, number, written
 from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
-from desim.scenario.sections.measured import (
+from desim.scenario.sections.links import (
     Played,
-    SpeedTrace,
     Trace,
     lasting,
     names,
     or_trace,
     shifted_in_loops,
+    unit_of,
 )
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
 UNIT = "FLOP/s"  # what units of speeds end with that count operations
 AS_IT_IS = Distribution(CONSTANT, 1.0)
+
+
+class SpeedTrace(Trace):
+    """Measured speeds, scores, or durations of one gradient: rows of a matrix are devices.
+
+    order time: rows (time in s, speed), a speed that changes during a computation.
+    """
+
+    unit: (
+        Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.speed, units.seconds))] | None
+    ) = None
+    """what a 1 means: gradients (or operations) per time, or (ms, s) the duration of a gradient;
+    needed without median"""
+    median: Speed | None = None
+    """instead of unit, for benchmark scores: the speed of the median of all values"""
+    order: Literal["random", "measured", "time"] = "random"
+    """whether a speed is drawn among the agent's, a round takes the next one, or times are given"""
+    end: Literal["loop", "hold", "error"] = "loop"
+    """order measured or time, after the last: the first again, the last, or the run ends before"""
+    offset: Literal["none", "random"] = "none"
+    """order time, end loop: whether agents begin at random places of their traces"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree."""
+        found = super().mapping(data)
+        if "median" in found and found.get("unit", "/s") != "/s":
+            raise ValueError("found unit and median; allowed: only one of them")
+        timed = found.get("order") == "time"
+        if "median" in found and timed:
+            raise ValueError("found median with order time; allowed: unit")
+        if timed and isinstance(found.get("unit"), str) and lasting(found["unit"]):
+            unit = found["unit"]
+            raise ValueError(f"found unit {unit} with order time; allowed: a rate such as /s")
+        shifted = found.get("offset", "none") != "none"
+        if shifted and not (timed and found.get("end", "loop") == "loop"):
+            raise ValueError("found offset random; allowed: with order time and end loop")
+        return found
+
+    @model_validator(mode="after")
+    def _says_what_it_means(self) -> "SpeedTrace":
+        if self.unit is None and self.median is None:
+            allowed = "what a 1 in the file means, such as /s or ms, or median"
+            raise ValueError(f"unit: missing; allowed: {allowed}")
+        return self
 
 
 class ScoreTrace(Trace):

@@ -306,12 +306,12 @@ class Loss(Form):
     def made(self) -> losses.Loss:
         """What desim computes; data may still have to tell how many classes there are."""
         if self.mlp is not None:
-            given = self.mlp
+            mlp = self.mlp
             return LayeredLoss(
                 "mlp",
-                classes=given.classes or 0,
-                hidden=given.hidden,
-                activation=given.activation,
+                classes=mlp.classes or 0,
+                hidden=mlp.hidden,
+                activation=mlp.activation,
             )
         if self.kind == "softmax":
             return LayeredLoss("softmax", classes=self.softmax.classes or 0 if self.softmax else 0)
