@@ -4,7 +4,7 @@ Steps, noise that a target asks for, and features whose scaling is estimated are
 rows. A simulation on neighbouring data has those of its own rows, as a run of them would have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -254,14 +254,9 @@ ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from 
 
 @dataclass(frozen=True)
 class Origin:
-    """A scenario, and features before preparation, by row, that take the place of its own.
-
-    fitted, read: what makes the method, and the problem with changed features (scenario.build).
-    """
+    """A scenario, and features before preparation, by row, that take the place of its own."""
 
     scenario: Scenario
-    fitted: Callable[[Scenario, Any, Settings], Any] = field(repr=False)
-    read: Callable[..., tuple[Problem, list[str]]] = field(repr=False)
     raw: Mapping[int, Array] = field(default_factory=dict)
 
     @property
@@ -274,7 +269,10 @@ class Origin:
 
         InputError where a run of this problem would be refused.
         """
-        return self.fitted(self._uncalibrated(), kind, settings)
+        scenario = self._uncalibrated()
+        noise = noise_of(scenario)
+        _check(scenario, settings.problem, noise)
+        return _method(scenario, kind, settings, noise)
 
     def prepared(self, problem: Problem, place: int, features: Array) -> tuple["Origin", Problem]:
         """Itself and the problem, with other features (features,) of the row `place` from 0.
@@ -296,7 +294,7 @@ class Origin:
             return raw
 
         nodes = problem.agents if self.scenario.kind == "graph" else None
-        anew = self.read(self.scenario, nodes, change, problem.loss)[0]
+        anew = read_problem(self.scenario, nodes, change, problem.loss)[0]
         return replace(self, raw=replaced), replace(problem, A=anew.A, test_A=anew.test_A)
 
     def _uncalibrated(self) -> Scenario:
@@ -373,10 +371,9 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     observation = _observation(scenario, problem)
     if scenario.kind == "coordinator":
         method.warnings += heavy(observation, settings)
-    origin = Origin(scenario, _fitted, read_problem)
     listeners = tuple(one.one for one in scenario.listeners)
     return Simulation(
-        method, settings, observation, engine, why, origin=origin, listeners=listeners
+        method, settings, observation, engine, why, origin=Origin(scenario), listeners=listeners
     )
 
 
@@ -419,13 +416,6 @@ def _wires(
         raise InputError(f"problem.agents: {refusal(agents, 'at least 2, to make a graph')}")
     graph, links, changing = layout.laid(agents, conditions)
     return {"graph": graph, "links": links, "changing": changing}
-
-
-def _fitted(scenario: Scenario, kind: Any, settings: Settings) -> Any:
-    """The method of class `kind` on other settings of the scenario; InputError as in `build`."""
-    noise = noise_of(scenario)
-    _check(scenario, settings.problem, noise)
-    return _method(scenario, kind, settings, noise)
 
 
 def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | None) -> Any:

@@ -85,7 +85,7 @@ class Conditions:
         return Traces(whole, np.arange(len(speeds) + 1), loops=True, shuffled=False)
 
     def _scaled(self, timing: Timing) -> Distribution | Traces:
-        """This machine's speed, which `scenario.pace` has measured, for devices."""
+        """This machine's speed, which `noise_target.settled` has measured, for devices."""
         assert timing.rate is not None
         scores = timing.factor
         if isinstance(scores, Distribution):

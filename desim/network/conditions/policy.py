@@ -1,4 +1,4 @@
-"""A scenario's policy: kind and numbers, to which the rule of timeline.collection is applied."""
+"""A scenario's policy: kind and numbers, to which the rule of `waiting_rule` is applied."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -42,11 +42,6 @@ class Contacts:
     directed: bool = False
 
     @property
-    def agents(self) -> int:
-        """How many agents it takes to have those that are named."""
-        return int(self.pairs.max()) + 1
-
-    @property
     def edges(self) -> list[tuple[int, int]]:
         """All who ever meet."""
         return [(int(i), int(j)) for i, j in np.unique(self.pairs, axis=0)]

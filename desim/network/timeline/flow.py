@@ -1,6 +1,6 @@
 """A message as a flow of packets over TCP, of which some are lost, that may share a line.
 
-What was lost is noticed as `mending` says, and mended at the pace of PRR (RFC 6937).
+What was lost is noticed as said below, and mended at the pace of PRR (RFC 6937).
 """
 
 import numpy as np

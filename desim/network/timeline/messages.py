@@ -292,7 +292,7 @@ class Calls(NamedTuple):
     its release. real (agents, 8): SENT s of the latest call, BEGIN, FINISH s of the computation,
     DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING, and when s the call
     was TAKEN: the computation begins then, or when its agent is up for long enough. seen (agents,
-    2): how long the latest reply TOOK, see `limit` of timeline.collection.
+    2): how long the latest reply TOOK, see `limit` of `waiting_rule`.
     """
 
     whole: np.ndarray

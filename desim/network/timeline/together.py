@@ -118,7 +118,7 @@ def lawful(speeds):
 
 
 # What all agents of a graph do at once: their work, messages, barriers and rows in single calls.
-# Nothing here has a rule of its own: `send_all` and `tell_messages` are network.broadcast for
+# Nothing here has a rule of its own: `send_all` and `tell_messages` are `broadcast` for
 # everybody on links where the first attempt always gets through at a constant rate, with jitter
 # drawn in a loop that vectorises, and rows that can be written at any time.
 
