@@ -55,17 +55,22 @@ class Strict(BaseModel):
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     examples: ClassVar[Mapping[str, Any]] = {}
-    #: keys as a file spells them, by their names in Python, where these differ
-    spellings: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
-        """The keys that a scenario may write here."""
-        return tuple(name for name, field in cls.model_fields.items() if field.alias is None)
+        """The keys that a scenario may write here: top-k is the field top_k, of that alias."""
+        named = ((field.alias or name) for name, field in cls.model_fields.items())
+        return tuple(name for name in named if not name.startswith("("))
+
+    @classmethod
+    def attribute(cls, key: str) -> str:
+        """The name in Python of a key."""
+        return key.replace("-", "_")
 
     @classmethod
     def about(cls, key: str) -> str:
         """What the docstring below a key says; read when it is asked for, because that is slow."""
+        key = cls.attribute(key)
         return next((text[key] for one in cls.__mro__ if key in (text := _docstrings(one))), "")
 
     @classmethod
@@ -152,8 +157,7 @@ def explain(error: ErrorDetails, owner: type[Strict] | None = None) -> str:
 def _final(error: ErrorDetails, owner: type[Strict]) -> InitErrorDetails:
     kind = UNKNOWN_KEY if error["type"] == UNKNOWN_KEY else EXPLAINED
     text = explain(error, owner)
-    place = tuple(owner.spellings.get(str(part), part) for part in error["loc"])
-    return {"type": PydanticCustomError(kind, text), "loc": place, "input": error["input"]}
+    return {"type": PydanticCustomError(kind, text), "loc": error["loc"], "input": error["input"]}
 
 
 def _describe(schema: dict[str, Any], owner: type[Strict]) -> None:
@@ -268,13 +272,13 @@ class Form(Strict):
     def kind(self) -> str:
         """The word or the alternative that was chosen."""
         return self.word or next(
-            name for name in self.alternatives() if getattr(self, name) is not None
+            name for name in self.alternatives() if getattr(self, self.attribute(name)) is not None
         )
 
     @property
     def value(self) -> Any:
         """The value of the chosen alternative; None for a word."""
-        return None if self.word else getattr(self, self.kind)
+        return None if self.word else getattr(self, self.attribute(self.kind))
 
     @classmethod
     def alternatives(cls) -> tuple[str, ...]:
@@ -316,7 +320,8 @@ class Form(Strict):
     def _written(self, handler: SerializerFunctionWrapHandler) -> Any:
         if self.word:
             return self.word
-        return {key: value for key, value in handler(self).items() if key != "word"}
+        fields = type(self).model_fields
+        return {fields[key].alias or key: it for key, it in handler(self).items() if key != "word"}
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -327,7 +332,10 @@ class Form(Strict):
         properties = whole.get("properties", {})
         options: list[dict[str, Any]] = [{"enum": list(cls.words)}] if cls.words else []
         for name in cls.alternatives():
-            keys = {key: properties[key] for key in (name, *cls.modifiers)}
+            own = (name, *cls.modifiers)  # the schema is by names of keys, or of attributes
+            keys = {
+                key: properties[key if key in properties else cls.attribute(key)] for key in own
+            }
             option = {"type": "object", "properties": keys, "required": [name]}
             options.append({**option, "additionalProperties": False})
         about = (cls.__doc__ or "").strip()

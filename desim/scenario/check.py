@@ -243,7 +243,7 @@ def _places() -> dict[str, list[str]]:
 def _collect(model: type[Strict], path: str, found: dict[str, list[str]]) -> None:
     for key in model.keys():
         found.setdefault(key, []).append(path)
-        for below in _models(model.model_fields[key].annotation):
+        for below in _models(model.model_fields[model.attribute(key)].annotation):
             _collect(below, f"{path}.{key}", found)
 
 

@@ -32,7 +32,7 @@ INFINITE = 1e18  # a threshold of slow start that no window reaches
     ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE, ORIGIN, FRIENDLY, TALLY, RUNS,
 ) = range(31)  # fmt: skip
 RATE, FULL, FULL_RATE, STALLED, PACED, PACE = TOP, FOUND, KNEE, SAMPLES, EPOCH, ORIGIN  # of BBR
-RUN = 5  # numbers of each of two runs of segments under way, from RUNS on: see `segments`
+RUN = 5  # numbers of each of two runs of segments under way, from RUNS on: see `remembered`
 FIELDS = RUNS + 2 * RUN
 
 

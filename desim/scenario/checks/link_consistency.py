@@ -6,7 +6,7 @@ from desim.network.conditions.codec import LOSSY, Codecs
 from desim.numerics.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Policy
-from desim.scenario.sections.codec import Codec, spelled
+from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.data import Npz
 from desim.scenario.sections.devices import Churn, Compute, SpeedTrace
 from desim.scenario.sections.network import Network
@@ -19,7 +19,7 @@ from desim.scenario.tree import Found
 
 def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
     """A method says with which codecs it works, and why not with others."""
-    method, written = algorithm.method, spelled(codec.up.kind)
+    method, written = algorithm.method, codec.up.kind
     if written != "none" and kind != method.kind:
         text = f"found {written} with {algorithm.name} on a graph, where its duals need the whole"
         yield ("codec",), f"{text}; allowed there: none"
@@ -32,7 +32,7 @@ def downlink_fits(
     churn: Churn | None,
 ) -> Found:  # fmt: skip
     """A coordinator's models may be rounded; more where both ends know what was sent before."""
-    method, down, place = algorithm.method, spelled(codec.down.kind), ("codec", "downlink")
+    method, down, place = algorithm.method, codec.down.kind, ("codec", "downlink")
     if codec.word or down == "none":
         return
     if kind != "coordinator":
@@ -75,7 +75,7 @@ def differences_fit(algorithm: Algorithm, codec: Codec, churn: Churn | None) -> 
         reason = "an agent that has lost its memory does not know what the receiver has"
         yield (
             ("codec",),
-            f"found {spelled(codec.up.kind)}, but {reason}; allowed: churn.memory: kept",
+            f"found {codec.up.kind}, but {reason}; allowed: churn.memory: kept",
         )
 
 
