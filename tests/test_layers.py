@@ -11,15 +11,15 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 2850,
+    "words": 2820,
     "numerics": 2200,
     "problem": 8250,
-    "network": 5720,
+    "network": 5700,
     "log": 1400,
     "privacy": 4550,  # whose data are exposed was in engine
     "engine": 8350,
     "methods": 5750,
-    "scenario": 7450,
+    "scenario": 7380,
     "runs": 6700,
     "deployments": 9500,
     "experiments": 11750,

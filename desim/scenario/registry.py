@@ -396,10 +396,11 @@ class Named(Strict):
 
     @classmethod
     def read(
-        cls, value: object, info: ValidationInfo, known: Collection[str], get: Callable[[str], Any],
-        *, form: str = BY_NAME_OR_KEYS, nameless: str = "found no name",
+        cls, value: object, info: ValidationInfo, known: Collection[str],
+        class_of: Callable[[str], Any], *, form: str = BY_NAME_OR_KEYS,
+        nameless: str = "found no name",
     ) -> Self:  # fmt: skip
-        """A name, or {name: ..., parameter: ...}; get(name): the class of a `known` one.
+        """A name, or {name: ..., parameter: ...}; class_of(name): that of a `known` one.
 
         form: what it may be, in words; nameless: what to say of a mapping without a name.
         """
@@ -413,7 +414,7 @@ class Named(Strict):
             found = f"found name: {show(name)}" if "name" in value else nameless
             raise ValueError(f"{found}; allowed: {', '.join(known) or NONE}{spelling(name, known)}")
         written = {key: item for key, item in value.items() if key != "name"}
-        kind = get(name).Parameters or NoParameters
+        kind = class_of(name).Parameters or NoParameters
         return cls(name=name, parameters=kind.model_validate(written, context=info.context))
 
     @model_serializer(mode="plain")

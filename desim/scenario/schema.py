@@ -155,21 +155,17 @@ def json_schema() -> dict[str, Any]:
     for hidden in ("folder", "source", "marks"):
         properties.pop(hidden)
     schema["required"].remove("name")
-    _include(properties, schema["$defs"])
+    file = {"type": "string", "description": "a file in networks/: lan, wifi, 4g, satellite, ..."}
+    section = schema["$defs"]["Network"]  # which may include a file, or be the name of one
+    section["properties"] = {"include": file, **section["properties"]}
+    about = properties["network"].get("description", "")
+    network = {"anyOf": [file, {"$ref": "#/$defs/Network"}], "description": about}
+    properties["network"] = network
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "desim scenario",
         **without_null(schema),
     }
-
-
-def _include(properties: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let `network` be the name of a file, and let it include one."""
-    file = {"type": "string", "description": "a file in networks/: lan, wifi, 4g, satellite, ..."}
-    definitions["Network"]["properties"] = {"include": file, **definitions["Network"]["properties"]}
-    about = properties["network"].get("description", "")
-    network = {"anyOf": [file, {"$ref": "#/$defs/Network"}], "description": about}
-    properties["network"] = network
 
 
 def without_null(schema: Any) -> Any:

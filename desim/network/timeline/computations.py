@@ -62,16 +62,10 @@ class Calendar(NamedTuple):
     memory: np.ndarray
 
 
-def _nobody() -> Calendar:
-    law = (0, 1.0, 0.0)
-    plays, samples = np.empty((2, 0), np.int64), np.empty((2, 0))
-    return Calendar(
-        ALTERNATING, np.uint64(0), (law, law), 1.0, np.zeros(0), plays, samples, False,
-        np.zeros((3, 0)),
-    )  # fmt: skip
-
-
-ALWAYS = _nobody()  # a calendar of no agent: whoever is asked for does not leave
+ALWAYS = Calendar(  # of no agent: whoever is asked for does not leave
+    ALTERNATING, np.uint64(0), ((0, 1.0, 0.0), (0, 1.0, 0.0)), 1.0, np.zeros(0),
+    np.empty((2, 0), np.int64), np.empty((2, 0)), False, np.zeros((3, 0)),
+)  # fmt: skip
 
 
 @lean_inline
