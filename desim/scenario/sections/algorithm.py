@@ -1,7 +1,7 @@
 """The sections `algorithm`, `policy` and `participation`: the method, who acts, whom it awaits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -35,8 +35,6 @@ from desim.scenario import registry
 
 # The key `policy.staleness`: what a reply weighs that answers an older model.
 
-P = TypeVar("P", bound=Any)
-
 
 class Hinge(Strict):
     """1 up to a staleness of b, and 1 / (a (t - b) + 1) of a staleness t above it."""
@@ -68,14 +66,6 @@ class Weighing(Form):
         if self.polynomial is not None:
             return Staleness(POLYNOMIAL, self.polynomial)
         return Staleness(HINGE, self.hinge.a, self.hinge.b) if self.hinge else UNWEIGHED
-
-
-def weighable(policy: P) -> P:
-    """The policy; ValueError where its weights have no late reply to weigh."""
-    if policy.staleness is not None and policy.late != "carry":
-        text = "found staleness where late replies are discarded"
-        raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
-    return policy
 
 
 # The sections `algorithm` and `policy`.
@@ -180,10 +170,6 @@ class Policy(Form):
     """what replies to older models weigh: constant (default), {polynomial: a}, {hinge: {a: ..,
     b: ..}}; with each, {buffer: 1, staleness: ...} says the same"""
 
-    @model_validator(mode="after")
-    def _weighable(self) -> "Policy":
-        return weighable(self)
-
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written, with the fate of late replies that suits the policy."""
@@ -199,6 +185,9 @@ class Policy(Form):
     @model_validator(mode="after")
     def _combines(self) -> "Policy":
         rule, least = self.kind, self.at_least
+        if self.staleness is not None and self.late != "carry":
+            text = "found staleness where late replies are discarded"
+            raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
         if self.at_most is not None and rule not in ("quorum", "buffer", "adaptive"):
             text = f"at_most: found with {rule}"
             raise ValueError(f"{text}; allowed: with quorum, buffer or adaptive, or a deadline")
