@@ -49,10 +49,16 @@ from desim.methods.shared.step_sizes import (
     tied_momentum,
 )
 from desim.network.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
-from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.participation import common_length
-from desim.network.conditions.topology import random_matching, random_neighbours
-from desim.network.timeline.speed import fitting
+from desim.network.conditions.topology import (
+    against_themselves,
+    dual_bound,
+    mixing_matrix,
+    random_matching,
+    random_neighbours,
+)
+from desim.network.timeline.computations import fitting
 from desim.numerics.keys import seed_word
 from desim.numerics.later import names_of
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain

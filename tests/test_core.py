@@ -24,23 +24,17 @@ OUTER = ("scenario", "runs", "deployments", "experiments", "interface")
 # Of rooms that the core has part of, what only some methods, networks or data need.
 BEYOND = """
     engine.agents.crossings engine.agents.ports engine.blind engine.budgets engine.coding
-    engine.inviting engine.opening engine.presences
-    log.parquet
-    methods.shared.averages methods.shared.checked_kernels methods.shared.minimisation
-    network.conditions.choosing network.conditions.churn network.conditions.contacts
-    network.conditions.links network.conditions.traces
-    network.timeline.bbr network.timeline.contention network.timeline.duplex network.timeline.flow
-    network.timeline.mending network.timeline.packets network.timeline.recovery
-    network.timeline.segments network.timeline.window
-    numerics.discrete_gaussian
-    privacy.accounting.accountants privacy.accounting.gaussian privacy.ledger.budget
-    problem.data problem.kernels.argmin problem.kernels.codecs problem.kernels.layered
-    problem.kernels.layered_training problem.kernels.modelled problem.kernels.modelled_zeroth
-    problem.kernels.of_models problem.kernels.twofold problem.kernels.zeroth
-    problem.losses.layers problem.losses.model_loss problem.models problem.optimum
-    readers
+    engine.inviting engine.opening engine.presences log.parquet methods.shared.averages
+    methods.shared.checked_kernels methods.shared.minimisation network.conditions.choosing
+    network.conditions.links network.timeline.contention network.timeline.flow
+    network.timeline.segments numerics.discrete_gaussian privacy.accounting.accountants
+    privacy.accounting.gaussian privacy.ledger.budget problem.data problem.kernels.argmin
+    problem.kernels.codecs problem.kernels.layered problem.kernels.layered_training
+    problem.kernels.modelled problem.kernels.modelled_zeroth problem.kernels.of_models
+    problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
+    problem.models problem.optimum
 """.split()
-MOST_LINES = 17_650  # a change that makes the core grow raises this and says why
+MOST_LINES = 18_320  # a change that makes the core grow raises this and says why
 PLAYER = """
 import pickle, sys
 class Blocked:

@@ -29,8 +29,8 @@ from desim.deployments.streams import Stream
 from desim.engine.clients import Assignment, Clients, reply_of
 from desim.engine.hub import features
 from desim.engine.world import World
-from desim.network.conditions.compute import lasting
-from desim.network.timeline.speed import seconds_into
+from desim.network.conditions.devices import lasting
+from desim.network.timeline.computations import seconds_into
 from desim.privacy.ledger.ledger import Terms
 
 State = dict[str, Array]

@@ -12,7 +12,7 @@ from desim.arrays import Array, Int, Mask
 from desim.engine.signals import Feature
 from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
-from desim.network.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
+from desim.network.timeline.messages import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
 from desim.network.timeline.record import INSTEAD, LEAVING, Kind
 from desim.privacy.ledger.ledger import Terms
 

@@ -28,14 +28,8 @@ from desim.engine.signals import Feature
 from desim.engine.world import World
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall, recalling
-from desim.network.timeline.calls import (
-    CALLED,
-    PENDING,
-    Calls,
-    learned,
-    no_calls,
-)
-from desim.network.timeline.intake import AT_WORK
+from desim.network.timeline.computations import AT_WORK
+from desim.network.timeline.messages import CALLED, PENDING, Calls, learned, no_calls
 from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given

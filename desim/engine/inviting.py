@@ -13,7 +13,7 @@ from desim.engine.signals import Feature
 from desim.engine.world import World
 from desim.memory import Tree, fill, recall
 from desim.network.conditions.choosing import Chooser, Losses, Seen
-from desim.network.timeline.phases import is_up
+from desim.network.timeline.computations import is_up
 from desim.network.timeline.record import BESIDE, UPLINK, Kind, release_id
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.problem import mean_losses

@@ -16,7 +16,7 @@ from desim.engine.metrics import MetricRows, diverged
 from desim.engine.patience import Patience, at, earlier
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, recall
-from desim.network.timeline.neighbourhood import overlay
+from desim.network.timeline.together import overlay
 from desim.problem.kernels.tally import Tally, move, tally_for
 
 Alive = Callable[[], None]

@@ -14,17 +14,19 @@ from desim.engine.patience import at
 from desim.engine.settings import Settings
 from desim.log.event_log import EventLog
 from desim.memory import Tree, fill
-from desim.network.timeline.attendance import (
+from desim.network.timeline.computations import (
     ENDLESS,
     NEVER,
+    TRACED,
     Attendance,
+    Calendar,
+    is_up,
     write_aborts,
     write_turns,
 )
-from desim.network.timeline.phases import TRACED, Calendar, is_up
 
 if TYPE_CHECKING:
-    from desim.network.conditions.churn import Churn
+    from desim.network.conditions.devices import Churn
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from desim.arrays import Array
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
+from desim.network.conditions.devices import Churn
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import Changing, Graph
-from desim.network.timeline.intake import AT_ONCE, Intake
+from desim.network.timeline.computations import AT_ONCE, Intake, Speeds
 from desim.network.timeline.messages import Links
-from desim.network.timeline.speed import Speeds
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from desim.network.conditions.churn import Churn
+    from desim.network.conditions.devices import Churn
     from desim.privacy.ledger.budget import Budget
 
 

@@ -18,10 +18,10 @@ from desim.engine.releasing import Releasing, addressed, entries_heard
 from desim.engine.requests import Carrier, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
-from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.topology import Graph
+from desim.network.timeline.computations import fitting, seconds_into
 from desim.network.timeline.messages import neighbour_sum
-from desim.network.timeline.speed import fitting, seconds_into
 from desim.network.timeline.waiting_rule import ALL
 from desim.privacy.ledger.exposure import Exposure
 from desim.shapes import rows_given, wait_given, whole_given

@@ -10,7 +10,7 @@ import simpy
 
 from desim.engine.patience import Waits
 from desim.engine.world import World
-from desim.network.timeline.phases import Calendar, is_up
+from desim.network.timeline.computations import Calendar, is_up
 from desim.network.timeline.record import UPLINK, Kind
 
 TICK = 0.2  # s of real time after which the world has its turn, if not before

@@ -18,22 +18,23 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.agents.clock import Clock
 from desim.engine.world import World
-from desim.network.timeline.attempt import ATTEMPTS
-from desim.network.timeline.contention import entered, flowing, rate_shares, share_out, shared_ends
-from desim.network.timeline.duplex import Desk, crossing_flows, desk_for, entered_at_end, let_go
-from desim.network.timeline.mending import (
-    ANSWERED,
-    GIVEN_UP,
-    ONLINE,
-    RESENT,
-    STATE,
-    TAG,
-    TAIL,
-    UNSENT,
+from desim.network.timeline.contention import (
+    Desk,
+    crossing_flows,
+    desk_for,
+    entered,
+    entered_at_end,
+    flowing,
+    let_go,
+    rate_shares,
+    share_out,
+    shared_ends,
 )
+from desim.network.timeline.flow import ANSWERED, GIVEN_UP, ONLINE, RESENT, STATE, TAG, TAIL, UNSENT
 from desim.network.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
 from desim.network.timeline.record import Kind
 from desim.network.timeline.transport import CUBIC, HEADER, KIND, RENO, SEGMENT
+from desim.network.timeline.wire import ATTEMPTS
 
 # A port over TCP: its messages are flows of packets, which queue for one line.
 

@@ -18,11 +18,10 @@ from desim.engine.hub import Hub
 from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.network.conditions.compute import lasting
-from desim.network.timeline.intake import all_taken_in, takes
+from desim.network.conditions.devices import lasting
+from desim.network.timeline.computations import all_taken_in, seconds_into, takes
 from desim.network.timeline.messages import transmit_one
 from desim.network.timeline.record import UPLINK, Kind, release_id
-from desim.network.timeline.speed import seconds_into
 
 # A client: one agent's process, its mailbox and the calls that it takes.
 

@@ -13,8 +13,8 @@ from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
 from desim.memory import Tree, recall
-from desim.network.timeline.attendance import nobody_leaves
-from desim.network.timeline.calls import (
+from desim.network.timeline.computations import all_taken_in, nobody_leaves, takes
+from desim.network.timeline.messages import (
     BEGIN,
     BITS,
     CALLED,
@@ -29,7 +29,6 @@ from desim.network.timeline.calls import (
     post,
     settle_due,
 )
-from desim.network.timeline.intake import all_taken_in, takes
 from desim.network.timeline.together import memory_for_draws
 from desim.network.timeline.waiting_rule import lost
 

@@ -17,8 +17,8 @@ from desim.engine.compiled.desk import (
     worked,
 )
 from desim.engine.compiled.watch import due, full
-from desim.network.timeline.attendance import Attendance, leaves
-from desim.network.timeline.calls import CALLED, Calls, call, settle_due
+from desim.network.timeline.computations import Attendance, leaves
+from desim.network.timeline.messages import CALLED, Calls, call, settle_due
 from desim.network.timeline.record import Rows
 from desim.network.timeline.waiting_rule import ALL
 from desim.numerics.jit import lean_inline, lean_kernel

@@ -24,8 +24,7 @@ from desim.engine.compiled.ahead import (
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
 from desim.engine.compiled.watch import copied, met, sound
-from desim.network.timeline.staleness import weight
-from desim.network.timeline.waiting_rule import ALL
+from desim.network.timeline.waiting_rule import ALL, weight
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.plain import always_compiled
 from desim.problem.kernels.formulas import aggregate, begin, entries, finish, model, put

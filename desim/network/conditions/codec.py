@@ -45,7 +45,7 @@ class Codec:
         """Whether it leaves more out than the last digits of numbers."""
         return self.kind in LOSSY
 
-    def kept(self, dim: int) -> int:
+    def coordinates(self, dim: int) -> int:
         """How many of `dim` coordinates a sparse message has, at least one."""
         many = self.amount if isinstance(self.amount, int) else int(self.amount * dim + 0.5)
         return min(max(many, 1), dim)
@@ -61,7 +61,7 @@ class Codec:
             return BITS[self.kind] * dim
         if self.kind == "quantise":
             return NORM + int(self.amount) * dim
-        k = self.kept(dim)
+        k = self.coordinates(dim)
         indices = 0 if self.seeded else min(k * ceil(log2(dim)), dim)
         return k * BITS[self.numbers] + indices
 
@@ -69,7 +69,7 @@ class Codec:
         """The delta with E|x - C(x)|^2 <= (1 - delta)|x|^2 of its contractive form."""
         if not self.lossy:
             return 1.0
-        return 1.0 / self.tau(dim) if self.kind == "quantise" else self.kept(dim) / dim
+        return 1.0 / self.tau(dim) if self.kind == "quantise" else self.coordinates(dim) / dim
 
     def tau(self, dim: int) -> float:
         """1 + min(dim / s^2, sqrt(dim) / s), with E|Q(x)|^2 <= tau |x|^2 (QSGD, Lemma 3.1)."""
@@ -89,7 +89,7 @@ class Codec:
         if self.kind == "quantise":
             out: Array = levels(seed, x, self.most, **place)
             return out if unbiased else out / self.tau(dim)
-        k = self.kept(dim)
+        k = self.coordinates(dim)
         if self.kind == "top-k":
             return rounded(top_k(x, k), self.numbers)
         out = rounded(random_k(seed, x, k, **place), self.numbers)

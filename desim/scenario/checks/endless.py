@@ -14,10 +14,9 @@ from desim.engine.play import Simulation
 from desim.engine.presences import ROUNDING, needed, never
 from desim.engine.settings import Settings
 from desim.errors import InputError
-from desim.network.conditions.compute import fastest, speeds_of
-from desim.network.timeline.intake import takes
+from desim.network.conditions.devices import fastest, speeds_of
+from desim.network.timeline.computations import Speeds, takes
 from desim.network.timeline.messages import Links
-from desim.network.timeline.speed import Speeds
 from desim.numerics.distributions import bounds
 from desim.scenario import registry
 from desim.scenario.blame import explained
