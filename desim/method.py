@@ -35,24 +35,11 @@ from desim.fields import (
     Text,
     Whole,
 )
-from desim.methods.shared.averages import Averages
 from desim.methods.shared.checked_gradients import (
     batch_gradient,
-    capped_losses,
-    descend,
-    estimates,
     gradient,
-    minimise,
-    quantize,
-    sparsify,
 )
-from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.declarations import LOGISTIC, Ingredients, Method, Program
-from desim.methods.shared.edge_duals import EdgeDuals
-from desim.methods.shared.federated import Federated
-from desim.methods.shared.latest import Latest
-from desim.methods.shared.local_training import LocalTraining, oversized
-from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
 from desim.methods.shared.step_sizes import (
     auto_step,
     best_momentum,
@@ -62,12 +49,18 @@ from desim.methods.shared.step_sizes import (
     tied_momentum,
 )
 from desim.network.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
-from desim.network.conditions.compute import overheads_of, speeds_of
-from desim.network.conditions.mixing import against_themselves, dual_bound, mixing_matrix
+from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.participation import common_length
-from desim.network.conditions.topology import random_matching, random_neighbours
-from desim.network.timeline.speed import fitting
+from desim.network.conditions.topology import (
+    against_themselves,
+    dual_bound,
+    mixing_matrix,
+    random_matching,
+    random_neighbours,
+)
+from desim.network.timeline.computations import fitting
 from desim.numerics.keys import seed_word
+from desim.numerics.later import names_of
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.privacy.ledger.mechanisms import (
     Allotted,
@@ -82,11 +75,12 @@ from desim.privacy.ledger.mechanisms import (
 )
 from desim.privacy.papers.claims import ALL, Bound, Inputs, by_agent, inputs, once, ratios, summed
 from desim.privacy.papers.conversions import simple
-from desim.problem.kernels.codecs import clamp, shares
 from desim.problem.kernels.formulas import formulas
 from desim.problem.kernels.sums import column_sums
 from desim.problem.losses.regularizers import prox
 from desim.problem.problem import Problem
+
+_SHARED = "desim.methods.shared."
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
@@ -94,9 +88,38 @@ if TYPE_CHECKING:
     from desim.engine.requests import Heard, Replies
     from desim.engine.settings import Settings
     from desim.engine.us import Cohort as Us
+    from desim.methods.shared.averages import Averages
+    from desim.methods.shared.checked_kernels import (
+        capped_losses,
+        descend,
+        estimates,
+        minimise,
+        quantize,
+        sparsify,
+    )
+    from desim.methods.shared.consensus import ConsensusADMM
+    from desim.methods.shared.edge_duals import EdgeDuals
+    from desim.methods.shared.federated import Federated
+    from desim.methods.shared.latest import Latest
+    from desim.methods.shared.local_training import LocalTraining, oversized
+    from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
+    from desim.network.conditions.mixing import against_themselves, dual_bound, mixing_matrix
+    from desim.problem.kernels.codecs import clamp, shares
     from desim.problem.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
+    __getattr__ = names_of({  # with the first method that needs them
+        f"{_SHARED}averages": "Averages",
+        f"{_SHARED}checked_kernels": "capped_losses descend estimates minimise quantize sparsify",
+        f"{_SHARED}consensus": "ConsensusADMM",
+        f"{_SHARED}edge_duals": "EdgeDuals",
+        f"{_SHARED}federated": "Federated",
+        f"{_SHARED}latest": "Latest",
+        f"{_SHARED}local_training": "LocalTraining oversized",
+        f"{_SHARED}minimisation": "ExactADMM Minimisation minimisers",
+        "desim.network.conditions.mixing": "against_themselves dual_bound mixing_matrix",
+        "desim.problem.kernels.codecs": "clamp shares",
+    })  # fmt: skip
 
 __all__ = [
     "ALL", "DRIFTS", "DUALS", "KEEPS", "LOGISTIC", "LOSSY", "ROUNDED", "Allotted", "Array",

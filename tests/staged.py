@@ -15,9 +15,9 @@ import numpy as np
 from desim.engine.world import Progress
 from desim.errors import Diverged
 from desim.log.outcome import Outcome
-from desim.network.conditions.compute import speed_model
+from desim.network.conditions.devices import speed_model
 from desim.network.conditions.policy import Policy
-from desim.network.timeline.intake import AT_ONCE
+from desim.network.timeline.computations import AT_ONCE
 from desim.numerics.distributions import Distribution
 
 AGENTS = 3

@@ -9,10 +9,9 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError, RunError
-from desim.network.conditions import churn
-from desim.network.conditions.compute import fastest
-from desim.network.conditions.traces import Traces
-from desim.network.timeline.phases import is_up
+from desim.network.conditions import devices
+from desim.network.conditions.devices import Traces, fastest
+from desim.network.timeline.computations import is_up
 from desim.scenario.build import check
 
 __all__ = ["bound"]  # a fixture of all tests here
@@ -71,7 +70,7 @@ def test_who_hardly_ever_finishes_is_told_while_it_is_waited_for(monkeypatch, ca
     text, _ = failed(scenario, tmp_path / "ended")
     assert "left or came back 60 times without finishing a computation" in text
     hours = {**scenario, "stop": {"time": "1 h"}}
-    monkeypatch.setattr("desim.engine.presences.MOST", 100.0)
+    monkeypatch.setattr("desim.engine.presences.MAX_TURNS", 100.0)
     assert "left or came back 60 times until" in failed(hours, tmp_path / "timed")[0]
 
 
@@ -104,12 +103,12 @@ TRACES = [
 @pytest.mark.parametrize("states", TRACES, ids=str)
 @pytest.mark.parametrize("loops", [True, False])
 def test_the_longest_presence_of_a_trace(states, loops):
-    found, seen = longest(churn, states, loops)
+    found, seen = longest(devices, states, loops)
     assert found == pytest.approx(seen)
 
 
 def test_a_presence_over_the_lap_is_one():
-    wrong = mutant(churn, "first = int(np.argmin(up)) if loops else 0", "first = 0")
+    wrong = mutant(devices, "first = int(np.argmin(up)) if loops else 0", "first = 0")
     found, seen = longest(wrong, [(0, 1), (5, 0), (6, 1)], True)
     assert found != pytest.approx(seen)
 

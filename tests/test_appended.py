@@ -5,7 +5,7 @@ import pytest
 from mutant import mutant
 
 from desim.log.event_log import LEVELS, ROUNDS, EventLog
-from desim.network.timeline import appended
+from desim.network.timeline import record
 from desim.network.timeline.record import Kind
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View
 
@@ -83,8 +83,8 @@ def test_every_release_knows_whom_it_reached():
     ],
 )
 def test_rows_that_are_lost_or_doubled_are_noticed(right, wrong, monkeypatch):
-    broken = mutant(appended, right, wrong).Appended
+    broken = mutant(record, right, wrong).Appended
     for name in ("take", "recall", "reserve"):
-        monkeypatch.setattr(appended.Appended, name, vars(broken)[name])
+        monkeypatch.setattr(record.Appended, name, vars(broken)[name])
     with pytest.raises((AssertionError, IndexError, ValueError)):
         check_leaving(events, N, FRONTIERS[1])

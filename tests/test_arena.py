@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.network.timeline import arena
+from desim.network.timeline import record
 
 SHAPES = [(3, 4), 5, (0, 3), 1, (1 << 17, 7), (2, 3), (1 << 21,), 9]
 TYPES = [np.float64, np.int8, np.int64, np.int32]
@@ -25,7 +25,7 @@ def check(module):
 
 
 def test_arrays_have_memory_of_their_own():
-    check(arena)
+    check(record)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_arrays_have_memory_of_their_own():
 )
 def test_arrays_that_share_or_lack_memory_are_noticed(right, wrong):
     with pytest.raises((AssertionError, ValueError)):
-        check(mutant(arena, right, wrong))
+        check(mutant(record, right, wrong))

@@ -16,8 +16,8 @@ from desim.engine.requests import Replies
 from desim.errors import InputError
 from desim.methods.shared import server_steps
 from desim.network.conditions import policy
-from desim.network.timeline import staleness
-from desim.network.timeline.staleness import HINGE, POLYNOMIAL, Staleness
+from desim.network.timeline import waiting_rule
+from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, Staleness
 from desim.privacy.accounting import prices as pricing
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.problem.kernels import clipping
@@ -251,12 +251,12 @@ def far_from_rules(module):
 
 
 def test_weights_are_the_papers():
-    assert far_from_rules(staleness) < 1e-14
+    assert far_from_rules(waiting_rule) < 1e-14
 
 
 @pytest.mark.parametrize(("right", "wrong"), [("-a * log_", "-2.0 * a * log_"), ("(t - b)", "t")])
 def test_other_weights_are_noticed(right, wrong):
-    source = mutant(staleness, f"{right}(t + 1.0)" if "log" in right else f"a * {right} + 1.0)",
+    source = mutant(waiting_rule, f"{right}(t + 1.0)" if "log" in right else f"a * {right} + 1.0)",
                     f"{wrong}(t + 1.0)" if "log" in right else f"a * {wrong} + 1.0)")  # fmt: skip
     assert far_from_rules(source) > 0.01
 

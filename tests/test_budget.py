@@ -9,7 +9,7 @@ from cases import CASES, LOSSY, NOISY, deadline, graph, local, merged, star
 from mutant import mutant
 
 import desim
-from desim.engine import budgets, hub, play
+from desim.engine import budgets, play
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
 from desim.log.parquet import Tables
@@ -137,7 +137,7 @@ def test_a_call_that_is_not_given_back_is_noticed(monkeypatch):
 
     broken = mutant(budgets, "self.void.append((float(cut[r])", "self.void.append((np.inf")
     tables, _ = played(SCENARIOS["short-deadline"], "cohort")
-    monkeypatch.setattr(hub, "Spending", broken.Spending)
+    monkeypatch.setattr(budgets, "Spending", broken.Spending)
     wrong, _ = played(SCENARIOS["short-deadline"], "cohort")
     assert not tables["events"].equals(wrong["events"])
 

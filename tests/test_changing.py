@@ -219,10 +219,10 @@ def test_messages_on_another_graph_are_noticed(monkeypatch, engine, module, righ
 
 
 def test_graphs_that_are_drawn_in_order_of_demand_are_noticed(monkeypatch):
-    broken = mutant(topology_module, "self.seed, place)", "self.seed, next(COUNT))")
+    broken = mutant(topology_module, "round=place", "round=next(COUNT)")
     vars(broken)["COUNT"] = iter(range(1, 1000))
     monkeypatch.setattr("desim.scenario.build.Redrawn", broken.Redrawn)
-    monkeypatch.setattr(topology_module, "KEPT", 1)
+    monkeypatch.setattr(topology_module, "CACHED_GRAPHS", 1)
     made = scenario(topology={"regular": 3, "redraw": "round"})
     runs = []
     for engine in ("cohort", "agents"):

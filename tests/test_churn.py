@@ -11,8 +11,8 @@ from desim.engine.agents import clock
 from desim.engine.agents import star as star_agents
 from desim.engine.agents import star as star_module
 from desim.errors import Deadlock, InputError
-from desim.network.conditions import churn, traces
-from desim.network.timeline.phases import is_up
+from desim.network.conditions import devices
+from desim.network.timeline.computations import is_up
 from desim.scenario.build import build
 
 STATES = "time,a,b\n0,1,0\n0.5,0,1\n1.25,1,1\n2,0,1\n2.5,1,0\n3,1,1\n"
@@ -36,14 +36,14 @@ def test_a_row_for_each_change_is_the_same_trace(states, tmp_path):
     (tmp_path / "long.csv").write_text(LONG)
     keys = {"loops": True, "shuffled": False, "shifted": False, "where": "here"}
     wide, long = (
-        churn.state_traces(tmp_path / name, fields, **keys).samples
+        devices.state_traces(tmp_path / name, fields, **keys).samples
         for name, fields in (("states.csv", ("a",)), ("long.csv", ("3",)))
     )
     assert np.array_equal(wide, long)
-    both = churn.state_traces(tmp_path / "long.csv", (), **keys)
+    both = devices.state_traces(tmp_path / "long.csv", (), **keys)
     assert both.first.tolist() == [0, 7, 10]  # agent 3, then 7
     assert both.samples[0, both.first[1:] - 1].tolist() == [3.5, 3.5]  # they end together
-    twin = mutant(traces, "np.lexsort((time, agent))", "np.arange(len(time))")
+    twin = mutant(devices, "np.lexsort((time, agent))", "np.arange(len(time))")
     with pytest.raises((InputError, IndexError)):
         twin.traces(tmp_path / "long.csv", (), 1.0, "here", value="up")
 
@@ -90,7 +90,7 @@ def switches(run, agent):
 def calendar(path, end, seconds):
     """The switches that a calendar tells of one device up to `seconds` s."""
     keys = {"loops": end == "loop", "shuffled": False, "shifted": False, "where": "here"}
-    made = churn.traced(churn.state_traces(path, ("a",), **keys), 1, 0)
+    made = devices.traced(devices.state_traces(path, ("a",), **keys), 1, 0)
     now, up, found = 0.0, True, []
     while now < seconds:
         here, now_ = is_up(made, 0, now)
@@ -116,8 +116,8 @@ def test_a_trace_is_followed_to_its_end_and_again(states, tmp_path):
 
 def up_share(spoiled=0.0):
     """Part of the time that agents are up who are up for 1 + Exp(2) of 8 s each day."""
-    up = churn.Distribution(6, 1.0, 2.0 + spoiled)
-    made = churn.daily(up, None, 8.0, 400, 7)
+    up = devices.Distribution(6, 1.0, 2.0 + spoiled)
+    made = devices.daily(up, None, 8.0, 400, 7)
     times = np.arange(16.0, 176.0, 0.5)
     return np.mean([[is_up(made, i, t)[0] for t in times] for i in range(400)])
 
@@ -131,7 +131,7 @@ def test_daily_availability_has_its_mean():
 
 
 def test_a_day_begins_at_the_agents_own_time():
-    made = churn.daily(churn.Distribution(0, 5.0), None, 24.0, 50, 3)
+    made = devices.daily(devices.Distribution(0, 5.0), None, 24.0, 50, 3)
     at = made.starts[0]
     inside = [is_up(made, 0, at + 24.0 * n + 4.9)[0] for n in range(4)]
     outside = [is_up(made, 0, at + 24.0 * n + 5.1)[0] for n in range(4)]
@@ -292,27 +292,27 @@ def test_rows_of_agents_under_other_names_are_no_devices(tmp_path, header):
     path = tmp_path / "rows.csv"
     path.write_text(header + "\n0,1,1\n1,0,1\n2,1,0\n3,0,1\n")
     with pytest.raises(InputError, match=r"found the columns .*; allowed: time, agent, up, or"):
-        churn.state_traces(path, (), **KEYS)
+        devices.state_traces(path, (), **KEYS)
     path.write_text(header + "\n0,a,1\n1,b,1\n2,a,0\n3,b,1\n")  # a field among words
     with pytest.raises(InputError, match="allowed: time, agent, up, or time"):
-        churn.state_traces(path, ("up",), **KEYS)
+        devices.state_traces(path, ("up",), **KEYS)
     path.write_text("time, device, rate_kbps\n0,1,5\n1,2,5\n")
     with pytest.raises(InputError, match="allowed: time, agent, rate, or time"):
-        traces.rate_traces(path, (), 1.0, **KEYS)
+        devices.rate_traces(path, (), 1.0, **KEYS)
 
 
 def test_blanks_and_truth_values_of_a_csv_are_understood(tmp_path):
     (tmp_path / "long.csv").write_text(LONG)
     blanks = LONG.replace(",", " , ").replace("1\n", "True\n").replace(" 0\n", " False\n")
     (tmp_path / "blanks.csv").write_text(blanks)
-    both = [churn.state_traces(tmp_path / f"{n}.csv", (), **KEYS) for n in ("long", "blanks")]
+    both = [devices.state_traces(tmp_path / f"{n}.csv", (), **KEYS) for n in ("long", "blanks")]
     assert np.array_equal(both[0].samples, both[1].samples)
     assert both[1].agents.tolist() == [3, 7]
     (tmp_path / "devices.csv").write_text("time, device 1, device 2\n0,1,1\n1,0,1\n")
-    assert churn.state_traces(tmp_path / "devices.csv", (), **KEYS).agents is None
+    assert devices.state_traces(tmp_path / "devices.csv", (), **KEYS).agents is None
     (tmp_path / "twice.csv").write_text("time,a,a \n0,1,1\n")
     with pytest.raises(InputError, match="has two columns 'a'; allowed: different names"):
-        churn.state_traces(tmp_path / "twice.csv", (), **KEYS)
+        devices.state_traces(tmp_path / "twice.csv", (), **KEYS)
 
 
 def test_a_trace_that_ends_before_the_run_is_refused_where_that_is_said(states):

@@ -15,7 +15,7 @@ from test_against_naive import EDGES, SEED, TOLERANCE, Rows, gap
 from test_checkpoints import eager, goes_on  # noqa: F401 (a fixture)
 
 import desim
-from desim.engine.coding import Coding
+from desim.engine.releasing import Releasing
 from desim.errors import InputError, RunError
 from desim.methods.shared.averages import consensus_step
 from desim.network.conditions.codec import Codec, Codecs
@@ -374,7 +374,7 @@ def test_a_message_that_is_not_coded_is_refused(tmp_path):
 
 
 def test_two_values_of_a_round_have_dithers_of_their_own():
-    class Us(Coding):
+    class Us(Releasing):
         who, round = np.array([0, 1]), np.array([3, 3])
 
     us, value = Us(), np.linspace(-1.0, 1.0, 14).reshape(2, 7)

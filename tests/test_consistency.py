@@ -13,9 +13,7 @@ from desim.experiments.audit import of_method as audits
 from desim.privacy.accounting import views
 from desim.privacy.ledger import mechanisms
 from desim.scenario import build, check
-from desim.scenario.checks import consistency as consistency
-from desim.scenario.checks import link_consistency as link_consistency
-from desim.scenario.checks import privacy_consistency as privacy_consistency
+from desim.scenario.checks import consistency, link_consistency
 from desim.scenario.load import load
 
 INVALID = Path(__file__).parent / "scenarios" / "invalid"
@@ -31,7 +29,7 @@ def test_one_mistake_is_told_once(name):
 @pytest.mark.parametrize(
     ("module", "right", "wrong", "file"),
     [
-        (link_consistency, '.on_loss == "drop"', '.on_loss == ""', "drop-with-barrier"),
+        (link_consistency, '(sent).on_loss == "drop"', '(sent).on_loss == ""', "drop-with-barrier"),
         (link_consistency, "(network.along(which).losses)", "(0, 0)", "drop-with-coordinator"),
         (link_consistency, '"uplink" if kind', "which if kind", "drop-after-two-hops"),
         (
@@ -48,12 +46,12 @@ def test_one_mistake_is_told_once(name):
         ),
         (link_consistency, '("auto", "agents")', '("cohort",)', "contention-in-cohort"),
         (
-            privacy_consistency,
+            consistency,
             '"tau" not in local.model_fields_set',
             "False",
             "noisy-without-noise",
         ),
-        (privacy_consistency, "stop.rounds - 1 > most", "False", "growth-beyond-numbers"),
+        (consistency, "stop.rounds - 1 > most", "False", "growth-beyond-numbers"),
     ],
 )
 def test_checks_left_out_are_noticed(module, right, wrong, file, monkeypatch):

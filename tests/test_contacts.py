@@ -9,7 +9,7 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions import contacts
+from desim.network.conditions import topology as topology_module
 from desim.scenario.build import build
 
 TRACE = (
@@ -103,7 +103,7 @@ def test_agents_that_never_wait_go_on_without_a_link(trace):
     check_log(run)
 
 
-def met(module=contacts, lasting=0.25):
+def met(module=topology_module, lasting=0.25):
     """Who meets in each quarter of a second, by the module and by a plain loop."""
     spans = np.array([[0.0, 0.3], [0.2, 0.6], [0.5, 0.75], [0.25, 0.5]])
     pairs = np.array([[0, 1], [1, 2], [2, 3], [0, 1]])
@@ -119,12 +119,12 @@ def met(module=contacts, lasting=0.25):
 def test_a_round_has_all_who_meet_in_its_part_of_the_trace():
     found, slots = met()
     assert found == slots
-    broken = mutant(contacts, "np.ceil(bounds[:, 1])", "np.ceil(bounds[:, 0] + 1)")
+    broken = mutant(topology_module, "np.ceil(bounds[:, 1])", "np.ceil(bounds[:, 0] + 1)")
     found, slots = met(broken)
     assert found != slots
 
 
-def decimal(module=contacts):
+def decimal(module=topology_module):
     """How many rounds of 0.1 s a trace has whose clock begins at 100 s, and when who meets."""
     span = np.array([[100.0, 100.1], [100.3, 100.7]]) - 100.0
     slots = module.Contacts(np.array([[0, 1], [1, 2]]), span, float(span.max())).slots(0.1)
@@ -135,7 +135,7 @@ def decimal(module=contacts):
 def test_a_contact_is_in_no_round_that_it_only_touches():
     told = 7, [0], [3, 4, 5, 6]
     assert decimal() == told
-    assert decimal(mutant(contacts, "NEAR = 1e-6", "NEAR = 0.0")) != told
+    assert decimal(mutant(topology_module, "NEAR = 1e-6", "NEAR = 0.0")) != told
 
 
 def test_rounds_of_a_trace_are_its_slots(trace):

@@ -18,7 +18,7 @@ import desim
 from desim.engine.agents import ports
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.star import Client, Coming
-from desim.network.conditions.traces import rate_traces
+from desim.network.conditions.devices import rate_traces
 from desim.scenario.build import build
 
 LAWS = ("fifo", "fair")

@@ -9,10 +9,8 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions.compute import NOTHING, speed_model
-from desim.network.conditions.traces import rate_traces
-from desim.network.timeline.phases import alternation
-from desim.network.timeline.speed import OVER_TIME, SPEED, SPELL, seconds_into
+from desim.network.conditions.devices import NOTHING, rate_traces, speed_model
+from desim.network.timeline.computations import OVER_TIME, SPEED, SPELL, alternation, seconds_into
 from desim.numerics.distributions import CONSTANT, EXPONENTIAL, SHIFTED, Distribution, draw, mean
 from desim.numerics.keys import Stream
 

@@ -54,8 +54,10 @@ def test_the_door_brings_no_engine_and_no_heavy_library():
 
 
 def test_all_that_the_door_names_is_there_and_no_more():
+    assert all(hasattr(desim.method, name) for name in desim.method.__all__)
     public = {name for name in vars(desim.method) if not name.startswith("_")}
-    assert public - {"Any", "TYPE_CHECKING"} == set(desim.method.__all__)
+    assert public - {"Any", "TYPE_CHECKING", "names_of"} <= set(desim.method.__all__)
+    assert not hasattr(desim.method, "engine")
 
 
 @pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.stem)

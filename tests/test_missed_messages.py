@@ -8,7 +8,7 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.network.timeline.phases import is_up
+from desim.network.timeline.computations import is_up
 from desim.scenario import conditions
 from desim.scenario.build import build
 

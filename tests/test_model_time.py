@@ -11,7 +11,7 @@ from desim.errors import InputError
 from desim.problem import step_costs
 from desim.problem.step_costs import batch_of, memory, operations
 from desim.scenario.build import build, check
-from desim.scenario.pace import settled
+from desim.scenario.noise_target import settled
 
 
 @pytest.fixture

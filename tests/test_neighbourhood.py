@@ -8,17 +8,10 @@ import pytest
 from desim.log.event_log import LEVELS, EventLog
 from desim.network.conditions.links import make_links
 from desim.network.conditions.topology import from_edges
-from desim.network.timeline.appended import Batch
 from desim.network.timeline.messages import Links, broadcast
-from desim.network.timeline.neighbour_waits import close
-from desim.network.timeline.neighbourhood import (
-    overlay,
-    send_all,
-    tell_messages,
-    wait_all,
-    work_all,
-)
-from desim.network.timeline.record import UPLINK, Kind, empty_rows
+from desim.network.timeline.record import UPLINK, Batch, Kind, empty_rows
+from desim.network.timeline.together import overlay, send_all, tell_messages, wait_all, work_all
+from desim.network.timeline.waiting_rule import close
 from desim.numerics.distributions import (
     CONSTANT,
     EXPONENTIAL,

@@ -6,7 +6,7 @@ from mutant import mutant
 from test_kernels import problem
 
 from desim import method
-from desim.methods.shared import checked_gradients
+from desim.methods.shared import checked_kernels
 from desim.problem.kernels import argmin, codecs, values, zeroth
 
 WHO, ROUND = np.array([0, 2, 3]), np.array([1, 1, 2])
@@ -92,6 +92,6 @@ def check(module):
     ],
 )
 def test_what_is_not_looked_at_would_be_noticed(right, wrong):
-    check(checked_gradients)
+    check(checked_kernels)
     with pytest.raises(pytest.fail.Exception):
-        check(mutant(checked_gradients, right, wrong))
+        check(mutant(checked_kernels, right, wrong))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.network.timeline import order
+from desim.network.timeline import record
 
 
 def check_order(module, ties, unit=1.0):
@@ -26,22 +26,22 @@ def check_order(module, ties, unit=1.0):
 
 @pytest.mark.parametrize("ties", [True, False])
 def test_rows_have_one_order(ties):
-    check_order(order, ties)
+    check_order(record, ties)
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1e-12, 1e-300, 0.0])
 def test_times_that_are_almost_equal_are_put_in_order(unit):
-    check_order(order, False, unit)
+    check_order(record, False, unit)
 
 
 def test_no_rows_and_rows_of_one_time_have_an_order():
     for time in (np.zeros(0), np.full(3, 7.5)):
         keys, sizes = np.zeros((len(time), 1), np.int64), np.zeros((len(time), 0))
-        assert order.time_order(time, keys, sizes).tolist() == list(range(len(time)))
+        assert record.time_order(time, keys, sizes).tolist() == list(range(len(time)))
 
 
 def test_an_order_that_takes_almost_equal_times_for_equal_is_noticed():
-    wrong = mutant(order, "if time[other] < time[row]", "if time[other] != time[row]")
+    wrong = mutant(record, "if time[other] < time[row]", "if time[other] != time[row]")
     with pytest.raises(AssertionError):
         check_order(wrong, False, 1e-12)
 
@@ -55,4 +55,4 @@ def test_an_order_that_takes_almost_equal_times_for_equal_is_noticed():
 )
 def test_another_order_is_noticed(right, wrong, ties):
     with pytest.raises(AssertionError):
-        check_order(mutant(order, right, wrong), ties)
+        check_order(mutant(record, right, wrong), ties)

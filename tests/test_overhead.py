@@ -7,9 +7,9 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.network.conditions.compute import NO_TIME, speed_model
-from desim.network.timeline import speed
-from desim.network.timeline.speed import OVERHEAD, seconds_into
+from desim.network.conditions.devices import NO_TIME, speed_model
+from desim.network.timeline import computations
+from desim.network.timeline.computations import OVERHEAD, seconds_into
 from desim.numerics.distributions import CONSTANT, EXPONENTIAL, Distribution, draw
 from desim.numerics.keys import Stream
 
@@ -39,7 +39,7 @@ def test_a_law_is_drawn_for_each_agent_and_round():
 
 
 def test_a_wrong_overhead_is_noticed():
-    wrong = mutant(speed, "seconds = overhead + work / ", "seconds = work / ")
+    wrong = mutant(computations, "seconds = overhead + work / ", "seconds = work / ")
     speeds = speed_model(TWENTY, 1, 0, overhead=Distribution(CONSTANT, 0.25))
     assert seconds(speeds, 10, module=wrong.seconds_into) != seconds(speeds, 10)
 

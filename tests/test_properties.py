@@ -13,11 +13,11 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play, presences, world
+from desim.engine import play, presences
 from desim.engine.cohort import graph as graph_cohort
 from desim.engine.cohort import star as star_cohort
 from desim.errors import Deadlock
-from desim.network.timeline import attendance
+from desim.network.timeline import computations
 
 # Durations from a small grid make events meet at one instant; drawn ones keep them apart.
 LATENCY = st.sampled_from(["0 s", "10 ms", "20 ms", {"uniform": ["0 s", "30 ms"]}])
@@ -259,11 +259,11 @@ def test_the_engines_agree_on_agents_that_come_and_go(scenario, policy, churn, m
 )
 def test_the_search_finds_absences_that_are_told_wrongly(monkeypatch, right, wrong):
     quick = settings(CAREFUL, max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)
-    broken = mutant(attendance if "state" in right else presences, right, wrong)
+    broken = mutant(computations if "state" in right else presences, right, wrong)
     if "state" in right:
         monkeypatch.setattr(presences, "write_aborts", broken.write_aborts)
     else:
-        monkeypatch.setattr(world, "Presences", broken.Presences)
+        monkeypatch.setattr(presences, "Presences", broken.Presences)
     with pytest.raises(AssertionError):
         quick(given(*AWAY)(check_churn))()
 

@@ -20,7 +20,7 @@ from desim.numerics.distributions import CONSTANT, LOGNORMAL, UNIFORM, Distribut
 from desim.problem.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
-from desim.scenario.checks import consistency as consistency
+from desim.scenario.checks import consistency
 from desim.scenario.load import load, parse, resolved_yaml
 from desim.scenario.tree import dumped, networks
 

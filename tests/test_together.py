@@ -6,8 +6,8 @@ from cases import CASES
 from test_engines import differences
 
 import desim
+from desim.network.timeline.computations import speeds_into
 from desim.network.timeline.messages import neighbour_sum, try_once
-from desim.network.timeline.speed import speeds_into
 from desim.network.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, memory_for_draws
 from desim.numerics.keys import Stream, normals
 from desim.privacy.ledger.noise import add_normal

@@ -9,8 +9,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.network.conditions.latencies import latencies
-from desim.network.conditions.traces import rate_traces
+from desim.network.conditions.devices import rate_traces
+from desim.network.conditions.links import latencies
 from desim.network.timeline.messages import Links, time_on_wire
 from desim.scenario.build import build
 
@@ -236,7 +236,7 @@ def test_what_was_not_measured_is_stood_in_for_as_declared(tmp_path):
 
 def speeds_of(made, rounds):
     """Speeds (rounds, agents) as the kernels see them."""
-    from desim.network.timeline.speed import speeds_into
+    from desim.network.timeline.computations import speeds_into
 
     settings = build(desim.load(made)).settings
     who = np.arange(settings.problem.agents)

@@ -14,12 +14,11 @@ from test_engines import differences
 
 import desim
 from desim.engine.agents import crossings
-from desim.engine.agents import graph as agents_graph
 from desim.engine.agents.clock import Clock
 from desim.engine.agents.ports import Handed, Site
 from desim.engine.crossing import demand_patience
 from desim.network.conditions.links import connected, law, make_links
-from desim.network.timeline import duplex, segments, transport, window
+from desim.network.timeline import contention, segments
 from desim.network.timeline.messages import Links, transmit_one
 from desim.network.timeline.record import empty_rows
 from desim.scenario.build import build
@@ -79,14 +78,14 @@ def test_segments_are_those_of_a_heap_of_events(times, sizes):
 
 def test_a_window_that_grows_by_halves_is_noticed():
     slow = mutant(
-        window, "    if slow:\n        m[CWND] += 1.0", "    if slow:\n        m[CWND] += 0.5"
+        segments, "    if slow:\n        m[CWND] += 1.0", "    if slow:\n        m[CWND] += 0.5"
     )
     links = line(0.02, 1e7, congestion="reno")
     m = links.transport.memory[0].copy()
     m[:] = 0.0
-    m[segments.CWND], m[window.SSTHRESH], m[window.LIMITED] = 10.0, 1e18, 1.0
+    m[segments.CWND], m[segments.SSTHRESH], m[segments.LIMITED] = 10.0, 1e18, 1.0
     other = m.copy()
-    window.acknowledged(1, m, 1.0, 0.04)
+    segments.acknowledged(1, m, 1.0, 0.04)
     slow.acknowledged(1, other, 1.0, 0.04)
     assert (m[segments.CWND], other[segments.CWND]) == (11.0, 10.5)
 
@@ -219,20 +218,20 @@ def test_cubic_does_not_grow_while_nothing_is_sent():
         m = links.transport.memory[0]
         for k in range(4):
             told.append(seconds(links, time, 1_000_000, k + 1))
-            found.append(m[window.EPOCH])
+            found.append(m[segments.EPOCH])
             time += told[-1] + pause
         return told
 
     epochs: list[float] = []
     assert after(5.0, epochs) == pytest.approx(after(20.0, []), rel=1e-9)
     assert max(epochs) > 0.0  # there was a loss, and growth after it
-    wrong = mutant(window, "m[EPOCH] = min(m[EPOCH] + max(now - m[LAST], 0.0), now)", "pass")
+    wrong = mutant(segments, "m[EPOCH] = min(m[EPOCH] + max(now - m[LAST], 0.0), now)", "pass")
     m = line(0.05, 1e7).transport.memory[0]
-    m[window.EPOCH], m[window.LAST] = 2.0, 3.0
+    m[segments.EPOCH], m[segments.LAST] = 2.0, 3.0
     other = m.copy()
-    window.paused(m, 7.0)
+    segments.paused(m, 7.0)
     wrong.paused(other, 7.0)
-    assert (m[window.EPOCH], other[window.EPOCH]) == (6.0, 2.0)
+    assert (m[segments.EPOCH], other[segments.EPOCH]) == (6.0, 2.0)
 
 
 def test_a_connection_of_two_hops_knows_the_way_of_both():
@@ -241,7 +240,7 @@ def test_a_connection_of_two_hops_knows_the_way_of_both():
     links = build(desim.load(graph(network={**network, "topology": "ring"}))).settings.links
     m = np.zeros(links.transport.memory.shape[1])
     segments.ready(links, 0, 1.0, 0.06, m)
-    assert m[window.SRTT] == pytest.approx(0.12 + 2 * 480 / 1e7)
+    assert m[segments.SRTT] == pytest.approx(0.12 + 2 * 480 / 1e7)
 
 
 def test_a_run_is_retimed_and_resumed_with_its_connections(tmp_path):
@@ -260,7 +259,7 @@ TRANSPORTS = [
 ]
 
 
-def both(times, sizes, latency, rate, cross=duplex.exchange, used=False, **tcp):
+def both(times, sizes, latency, rate, cross=contention.exchange, used=False, **tcp):
     """How long messages of sizes (2,) bytes take that both ends of a line send at times (2,) s.
 
     used: the connections have rested, and begin anew.
@@ -270,10 +269,10 @@ def both(times, sizes, latency, rate, cross=duplex.exchange, used=False, **tcp):
     links = make_links(link, *ends, 7)
     links = connected(links, [law(link.transport.tcp, False)] * 2, make_links(link, *ends[::-1], 7))
     if used:
-        names = transport.OPEN, transport.CWND, transport.SSTHRESH, transport.SRTT, transport.RTTVAR
-        for name, value in zip(names, (1.0, 10.0, transport.INFINITE, 0.05, 0.2), strict=True):
+        names = segments.OPEN, segments.CWND, segments.SSTHRESH, segments.SRTT, segments.RTTVAR
+        for name, value in zip(names, (1.0, 10.0, segments.INFINITE, 0.05, 0.2), strict=True):
             links.transport.memory[:2, name] = value
-    there, desk, bits = np.zeros(4), duplex.desk_for(links), 8.0 * np.array(sizes)
+    there, desk, bits = np.zeros(4), contention.desk_for(links), 8.0 * np.array(sizes)
     desk.flows[0][:] = 0, 1
     known = np.full(2, latency), np.ones(2), tuple(desk), there
     cross(tuple(links), np.array(times, float), bits, *known)
@@ -318,12 +317,12 @@ def test_a_connection_that_is_open_knows_its_way_before_it_is_used():
     found = []
 
     def noted(links, *others):
-        duplex.exchange(links, *others)
-        found.append(Links(*links).transport.memory[:2, transport.DELAY_MIN].copy())
+        contention.exchange(links, *others)
+        found.append(Links(*links).transport.memory[:2, segments.DELAY_MIN].copy())
 
     for kept in ("kept", "new"):
         both((1.0, 1.01), (90_000, 90_000), 0.02, 4e6, noted, congestion="cubic", connection=kept)
-    assert found[0] == pytest.approx(2 * (0.02 + transport.HANDSHAKE / 4e6), rel=1e-12)
+    assert found[0] == pytest.approx(2 * (0.02 + segments.HANDSHAKE / 4e6), rel=1e-12)
     assert (found[1] > found[0] + 0.001).all()
 
 
@@ -379,7 +378,7 @@ def test_a_message_that_is_not_worked_out_again_is_noticed(monkeypatch):
     given = {**mesh_of(queue=4), "stop": {"rounds": 2}}
     right = desim.run(given)
     stale = mutant(crossings, "memory[edges] = one.before", "memory[edges] *= 1.0")
-    monkeypatch.setattr(agents_graph, "Crossings", stale.Crossings)
+    monkeypatch.setattr(crossings, "Crossings", stale.Crossings)
     assert differences(right, desim.run(given, overrides={"engine": "agents"}))
 
 

@@ -17,9 +17,9 @@ from test_times import left
 import desim
 import desim.network.conditions.links as links_of_networks
 from desim.interface.cli.describe import circumstances
-from desim.network.timeline.bursts import in_burst
+from desim.network.timeline.wire import in_burst
 from desim.numerics.keys import seed_word
-from desim.scenario import conditions, registry
+from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.tree import networks
 
@@ -53,12 +53,12 @@ def test_the_hops_are_the_links_that_the_agents_have_to_a_coordinator(name, monk
     assert right(peers().wires) == (True, True, True)
     for good, wrong in (
         ("np.minimum(first[1], second[1])", "second[1]"),
-        ("_hop(up, source, hub, seed)", "_hop(up, target, hub, seed)"),
+        ("_hop(link, source, hub, seed)", "_hop(link, target, hub, seed)"),
     ):
         if name == "satellite" and "target" in wrong:
             continue  # all of its agents are alike
         twin = mutant(links_of_networks, good, wrong)
-        monkeypatch.setattr(conditions, "make_links", twin.make_links)
+        monkeypatch.setattr(links_of_networks, "make_links", twin.make_links)
         assert right(peers().wires) != (True, True, True)
 
 

@@ -12,7 +12,7 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError, RunError
-from desim.methods.shared import checked_gradients, minimisation
+from desim.methods.shared import checked_kernels, minimisation
 from desim.problem.kernels import argmin, twofold
 from desim.problem.kernels.gradients import whole_block
 from desim.problem.losses.regularizers import Regularizer
@@ -212,7 +212,7 @@ def test_longer_rows_are_refused_before_they_can_fail(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"row 0 of agent 0 has norm 1e\+07; allowed: rows up to"):
         played(tmp_path, "p-admm", 1e7, 30, 1, rho=0.4)
     monkeypatch.setattr(minimisation, "_unresolved", lambda *of: [])
-    whole = checked_gradients.minimise
+    whole = checked_kernels.minimise
     for norm, dim, seed, short in ((1e10, 30, 1, 0), (1571.0, 100, 0, 1), (1571.0, 100, 4, 1)):
         with monkeypatch.context() as patch:
             if short:

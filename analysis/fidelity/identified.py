@@ -25,7 +25,7 @@ from desim.deployments.measuring.forward_laws import by_tcp
 from desim.deployments.measuring.lines import line_of
 from desim.deployments.measuring.samples import EXACT
 from desim.network.conditions.links import connected, law, make_links
-from desim.network.timeline.messages import carried
+from desim.network.timeline.flow import carried
 from desim.scenario.sections.links import Link as NoLoss
 from desim.scenario.sections.links import Tcp
 

@@ -27,9 +27,10 @@ from desim.deployments.formats import (
 from desim.deployments.place import Place
 from desim.deployments.streams import Stream
 from desim.engine.clients import Assignment, Clients, reply_of
+from desim.engine.hub import features
 from desim.engine.world import World
-from desim.network.conditions.compute import lasting
-from desim.network.timeline.speed import seconds_into
+from desim.network.conditions.devices import lasting
+from desim.network.timeline.computations import seconds_into
 from desim.privacy.ledger.ledger import Terms
 
 State = dict[str, Array]
@@ -68,7 +69,7 @@ class Client:
     ) -> None:  # fmt: skip
         self.place, self.world, self.method = place, world, method
         self.consent = None if asked is None else Consent(world, method, place.agent, asked)
-        self.who = np.array([place.agent])
+        self.who, self.features = np.array([place.agent]), features(world)
         self.line: Stream | None = None
         self.port = 0  # of the coordinator, where every message has a connection of its own
         self.letters: deque[Letter] = deque()
@@ -192,7 +193,7 @@ class Client:
         terms = self._terms(letter)
         job = found(said.fields["job"], said.arrays, self.method)
         payloads = SimpleNamespace(of=lambda _: payload[None].copy())
-        desk = SimpleNamespace(world=self.world, payloads=payloads)
+        desk = SimpleNamespace(world=self.world, payloads=payloads, features=self.features)
         what = Assignment(job, terms, int(said.fields["exchange"]))
         return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
 

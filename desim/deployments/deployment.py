@@ -27,7 +27,7 @@ from desim.log.outcome import Outcome
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody
 from desim.network.conditions.policy import Policy
-from desim.network.timeline.intake import takes
+from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import NO_LINES, NONE, Links, log_message
 from desim.network.timeline.record import Kind
 from desim.network.timeline.transport import NOTHING_BETWEEN

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.errors import MOST_WORDS, InputError
 from desim.log.event_log import EventLog
-from desim.network.timeline.appended import Appended
-from desim.network.timeline.record import EVENT, RELEASED, Kind, part
+from desim.network.timeline.record import EVENT, RELEASED, Appended, Kind, part
 from desim.privacy.ledger.ledger import Ledger
 
 PROTOCOL = 2  # of control messages and frames; both ends must have the same

@@ -28,11 +28,11 @@ from desim.network.timeline.transport import (
     IDEAL,
     INITIAL,
     KIND,
-    MOST,
     NEW,
     QUEUE,
     RESTARTS,
     SEGMENT,
+    UNDER_WAY,
 )
 from desim.scenario.sections.links import Tcp
 
@@ -290,7 +290,7 @@ def _unlike(where: str, law: Array) -> Iterator[str]:
         "segment": (SEGMENT, usual.segment, "bytes"),
         "header": (HEADER, usual.header, "bytes"),
         "initial_window": (INITIAL, usual.initial_window, "segments"),
-        "buffer": (MOST, usual.most, "segments under way at most"),
+        "buffer": (UNDER_WAY, usual.most, "segments under way at most"),
     }
     played = law[:, law[KIND] != IDEAL]
     for key, (row, own, unit) in fixed.items():

@@ -155,10 +155,10 @@ class Overseer:
     def _measure_nothing(self) -> None:
         """Agents keep the models that the method reports: nothing is known of them."""
         observer: Any = self.world.observer
-        if observer.rows.metrics.names or observer.rows.targets or observer.kept is not None:
+        if observer.rows.metrics.names or observer.rows.targets or observer.stored is not None:
             self.world.sink.append("metrics", observer.rows.take(np.inf))
             observer.rows.metrics.names = observer.rows.targets = ()
-            observer.kept = None
+            observer.stored = None
             self.world.caution(KEPT)
 
     def _end_of(self, agent: int, message: Message) -> None:

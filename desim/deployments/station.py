@@ -25,7 +25,6 @@ from desim.deployments.formats import (
 from desim.deployments.place import Place
 from desim.deployments.real import RealWorld, slower
 from desim.engine.clients import Train
-from desim.engine.coding import news
 from desim.engine.hub import Hub
 from desim.engine.patience import at
 from desim.engine.world import Exhausted, World
@@ -194,7 +193,7 @@ class Station(Accounts):
         if self.opened is None:
             self.opened = now
         mechanism, view, amounts = hub.terms.compiled
-        given = hub.assignments.given[hub.assignments.number]
+        given = hub.assignments.calls[hub.assignments.number]
         job, bound = named(given.job, hub.method, "bound ")
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
@@ -207,7 +206,7 @@ class Station(Accounts):
             if i in self.fleet.dead:
                 self.lost.add(i)
                 continue
-            price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
+            price = hub.prices[:, i].copy()
             terms = mechanism, view, *amounts[:, i].tolist()
             down, up = size_of(bits), size_of(reply_bits)
             before, sent = self.latest[i], Sent(i, hub.round, hub.exchange, down, up, now)
@@ -467,7 +466,7 @@ class RealHub(Hub):
     def tell(self, who: Int, job: Train, payload: Array) -> None:
         """As Hub.tell; agents run the job, too, once the news is there."""
         station: Any = self.station
-        payload = news(self, np.asarray(payload, float))
+        payload = self.news(np.asarray(payload, float))
         observer: Any = self.world.observer
         if not observer.reserved:
             station.need(who)

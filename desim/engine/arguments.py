@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.arrays import Array, Int
+from desim.arrays import Array, Int, Mask
 from desim.engine.at_work import OWNED, PROGRAM
-from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show, spelling
 from desim.network.timeline.waiting_rule import ALL, WAITING, Rule, until_all
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
@@ -57,7 +56,7 @@ def result_given(job: Any, result: Any, n: int, flat: bool = True) -> Array:
     raise ProgramError(f"{_place(job)} returns {as_text(result)}; allowed: {allowed}")
 
 
-def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
+def terms_given(what: str, terms: Any, n: int, owners: str = "us.who,") -> Terms:
     """The terms; ValueError unless they are of n agents: D and s >= 0, sampling in [0, 1] or nan.
 
     Looked at once: from then on they do not change.
@@ -74,7 +73,7 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
             refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
         if amounts.shape != (n,):
             found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
-            raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
+            raise ValueError(f"{what}: found {found}; allowed: those of {owners} {n}")
     costs = np.array(rows, float)
     if not _good(costs):
         each = zip((*AMOUNTS, "coupled"), costs.tolist(), strict=False)
@@ -109,9 +108,9 @@ def _good(costs: Array) -> bool:
 
 def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
     """The work (n,) of us.compute and its seconds (n,), None unless they are given."""
-    amount, given = np.empty(n), seconds is not None
-    amount[:] = amounts_given("us.compute: work", work, n, unknown=given)
-    if not given:
+    amount, timed = np.empty(n), seconds is not None
+    amount[:] = amounts_given("us.compute: work", work, n, unknown=timed)
+    if not timed:
         return amount, None
     return amount, np.full(n, amounts_given("us.compute: seconds", seconds, n), float)
 
@@ -122,8 +121,20 @@ def message(us: Any, payload: Any, bits: Any, some: bool) -> tuple[Array, Int]:
     rows = rows_given("us.send: payload", payload, n)
     one_width(us, rows.shape[1], some or us.parting)
     size = np.empty(n, np.int64)
-    size[:] = whole_given("us.send: bits", bits_of(us, payload, bits), n)
+    size[:] = whole_given("us.send: bits", _bits(us, payload, bits), n)
     return rows, size
+
+
+def _bits(us: Any, payload: Array, bits: Any) -> Any:
+    """Bits of messages of which the method says none; ValueError for what is not coded."""
+    codec = us._world.settings.codecs.up
+    if codec.kind == "none":
+        return 64 * payload.shape[1] if bits is None else bits
+    if bits is not None:
+        refuse("us.send: bits", bits, "none with a codec, which says how long messages are")
+    if payload is not us.__dict__.get("_coded"):
+        raise ValueError("us.send: found a payload that is not coded; allowed: us.coded(value)")
+    return codec.bits(payload.shape[1])
 
 
 def demand_turn(us: Any, sends: bool) -> None:
@@ -274,17 +285,25 @@ def unknown(name: str) -> AttributeError:
     return AttributeError(f"the agents have no state {name!r}; set it first{hint}")
 
 
-def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:
-    """What `us.NAME = value` sets, as floats; ValueError unless it has a row for each agent.
+def set_state(us: Any, name: str, value: Any, live: Mask | None = None) -> None:
+    """Do `us.NAME = value`, as floats; ValueError unless it has a row for each agent.
 
-    known: the state of all agents, whose rows keep their shape; None where there is none yet.
+    Of rows (n, ...) those where `live` (n,) count; all that there are keep their shape.
     """
-    rows = np.asarray(value)
-    shape = (agents, *(rows.shape[1:] if known is None else known.shape[1:]))
+    state, rows, n = us._world.state, np.asarray(value), len(us.who)
+    if (known := state.get(name)) is None:
+        refuse_owned(f"us.{name} = ...", name, type(us))
+    shape = (n, *(rows.shape[1:] if known is None else known.shape[1:]))
     if rows.shape != shape or rows.dtype.kind not in "biuf":
         allowed = f"numbers of shape {shape}, a row for each agent"
         raise ValueError(f"us.{name}: found {as_text(value)}; allowed: {allowed}")
-    return rows.astype(float, copy=False)
+    if us._whole and live is None:
+        state[name] = np.array(rows, float)
+        return
+    if known is None:
+        state[name] = np.zeros((us._world.settings.problem.agents, *rows.shape[1:]))
+    where = slice(None) if live is None else live
+    state[name][us.who[where]] = rows[where]
 
 
 def called(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.engine.arguments import result_given
+from desim.engine.clients import Blank
 from desim.engine.requests import Compute, Gather, Job
 from desim.engine.settings import Settings
 from desim.errors import InputError
@@ -36,20 +36,6 @@ def watched(settings: Settings) -> tuple[Settings, set[str]]:
     copy = object.__new__(Watched)
     copy.__dict__.update(vars(settings))
     return copy, looked
-
-
-class Blank:
-    """Stands for a job: zeros in the shape of its results, which running it once has told."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.shape: tuple[int, ...] | None = None
-
-    def __call__(self, us: Any, *inputs: Array) -> Array:
-        """Zeros (n, ...) for agents `us`."""
-        if self.shape is None:
-            self.shape = result_given(self.job, self.job(us, *inputs), len(us.who)).shape[1:]
-        return np.zeros((len(us.who), *self.shape))
 
 
 @dataclass

@@ -7,13 +7,12 @@ never answered.
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from desim.arrays import Array, Int
-from desim.engine.inviting import LossReports
+from desim.arrays import Array, Int, Mask
+from desim.engine.signals import Feature
 from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
-from desim.network.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
+from desim.network.timeline.messages import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
 from desim.network.timeline.record import INSTEAD, LEAVING, Kind
 from desim.privacy.ledger.ledger import Terms
 
@@ -21,20 +20,19 @@ if TYPE_CHECKING:
     from desim.privacy.ledger.budget import Filter
 
 
-def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool_]:
-    """Agents (n,) of the cohort that release now where `where`: live, and within their budget.
+def admitted(us: Any, world: World, terms: Terms, mask: Mask) -> Mask:
+    """Those agents of the cohort where `mask` (n,) that have the budget for a release now.
 
     The others leave: they retire with the next message, a null, or are gone where the run stops.
     """
-    mask, filter_ = us.live if where is None else us.live & np.asarray(where), world.filter
-    if filter_ is None or not mask.any():
-        return np.asarray(mask)
+    filter_ = world.filter
+    assert filter_ is not None
     rows = np.flatnonzero(mask)
     price = filter_.price(us.who[rows], terms, rows)
     fit = filter_.admit(us.who[rows], price, us.clock[rows])
     filter_.spend(us.who[rows[fit]], price[:, fit])
     if fit.all():
-        return np.asarray(mask)
+        return mask
     refused = np.zeros_like(mask)
     refused[rows[~fit]] = True
     us._set(live=us.live & ~refused)
@@ -46,20 +44,32 @@ def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool
             i, k, now = int(us.who[r]), int(us.round[r]), float(us.clock[r])
             world.log.add(Kind.RETIRE, LEAVING, i, k, now, value=filter_.epsilon(i))
             world.observer.leave(i, now)
-    return np.asarray(mask & ~refused)
+    return mask & ~refused
 
 
-class Spending:
-    """The budget as a coordinator's engine uses it."""
+class Spending(Feature):
+    """The budget as a coordinator's engine uses it; beside (3, agents): what each reply adds."""
 
-    def __init__(self, world: World, filter_: "Filter", reports: LossReports | None = None) -> None:
+    name = "spending"
+
+    def __init__(self, world: World, filter_: "Filter", beside: Array | None = None) -> None:
         agents = world.settings.problem.agents
-        self.world, self.filter, self.reports = world, filter_, reports
+        self.world, self.filter, self.reported = world, filter_, beside
         self.everybody = np.arange(agents)
         self.terms: Terms | None = None
         self.prices = np.zeros((3, agents))  # of the present terms
         self.latest = np.zeros((3, agents))  # of the latest call that arrived
         self.void: list[tuple[float, int, Array]] = []  # interrupted: when s, whom, price
+
+    def invited(self, hub: Any, who: Int) -> Int:
+        """Whoever has not retired."""
+        return np.asarray(who[~self.filter.retired[who]])
+
+    def calling(self, hub: Any, who: Int, payload: Array) -> tuple[Int, Array]:
+        """Whoever can afford the release, and what they are at work on meanwhile."""
+        fit = self.affordable(who, hub.terms, hub.round, hub.now)
+        hub.prices, self.before = self.prices, self.under_way(hub.calls, fit)
+        return fit, payload if payload.ndim == 1 else payload[np.isin(who, fit)]
 
     def affordable(self, who: Int, terms: Terms, round_: int, now: float) -> Int:
         """Those of agents who (n,) whose budgets allow one more release; the others retire."""
@@ -67,8 +77,8 @@ class Spending:
         self._give_back(now)
         if terms is not self.terms:
             self.terms, self.prices = terms, filter_.price(self.everybody, terms, self.everybody)
-            if self.reports is not None:
-                self.prices = self.prices + self.reports.price
+            if self.reported is not None:
+                self.prices = self.prices + self.reported
         who = who[~filter_.retired[who]]
         fit = filter_.admit(who, self.prices[:, who], np.full(len(who), now))
         if filter_.stopped <= now:
@@ -98,14 +108,12 @@ class Spending:
         for _, i, price in due:
             self.filter.refund(i, price)
 
-    def charge_calls(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
-        """Charge the calls just made to agents who (n,), as far as they arrive.
-
-        before: (begin s, finish s, open) of their calls so far, from `under_way`.
-        """
-        begin, finish, open_ = before
+    def called(self, hub: Any, who: Int) -> None:
+        """Charge the calls just made to agents who (n,), as far as they arrive."""
+        calls, (begin, finish, open_) = hub.calls, self.before
         cut = calls.real[who, TAKEN]
-        here = (calls.whole[who, ROUND] == round_) & (calls.whole[who, EXCHANGE] == exchange)
+        here = calls.whole[who, ROUND] == hub.round
+        here &= calls.whole[who, EXCHANGE] == hub.exchange
         void = here & open_ & ((begin >= cut) | (cut < finish))
         for r in np.flatnonzero(void):
             self.void.append((float(cut[r]), int(who[r]), self.latest[:, who[r]].copy()))
@@ -114,6 +122,6 @@ class Spending:
         self.filter.spend(arrived, self.prices[:, arrived])
 
     @staticmethod
-    def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def under_way(calls: Any, who: Int) -> tuple[Array, Array, Mask]:
         """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
         return calls.real[who, TAKEN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0

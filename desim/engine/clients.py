@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.arguments import refuse_owned, result_given, state_rows
+from desim.engine.arguments import result_given, set_state
 from desim.engine.at_work import PROGRAM, Rounds, refused
-from desim.engine.blind import Blank
-from desim.engine.coding import replied
 from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.memory import Tree
@@ -57,16 +55,7 @@ class Clients:
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
     def __setattr__(self, name: str, value: Array) -> None:
-        state = self._world.state
-        if name not in state:
-            refuse_owned(f"us.{name} = ...", name, type(self))
-        rows = state_rows(name, value, len(self.who), state.get(name))
-        if self._whole:
-            state[name] = np.array(rows)
-            return
-        if name not in state:
-            state[name] = np.zeros((self._world.settings.problem.agents, *rows.shape[1:]))
-        state[name][self.who] = rows
+        set_state(self, name, value)
 
     @property
     def noise_key(self) -> np.uint64:
@@ -155,11 +144,11 @@ class Assignment(NamedTuple):
 
 
 class Assignments:
-    """The latest call of each agent: `latest` (agents,) is its number among those `given`."""
+    """The latest call of each agent: `latest` (agents,) is its number among `calls`."""
 
     def __init__(self, agents: int) -> None:
         self.latest, self.number = np.zeros(agents, np.int64), 0
-        self.given: dict[int, Assignment] = {}
+        self.calls: dict[int, Assignment] = {}
         self.job: Any = None  # the first one
         self.single = True  # whether all calls had that job: no checkpoint can hold one
         self.before = ""  # the name of the job of calls that an earlier process made
@@ -169,30 +158,30 @@ class Assignments:
         """Agents `rows` are called; pending (agents,): who owed a reply before."""
         self.job = self.job or new.job
         self.single = self.single and new.job == self.job
-        newest = self.given.get(self.number)
+        newest = self.calls.get(self.number)
         same = newest is not None and newest.terms is new.terms and newest.alike(new)
         if not same:
             self.number += 1
-            self.given[self.number] = new
+            self.calls[self.number] = new
         self.latest[rows] = self.number
-        if len(self.given) > self._room:
+        if len(self.calls) > self._room:
             used = {*self.latest[pending > 0].tolist(), self.number}
-            self.given = {number: self.given[number] for number in sorted(used)}
-            self._room = 2 * len(self.given) + 2
+            self.calls = {number: self.calls[number] for number in sorted(used)}
+            self._room = 2 * len(self.calls) + 2
 
     @property
     def ready(self) -> bool:
         """Whether a job is known."""
-        return self.number in self.given
+        return self.number in self.calls
 
     def exchange(self, agent: int) -> int:
         """Which call of its round the agent's latest one is."""
-        return self.given[int(self.latest[agent])].exchange
+        return self.calls[int(self.latest[agent])].exchange
 
     @property
     def one(self) -> Assignment | None:
         """What is asked of all agents that were called, None where it differs."""
-        return self._of(self.number) if len(self.given) == 1 else None
+        return self._of(self.number) if len(self.calls) == 1 else None
 
     def groups(self, who: Int) -> Iterator[tuple[Assignment, Int]]:
         """What is asked of agents who (n,), with the places in `who` of those it is asked of."""
@@ -211,7 +200,7 @@ class Assignments:
 
     def remembered(self, owing: Int) -> Tree:
         """What a checkpoint needs of the calls of agents owing (n,): a row of numbers for each."""
-        calls = [self.given[number] for number in self.latest[owing].tolist()]
+        calls = [self.calls[number] for number in self.latest[owing].tolist()]
         rows = [
             [one.exchange, int(one.terms.mechanism), int(one.terms.view), one.terms.resolution]
             + [float(amount[i]) for amount in _amounts(one.terms)]
@@ -238,12 +227,12 @@ class Assignments:
                 Mechanism(int(mechanism)), View(int(view)), amounts[0], amounts[1], amounts[2],
                 resolution, coupled=amounts[3],
             )  # fmt: skip
-            self.given[number] = Assignment(None, terms, int(exchange))
+            self.calls[number] = Assignment(None, terms, int(exchange))
             self.latest[owing[mine]] = number
 
     def _of(self, number: int) -> Assignment:
         """The call of that number; one of an earlier process has a job of the same name."""
-        one, job = self.given[number], self.given[self.number].job
+        one, job = self.calls[number], self.calls[self.number].job
         if one.job is not None:
             return one
         if job_name(job) != self.before:
@@ -255,7 +244,7 @@ class Assignments:
 
     def _terms(self, numbers: list[int], who: Int) -> Terms:
         """Terms (agents,) that have each of agents who (n,) at what its call is charged."""
-        terms = [self.given[number].terms for number in numbers]
+        terms = [self.calls[number].terms for number in numbers]
         if all(one is terms[0] for one in terms):
             return terms[0]
         amounts = np.array(_amounts(terms[0]), float)
@@ -279,17 +268,31 @@ def _amounts(terms: Terms) -> tuple[Array, ...]:
 # Answers: the jobs of calls are run, in as few batches as possible.
 
 
+class Blank:
+    """Stands for a job: zeros in the shape of its results, which running it once has told."""
+
+    def __init__(self, job: Train) -> None:
+        self.job = job
+        self.shape: tuple[int, ...] | None = None
+
+    def __call__(self, us: Any, *inputs: Array) -> Array:
+        """Zeros (n, ...) for agents `us`."""
+        if self.shape is None:
+            self.shape = result_given(self.job, self.job(us, *inputs), len(us.who)).shape[1:]
+        return np.zeros((len(us.who), *self.shape))
+
+
 def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
     one, limit = hub.assignments.one, hub.world.settings.batch_limit
     if one is not None and 0 < len(who) <= limit:
         return reply_of(hub, one, who, rounds), np.full(len(who), one.exchange)
     replies, exchange = np.empty((0, hub.payloads.width)), np.zeros_like(who)
-    for given, rows in hub.assignments.groups(who):
-        exchange[rows] = given.exchange
+    for asked, rows in hub.assignments.groups(who):
+        exchange[rows] = asked.exchange
         for low in range(0, len(rows), limit):
             part = rows[low : low + limit]
-            reply = reply_of(hub, given, who[part], rounds[part])
+            reply = reply_of(hub, asked, who[part], rounds[part])
             width = reply.shape[1]
             if not len(replies):
                 replies = hub.leases.matrix(len(who), width)
@@ -300,15 +303,17 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     return replies, exchange
 
 
-def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
+def reply_of(hub: Any, asked: Assignment, who: Int, rounds: Int) -> Array:
     """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised, coded."""
-    us = Clients(hub.world, who, rounds, given.terms, given.exchange)
+    us = Clients(hub.world, who, rounds, asked.terms, asked.exchange)
     payload = hub.payloads.of(who)
-    result = hub.world.work(given.job, us, payload)
-    if us.owing and not isinstance(given.job, Blank):
+    result = hub.world.work(asked.job, us, payload)
+    if us.owing and not isinstance(asked.job, Blank):
         raise InputError(
             "algorithm: a call is charged for noise that its job does not draw; "
             "return us.noised(value)"
         )
-    reply = result_given(given.job, result, len(who), flat=False)
-    return reply if isinstance(given.job, Blank) else replied(us, hub.world, reply)
+    reply = result_given(asked.job, result, len(who), flat=False)
+    for one in () if isinstance(asked.job, Blank) else hub.features:
+        reply = one.replied(us, reply)
+    return reply

@@ -22,22 +22,14 @@ from desim.engine.arguments import (
     started,
 )
 from desim.engine.at_work import Outside
-from desim.engine.budgets import Spending
 from desim.engine.clients import Assignment, Assignments, Clients, Train, answers, ascending
-from desim.engine.coding import memories, news, reference, sizes_coded, told
-from desim.engine.inviting import BITS, Inviting
 from desim.engine.requests import COLLECT, Collect, Replies, Station
+from desim.engine.signals import Feature
 from desim.engine.world import World
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall, recalling
-from desim.network.timeline.calls import (
-    CALLED,
-    PENDING,
-    Calls,
-    learned,
-    no_calls,
-)
-from desim.network.timeline.intake import AT_WORK
+from desim.network.timeline.computations import AT_WORK
+from desim.network.timeline.messages import CALLED, PENDING, Calls, learned, no_calls
 from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
@@ -161,10 +153,32 @@ def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
+# What hangs on calls: what a scenario does not have is not imported.
+
+
+def features(world: World) -> tuple[Feature, ...]:
+    """The features of one play, in the order in which they are asked."""
+    settings, found, price = world.settings, list[Feature](), None
+    if settings.participation.remembers:
+        from desim.engine.inviting import Choosing
+
+        found = [choosing := Choosing(world)]
+        price = choosing.price
+    if not settings.codecs.plain:
+        from desim.engine.coding import Coding
+
+        found.insert(0, Coding(settings))
+    if world.filter is not None:
+        from desim.engine.budgets import Spending
+
+        found.insert(0, Spending(world, world.filter, price))
+    return tuple(found)
+
+
 # The hub itself.
 
 NOBODY = np.empty(0, np.int64)
-STORED = "round begun exchange unheard busy reference"
+STORED = "round begun exchange unheard busy"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -197,10 +211,8 @@ class Hub:
         self.payloads, self.leases = Payloads(agents), Leases()
         settings = world.settings
         self.learns = settings.policy.adaptive or settings.participation.remembers
-        self.reference = reference(settings, agents)  # what agents have been sent
-        self.inviting = Inviting(world)
-        self.reports = self.inviting.reports  # what replies say of losses, if anything
-        self.spending = Spending(world, world.filter, self.reports) if world.filter else None
+        self.features = features(world)
+        self.prices = np.zeros((3, agents))  # of the present call, for each agent's budget
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: Variables | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
@@ -244,8 +256,7 @@ class Hub:
             "assignments": self.assignments.remembered(owing),
             "payload": self.payloads.of(owing),
             "told": self.informed,
-            "spending": self.spending and self.spending.remembered(),
-            "inviting": self.inviting.remembered(),
+            "features": {one.name: one.remembered() for one in self.features},
         }
 
     def recall(self, tree: Tree) -> None:
@@ -258,16 +269,16 @@ class Hub:
         like = np.empty((len(owing), np.shape(tree["payload"])[-1]))
         self.payloads.note(owing, fitting(like, tree["payload"]))
         self.assignments.recall(owing, tree["assignments"])
-        self.inviting.recall(tree.get("inviting"))
-        if self.spending is not None:
-            self.spending.recall(tree["spending"])
+        for one in self.features:
+            one.recall(tree["features"][one.name])
 
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
             dim = self.world.settings.problem.dim
             self.world.state.update(started(state, self.agents, dim, Clients))
-            self.world.state.update(memories(self.world, self.agents))
+            for one in self.features:
+                self.world.state.update(one.state())
             self.moved = None
 
     def invite(self) -> Int:
@@ -276,7 +287,15 @@ class Hub:
         Those that have spent their budgets do no more.
         """
         self.outside("hub.invite")
-        return self.inviting.invited(self)
+        settings, pending = self.world.settings, self.calls.pending
+        who: Int = settings.participation.draw(self.round)
+        if (
+            settings.policy.late != "discard" and pending.any()
+        ):  # else what is not collected is void
+            who = who[pending[who] == 0]
+        for one in self.features:
+            who = one.invited(self, who)
+        return who
 
     def call(
         self,
@@ -305,16 +324,16 @@ class Hub:
         size = payload.shape[-1]
         check_owing(self, who, size)
         self.terms = charge or self.bare
-        if self.spending is not None:
-            invited, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
-            payload = payload if payload.ndim == 1 else payload[np.isin(invited, who)]
-        self.payloads.note(who, told(self, who, payload))
+        for one in self.features:
+            who, payload = one.calling(self, who, payload)
+            bits, reply_bits = one.sized(size, bits, reply_bits)
+        self.payloads.note(who, payload)
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
         self.begun, self.busy[who] = True, True
-        down, up = sizes(size, *sizes_coded(self.world.settings, size, bits, reply_bits))
-        up += BITS if self.reports is not None else 0
+        down, up = sizes(size, bits, reply_bits)
+        up += sum(one.beside for one in self.features)
         if len(self.informed):
             if not np.array_equal(self.informed, who):
                 self.station.post(self, np.setdiff1d(self.informed, who), down)
@@ -338,11 +357,17 @@ class Hub:
         if self.busy[who].any():
             text = "which has not replied to its latest call; allowed: agents that have"
             raise ValueError(f"hub.tell: found agent {who[self.busy[who]][0]}, {text}")
-        payload = news(self, row_given("hub.tell: payload", payload))
+        payload = self.news(row_given("hub.tell: payload", payload))
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
             self.world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
+
+    def news(self, payload: Array) -> Array:
+        """What agents hear of news (p,)."""
+        for one in self.features:
+            payload = one.news(payload)
+        return payload
 
     def inform(self, who: Int, job: Train, payload: Array) -> None:
         """As `tell`, but the news goes out now, in a message of its own to each agent."""
@@ -379,13 +404,19 @@ class Hub:
         self._move(who)
         rounds = self.calls.whole[who, CALLED]
         payload, exchange = self.answered(who, rounds)
-        self.inviting.taken(self, who, rounds, exchange)
+        for one in self.features:
+            one.taken(self, who, rounds, exchange)
         if world.signals.sending:
             ids = release_id(self.agents, who, rounds, exchange)
             traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)
             payload = world.signals.sent(who, rounds, ids, payload, traffic)
         weight = world.settings.policy.staleness.weights(self.round - rounds)
         return Replies(who, payload, rounds, weight)
+
+    def charged(self, first: int) -> None:
+        """The ledger has rows of replies from number `first` on."""
+        for one in self.features:
+            one.charged(first)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,), called in rounds (n,), reply, and in which exchanges."""

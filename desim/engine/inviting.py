@@ -1,4 +1,4 @@
-"""Whom `hub.invite` names, by a draw or by what was seen, and what replies say of losses.
+"""Whom `hub.invite` names by what was seen, and what replies say of losses.
 
 Where losses choose, a reply carries one number more. Its row is written beside the reply's, whoever
 is taken: it is infinite without noise, else that of a Gaussian on a mean of cut losses.
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.signals import Feature
 from desim.engine.world import World
 from desim.memory import Tree, fill, recall
 from desim.network.conditions.choosing import Chooser, Losses, Seen
-from desim.network.timeline.phases import is_up
+from desim.network.timeline.computations import is_up
 from desim.network.timeline.record import BESIDE, UPLINK, Kind, release_id
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.problem import mean_losses
@@ -88,14 +89,6 @@ class LossReports:
         )  # fmt: skip
 
 
-def reports_of(world: World) -> LossReports | None:
-    """What replies carry beside in this play; None where nobody chooses by losses."""
-    given = world.settings.participation
-    if not isinstance(given, Chooser) or given.losses is None:
-        return None
-    return LossReports(world, given.losses)
-
-
 def price_of(filter_: "Filter", terms: Terms) -> Array:
     """Price (3, agents) of one report, which has no kind: all Gaussian, or infinite."""
     everybody = np.arange(len(terms.scale))
@@ -104,87 +97,77 @@ def price_of(filter_: "Filter", terms: Terms) -> Array:
     return price
 
 
-# Invitations: a draw, or a choice that follows from what was seen.
+# Invitations that follow from what was seen.
 
 SEEN = "heard picks loss"
 
 
-class Inviting:
-    """Invitations of one play; the chooser, where there is one, is asked once a round."""
+class Choosing(Feature):
+    """The chooser of one play, which is asked once a round; price (3, agents): of a reply's losses.
+
+    price: None where replies say nothing of losses.
+    """
+
+    name = "inviting"
 
     def __init__(self, world: World) -> None:
         settings = world.settings
-        self.world, agents = world, settings.problem.agents
-        given = settings.participation
-        self.chooser = given if isinstance(given, Chooser) else None
-        self.reports: LossReports | None = reports_of(world)
+        chooser, agents = settings.participation, settings.problem.agents
+        assert isinstance(chooser, Chooser)
+        self.chooser = chooser
+        self.reports = None if chooser.losses is None else LossReports(world, chooser.losses)
+        self.price = None if self.reports is None else self.reports.price
+        self.beside = 0 if self.reports is None else BITS
         self.asked = 0  # the latest round of an invitation
         self.chosen: Int = np.empty(0, np.int64)
-        if self.chooser is not None:
-            nothing = np.zeros((2, agents), np.int64)
-            self.seen = Seen(
-                np.zeros(agents), nothing[0], nothing[1], np.full(agents, np.nan),
-                settings.problem.rows, self.chooser.start(),
-            )  # fmt: skip
-            self.calendar = None if settings.churn is None else settings.churn.calendar
-            if self.calendar is not None:  # with a memory of its own
-                fresh = np.zeros_like(self.calendar.memory)
-                self.calendar = self.calendar._replace(memory=fresh)
+        nothing = np.zeros((2, agents), np.int64)
+        self.seen = Seen(
+            np.zeros(agents), nothing[0], nothing[1], np.full(agents, np.nan),
+            settings.problem.rows, chooser.start(),
+        )  # fmt: skip
+        self.calendar = None if settings.churn is None else settings.churn.calendar
+        if self.calendar is not None:  # with a memory of its own
+            fresh = np.zeros_like(self.calendar.memory)
+            self.calendar = self.calendar._replace(memory=fresh)
 
-    def invited(self, hub: Any) -> Int:
-        """Agents (n,), ascending, that take part in the round and owe no reply."""
-        drawing = self.world.settings.participation
-        if not isinstance(drawing, Chooser):
-            return self._free(hub, drawing.draw(hub.round))
-        assert self.chooser is not None
+    def invited(self, hub: Any, who: Int) -> Int:
+        """Whoever is chosen in this round and is among agents who (n,), which are free."""
         if self.asked != hub.round:
-            free = self._up(hub.now, self._free(hub, np.arange(hub.agents)))
             self.seen.took = hub.calls.took
+            free = self._up(hub.now, who)
             self.chosen = np.sort(self.chooser.chosen(hub.round, free, self.seen))
             self.seen.picks[self.chosen] += 1
             self.asked = hub.round
-        return self._free(hub, self.chosen)
-
-    def _free(self, hub: Any, who: Int) -> Int:
-        """Those of agents who (n,) that have not retired and owe nothing."""
-        settings, filter_ = self.world.settings, self.world.filter
-        if filter_ is not None:
-            who = who[~filter_.retired[who]]
-        if settings.policy.late == "discard":  # what is not collected is void, nobody owes a reply
-            return who
-        pending = hub.calls.pending
-        return who[pending[who] == 0] if pending.any() else who
+        return self.chosen[np.isin(self.chosen, who)]
 
     def _up(self, now: float, who: Int) -> Int:
         """Those of agents who (n,) that are up now; all, where nobody is or nobody asks."""
-        assert self.chooser is not None
         if not self.chooser.available or self.calendar is None:
             return who
         up = np.array([is_up(self.calendar, i, now)[0] for i in who.tolist()], bool)
         return who[up] if up.any() else who
 
+    def charged(self, first: int) -> None:
+        """Write what replies say of losses beside the ledger's rows of replies."""
+        if self.reports is not None:
+            self.reports.charge(first)
+
     def taken(self, hub: Any, who: Int, rounds: Int, exchange: Int) -> None:
-        """Replies of agents who (n,) to calls of rounds (n,) are in: note what they say."""
-        if self.chooser is None:
-            return
+        """Note what replies of agents who (n,) to calls of rounds (n,) say."""
         self.seen.heard[who] = hub.round
         if self.reports is not None:
             self.seen.loss[who] = self.reports.said(who, rounds, exchange)
         self.seen.took = hub.calls.took
         self.chooser.learnt(hub.round, who, self.seen)
 
-    def remembered(self) -> Tree | None:
-        """What a checkpoint needs, None for nothing."""
-        if self.chooser is None:
-            return None
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
         seen = {name: getattr(self.seen, name) for name in SEEN.split()}
         own = {f"own {name}": array for name, array in self.seen.own.items()}
         return seen | own | {"asked": self.asked, "chosen": self.chosen}
 
-    def recall(self, tree: Tree | None) -> None:
+    def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
-        if self.chooser is None or tree is None:
-            return
         recall(self, tree, "asked")
         recall(self.seen, tree, SEEN)
         for name, array in self.seen.own.items():

@@ -252,9 +252,9 @@ class MetricRows:
 
 def diverged(agent: int, round_: int, time: float, cures: Sequence[str]) -> Diverged:
     """The error for a non-finite iterate of `agent` (-1: coordinator); cures: keys to change."""
-    whose = "the coordinator" if agent < 0 else f"agent {agent}"
+    owner = "the coordinator" if agent < 0 else f"agent {agent}"
     error = Diverged(
-        f"diverged: the model of {whose} is not finite in round {round_} at {time:.6g} s; lower "
+        f"diverged: the model of {owner} is not finite in round {round_} at {time:.6g} s; lower "
         f"{' or change '.join(cures)}, or set problem.clip"
     )
     error.time = time

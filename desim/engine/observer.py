@@ -16,11 +16,11 @@ from desim.engine.metrics import MetricRows, diverged
 from desim.engine.patience import Patience, at, earlier
 from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, recall
-from desim.network.timeline.neighbourhood import overlay
+from desim.network.timeline.together import overlay
 from desim.problem.kernels.tally import Tally, move, tally_for
 
 Alive = Callable[[], None]
-MOST = 1_000_000  # observations at instants: more would take for ever, and no log would hold them
+MAX_OBSERVATIONS = 1_000_000  # at instants: more would take for ever, and no log would hold them
 
 
 def bounded(every: float, frontier: float, taken: int) -> None:
@@ -28,10 +28,10 @@ def bounded(every: float, frontier: float, taken: int) -> None:
 
     taken: observations so far; the run ends at the latest of them.
     """
-    if every and frontier > MOST * every:
-        text = f"more than {MOST} observations until {frontier:g} s; allowed: at most that many"
-        last = max(taken - 1, 0) * every
-        raise at(last, f"observe.every: found {every:g} s, {text} in a run")
+    if every and frontier > MAX_OBSERVATIONS * every:
+        text = f"more than {MAX_OBSERVATIONS} observations until {frontier:g} s"
+        text = f"observe.every: found {every:g} s, {text}; allowed: at most that many in a run"
+        raise at(max(taken - 1, 0) * every, text)
 
 
 def unheeding() -> None:
@@ -73,7 +73,7 @@ class ClockObserver:
         self.cures, self.patience = cures, patience
         self.rows = rows
         self.every = every
-        self.kept: list[Array] | None = [x0.copy()] if keep else None
+        self.stored: list[Array] | None = [x0.copy()] if keep else None
         self.model = None
         self.alive: Alive = unheeding
         self._done = np.zeros(len(x0), np.int64)
@@ -122,8 +122,8 @@ class ClockObserver:
         """Note what everybody reports at once."""
         self._done[:], self._missing[round_] = round_, 0
         self._time[round_], self._models[round_] = time.copy(), x.copy()
-        if self.kept is not None:
-            self.kept.append(self._models[round_])
+        if self.stored is not None:
+            self.stored.append(self._models[round_])
         self._outdate(round_ - 1)
 
     def _outdate(self, round_: int) -> None:
@@ -140,16 +140,16 @@ class ClockObserver:
             self._time[round_] = np.full(len(self._base), np.inf)
             self._models[round_] = np.empty_like(self._base)
             self._missing[round_] = len(self._base)
-            if self.kept is not None:
-                self.kept.append(np.full_like(self._base, np.nan))
+            if self.stored is not None:
+                self.stored.append(np.full_like(self._base, np.nan))
             for agent, (since, model) in self._left.items():
                 self._fill(round_, agent, since, model)
         self._done[who] = round_
         self._missing[round_] -= len(who)
         self._time[round_][who] = time
         self._models[round_][who] = x
-        if self.kept is not None:
-            self.kept[round_][who] = x
+        if self.stored is not None:
+            self.stored[round_][who] = x
         if not self._missing[round_]:
             self._outdate(round_ - 1)
 
@@ -166,8 +166,8 @@ class ClockObserver:
         self._missing[round_] -= 1
         self._time[round_][agent] = time
         self._models[round_][agent] = model
-        if self.kept is not None:
-            self.kept[round_][agent] = model
+        if self.stored is not None:
+            self.stored[round_][agent] = model
 
     @property
     def rounds(self) -> int:
@@ -242,7 +242,7 @@ class ClockObserver:
     @property
     def iterates(self) -> Array | None:
         """Models (rounds + 1, agents, dim), if kept, of the rounds that every agent did."""
-        return None if self.kept is None else np.array(self.kept[: self.rounds + 1])
+        return None if self.stored is None else np.array(self.stored[: self.rounds + 1])
 
 
 class ReleasedObserver(ClockObserver):
@@ -251,8 +251,8 @@ class ReleasedObserver(ClockObserver):
     What is reported waits for the release of the same numbers, which comes next.
     """
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._own = np.full_like(self._base, np.nan)  # models that were reported
 
     def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
@@ -292,7 +292,7 @@ class RoundObserver:
         self.rounds = 0
         self.failed: RunError | None = None
         self.models: list[Array] = []
-        self.kept: list[Array] = []
+        self.stored: list[Array] = []
         self._instant = 0
         self._ended: list[Array] = []  # when rounds did, s, but for those before a checkpoint
         self._held: tuple[int, Array, Array] | None = None
@@ -311,7 +311,7 @@ class RoundObserver:
             if bad.size or not np.isfinite(model).all():
                 raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
         if self.keep:
-            self.kept.append(x.copy())
+            self.stored.append(x.copy())
         self.rounds = round_
         self._ended.append(np.array([time]))
         self.models.append(model[None].copy())
@@ -448,7 +448,7 @@ class RoundObserver:
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
         self.models = [tree["model"]] if "model" in tree else []
-        self.kept = list(tree.get("iterates", ()))
+        self.stored = list(tree.get("iterates", ()))
         if held := tree.get("held"):
             self._held = int(held["round"]), held["x"], held["model"]
         recall(self, tree, "rounds _instant")
@@ -466,7 +466,7 @@ class RoundObserver:
     @property
     def iterates(self) -> Array | None:
         """Models (rounds + 1, agents, dim), if kept."""
-        return np.array(self.kept) if self.keep else None
+        return np.array(self.stored) if self.keep else None
 
     @property
     def model(self) -> Array | None:

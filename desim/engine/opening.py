@@ -14,7 +14,7 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.requests import Compute, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import Discard, World
-from desim.network.conditions.compute import lasting
+from desim.network.conditions.devices import lasting
 
 BLIND = Observation((), 0.0, False, None)
 

@@ -174,14 +174,14 @@ class Simulation:
         has a clock of its own, are the latest that they had.
         """
         ahead = self.method.kind == "coordinator" and rounds < ended.rounds
-        kept = (ended.iterates, ended.model)
-        iterates, model = (None if one is None else one[: rounds + 1] for one in kept)
+        whole = ended.iterates, ended.model
+        iterates, model = (None if one is None else one[: rounds + 1] for one in whole)
         state = {} if ahead else ended.state
         return replace(ended, rounds=max(0, rounds), state=state, iterates=iterates, model=model)
 
     def signals(self, more: Sequence[Listener] = ()) -> Signals:
         """The signals of a play that begins, with the scenario's listeners and these."""
-        signals = Signals([*(made() for made in self.listeners), *more])
+        signals = Signals([*(make() for make in self.listeners), *more])
         signals.begun(self.settings)
         return signals
 

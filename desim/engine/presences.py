@@ -1,25 +1,37 @@
 """Agents that come and go: their turns in the log, and what these make of computations.
 
 Turns follow from the calendar alone, so that the log has them whatever the engine. What absences
-end is known to compiled calls when they are made, and told when its time has come.
+end is known to compiled calls when they are made, and told when its time has come; it is begun
+anew. Where no presence is long enough, or hardly any, whoever waits for the agent waits for ever.
 """
 
-from heapq import heappush
-from typing import Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.engine.patience import at
+from desim.engine.settings import Settings
 from desim.log.event_log import EventLog
 from desim.memory import Tree, fill
-from desim.network.conditions.churn import Churn
-from desim.network.timeline.attendance import Attendance, write_aborts, write_turns
-from desim.network.timeline.phases import TRACED, Calendar, is_up
+from desim.network.timeline.computations import (
+    ENDLESS,
+    NEVER,
+    TRACED,
+    Attendance,
+    Calendar,
+    is_up,
+    write_aborts,
+    write_turns,
+)
+
+if TYPE_CHECKING:
+    from desim.network.conditions.devices import Churn
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail
 TURNS = 100_000  # of an agent during one computation, of which a run without stop.time has enough
-MOST = 1e8  # turns of an agent in a run
+MAX_TURNS = 1e8  # turns of an agent in a run
 LEAVE = "give more speed (compute.speed), longer presences (churn)"
 ROOM = 1 << 12  # rows, or noted computations, at a time
 NOTES = 32  # of one computation at most
@@ -28,9 +40,9 @@ NOTES = 32  # of one computation at most
 class Presences:
     """The turns of a run's agents, written up to a time; and computations that were begun again."""
 
-    def __init__(self, churn: Churn, log: EventLog, horizon: float) -> None:
+    def __init__(self, churn: "Churn", log: EventLog, horizon: float) -> None:
         self.log, agents = log, len(churn.calendar.starts)
-        pace = MOST / horizon if horizon > 0.0 else np.inf  # 0 without a horizon
+        pace = MAX_TURNS / horizon if horizon > 0.0 else np.inf  # 0 without a horizon
         self._limits = np.array([horizon, TURNS, pace, MANY, ROUNDING])
         self._told = _own(churn.calendar)  # questions about the past
         self._turns = np.stack([np.zeros(agents, np.int64), np.ones(agents, np.int64)])
@@ -77,6 +89,18 @@ class Presences:
             since = np.inf if here else min(since, time)
             time = until
         return since
+
+    def tell(self, world: Any, time: float) -> None:
+        """Tell what is to be told by `time` s; RunError if the run would never end."""
+        notes = self.notes
+        while notes and notes[0][0] <= time:
+            now, agent, round_, seconds, work, what, turns = heappop(notes)
+            if what == NEVER:
+                hopeless(world, agent, now, seconds, work, round_)
+            elif what == ENDLESS:
+                raise at(now, restless(agent, now, int(turns)))
+            else:
+                world.caution(often(agent, now, seconds, round_))
 
     def go_on(self, horizon: float) -> bool:
         """Whether anybody still leaves or comes back after the horizon, s."""
@@ -125,3 +149,71 @@ def never(agent: int, seconds: float, work: float, longest: float) -> str:
     text = f"agent {agent} can never finish: {work:g} gradients take it {seconds:.4g} s"
     pace = f" at {work / seconds:.4g} /s" if seconds > 0.0 and work == work else ""
     return f"{text}{pace}, but it is up for {longest:.4g} s at most; {LEAVE}"
+
+
+# What turns make of computations as they happen, where these are single events.
+
+
+class Absences:
+    """What an agent's turns up and down make of its computations, as they happen."""
+
+    def __init__(self, world: Any, agent: int, churn: "Churn") -> None:
+        self.world, self.agent = world, agent
+        self.longest = float(churn.longest[agent])
+        self.attempts = self.idle = 0
+        self.turns, self.since = 0, 0.0
+        self.reported = 0.0  # s of the computation that cannot be done
+
+    def asked(self, time: float) -> None:
+        """The agent is asked for another computation at `time` s."""
+        self.attempts, self.idle, self.since = 0, 0, time
+
+    def begun(self, begin: float, seconds: float, work: float, round_: int) -> None:
+        """A computation of `work` gradients begins at `begin` s that takes so many s.
+
+        RunError if it is waited for and can never be done.
+        """
+        if self.longest * ROUNDING < seconds < np.inf and self.reported != seconds:
+            self.reported = seconds
+            hopeless(self.world, self.agent, begin, seconds, work, round_)
+        self.attempts += 1
+        if self.attempts == MANY:
+            self.world.caution(often(self.agent, begin, seconds, round_))
+
+    def turned(self, time: float, computing: bool) -> None:
+        """The agent leaves or comes back at `time` s; RunError if that would go on for ever."""
+        computing = computing and time > self.since
+        self.turns, self.idle = self.turns + 1, self.idle + computing
+        horizon = self.world.patience.horizon
+        if horizon == np.inf:
+            if computing and self.idle % TURNS == 0:
+                raise at(time, restless(self.agent, time, self.idle))
+        elif self.turns % TURNS == 0 and time * MAX_TURNS < self.turns * horizon:
+            raise at(time, hurried(self.agent, time, self.turns, horizon))
+
+
+def hopeless(
+    world: Any, agent: int, begin: float, seconds: float, work: float, round_: int
+) -> None:
+    """Tell of a computation that no presence is as long as; RunError if it is waited for."""
+    assert world.settings.churn is not None
+    text = never(agent, seconds, work, float(world.settings.churn.longest[agent]))
+    if endless(world, agent):
+        raise at(begin, f"{text} (round {round_})")
+    world.caution(text)
+
+
+def endless(world: Any, agent: int) -> bool:
+    """Whether the run has no end as this agent will never be done, beside others known to be so."""
+    world.stuck.add(agent)
+    return world.patience.horizon == np.inf and needed(world.settings, len(world.stuck))
+
+
+def needed(settings: Settings, stuck: int) -> bool:
+    """Whether nothing goes on, or no number of rounds is reached, without so many agents."""
+    policy = settings.policy
+    if settings.graph is not None or policy.kind == "all":
+        return stuck > 0
+    if policy.limited:
+        return settings.problem.agents - stuck < policy.at_least
+    return settings.problem.agents - stuck < policy.value

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
-from desim.engine.budgets import admitted
-from desim.engine.coding import Coding
 from desim.engine.observer import ReleasedObserver
 from desim.engine.requests import Compute, Gather
 from desim.engine.world import World
@@ -105,12 +103,13 @@ def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
 # The verbs that release values.
 
 Request = TypeVar("Request", Compute, Gather)
-MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`
+MAX_RELEASES = 255  # of a round, with noise of their own: the next has that of `draw=`
 DRAWS = 1 << 32  # numbers of noise that serves again
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
+CODED = 1  # step of the draws' addresses; methods with a codec of their own have 0
 
 
-class Releasing(Coding):
+class Releasing:
     """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s, as far as they release values."""
 
     who: Int
@@ -124,6 +123,7 @@ class Releasing(Coding):
     _exposure: Exposure
     _releases: int  # in this round
     _asked: Compute | Gather | None  # the request that is to be yielded now
+    _codings: tuple[int, int] = (0, 0)  # the round of the latest one, and its number there
 
     def _set(self, **names: Any) -> None:
         """Set what the engine owns, which a program cannot."""
@@ -165,7 +165,7 @@ class Releasing(Coding):
         if draw is not None and not 0 <= (draw := whole_given("us.release: draw", draw)) < DRAWS:
             refuse("us.release: draw", draw, f"a whole number below {DRAWS}")
         self._tell(where)
-        world, mask = self._world, admitted(self, self._world, terms, where)
+        world, mask = self._world, self._admitted(terms, where)
         noisy, ids = world.ledger.release(
             self.clock, self.who, self.round, self._releases, value, terms, mask, draw, kept,
         )  # fmt: skip
@@ -182,6 +182,22 @@ class Releasing(Coding):
             world.observer.released(*place, value[shown], noisy[shown])
         return noisy
 
+    def coded(self, value: Array) -> Array:
+        """Return Q(value) (n, dim), the scenario's codec as a contraction: what `send` takes.
+
+        Every neighbour reads the same. The method remembers what Q leaves out. Without a codec it
+        is the value.
+        """
+        self._world.outside("us.coded")
+        settings = self._world.settings
+        value = rows_given("us.coded: value", value, len(self.who))
+        now, (before, number) = int(self.round[0]), self._codings
+        number = number + 1 if now == before else 0
+        place = {"agent": self.who, "round": self.round, "step": CODED + number}
+        coded = settings.codecs.up.coded(settings.seed, value, False, **place)
+        self.__dict__.update(_coded=coded, _codings=(now, number))
+        return np.asarray(coded)
+
     def perturbation(self, dim: int, terms: Terms, where: Any = None) -> Array:
         """Return noise (n, dim) that enters the next computation; its outcome needs no release.
 
@@ -192,7 +208,7 @@ class Releasing(Coding):
         dim = whole_given("us.perturbation: dim", dim)
         terms_given("us.perturbation: terms", terms, len(self.who))
         self._tell(where)
-        ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
+        ledger, mask = self._world.ledger, self._admitted(terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._world.signals.waits(ids, True)
         self._note(ids, np.zeros_like(mask))
@@ -231,7 +247,7 @@ class Releasing(Coding):
         self._tell(where)
         world, second = self._world, np.broadcast_to(scale, self.who.shape)
         wide = replace(terms, scale=np.maximum(terms.scale, second))
-        mask = admitted(self, self._world, wide, where)
+        mask = self._admitted(wide, where)
         noisy, ids = world.ledger.compare(
             self.clock,
             self.who,
@@ -294,15 +310,25 @@ class Releasing(Coding):
         bare = Terms(
             Mechanism.SPARSE_VECTOR, View.NEIGHBOURS, np.full(n, np.inf), np.zeros(n), nothing
         )
-        mask = admitted(self, world, bare, None)
+        mask = self._admitted(bare, None)
         place = self.clock, self.who, self.round, self._releases
         ids = world.ledger.answered(*place, bare, mask)
         self._note(ids, mask)
 
+    def _admitted(self, terms: Terms, where: Any) -> Mask:
+        """Agents (n,) that release now where `where`: live, and within their budgets."""
+        mask = np.asarray(self.live if where is None else self.live & np.asarray(where))
+        if self._world.filter is None or not mask.any():
+            return mask
+        from desim.engine.budgets import admitted
+
+        return admitted(self, self._world, terms, mask)
+
     def _note(self, ids: Int, now: NDArray[np.bool_]) -> None:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
-        if self._releases % LEFT >= MOST:
-            raise RuntimeError(f"found more than {MOST} releases in a round; allowed: {MOST}")
+        if self._releases % LEFT >= MAX_RELEASES:
+            text = f"found more than {MAX_RELEASES} releases in a round"
+            raise RuntimeError(f"{text}; allowed: {MAX_RELEASES}")
         whole = np.count_nonzero(now) == len(now)
         release = ids if whole else np.where(ids >= 0, ids, self._release)
         own = {"_releases": self._releases + 1, "_unsent": [*self._unsent, ids]}
@@ -331,8 +357,8 @@ class Releasing(Coding):
         """
         world, waiting = self._world, list[Int]()
         rest = [ids for ids in self._unsent if not any(ids is one for one in self._ahead)]
-        for kept in self._ahead:
-            ids, later = parted(kept, speaks)
+        for drawn in self._ahead:
+            ids, later = parted(drawn, speaks)
             world.ledger.sent(ids, self.clock, self.live)
             self._log_releases(ids, self.live & (ids >= 0), past=True)
             world.signals.waits(np.where(self.live, ids, -1), False)

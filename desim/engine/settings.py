@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from desim.arrays import Array
-from desim.network.conditions.churn import Churn
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
+from desim.network.conditions.devices import Churn
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import Changing, Graph
-from desim.network.timeline.intake import AT_ONCE, Intake
+from desim.network.timeline.computations import AT_ONCE, Intake, Speeds
 from desim.network.timeline.messages import Links
-from desim.network.timeline.speed import Speeds
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from desim.network.conditions.devices import Churn
     from desim.privacy.ledger.budget import Budget
 
 
@@ -46,7 +46,7 @@ class Settings:
     changing: Changing | None = None
     uplinks: Links | None = None
     downlinks: Links | None = None
-    churn: Churn | None = None
+    churn: "Churn | None" = None
     batch_limit: int = 1 << 30
     noise_seed: int | None = None
     budget: "Budget | None" = None
@@ -59,7 +59,8 @@ class Settings:
     @property
     def afresh(self) -> "Settings":
         """The same before anything was sent: connections have carried nothing."""
-        links, up, down = map(_unused, (self.links, self.uplinks, self.downlinks))
+        sides = self.links, self.uplinks, self.downlinks
+        links, up, down = (None if one is None else one.unused for one in sides)
         return replace(self, links=links, uplinks=up, downlinks=down)
 
     @property
@@ -68,7 +69,3 @@ class Settings:
         sides = {"links": self.links, "uplinks": self.uplinks, "downlinks": self.downlinks}
         own = {name: links.transport for name, links in sides.items() if links is not None}
         return {name: carrier.memory for name, carrier in own.items() if not carrier.ideal}
-
-
-def _unused(links: Links | None) -> Links | None:
-    return None if links is None else links.unused

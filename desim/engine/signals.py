@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.columns import Words
 from desim.errors import ListenerError, refusal
+from desim.memory import Tree
 from desim.privacy.ledger.terms import Terms
 from desim.shapes import rows_given
 
@@ -120,6 +121,58 @@ class Listener:
         Of numbers that are not finite JSON has the words alone.
         """
         return {}
+
+
+class Feature:
+    """What hangs on a coordinator's calls: a budget, a codec, a choice, asked in this order.
+
+    A subclass defines what it changes; each has what the one before has made of it.
+    """
+
+    #: what a checkpoint calls it
+    name: ClassVar[str] = ""
+    #: bits that a reply is longer
+    beside: int = 0
+
+    def state(self) -> Mapping[str, Array]:
+        """State (agents, ...) that agents need for it, by name."""
+        return {}
+
+    def invited(self, hub: Any, who: Int) -> Int:
+        """Those of agents who (n,), ascending, that take part in the round."""
+        return who
+
+    def calling(self, hub: Any, who: Int, payload: Array) -> tuple[Int, Array]:
+        """Whom of agents who (n,) a call goes to, and what they hear of its payload."""
+        return who, payload
+
+    def news(self, payload: Array) -> Array:
+        """What agents hear of news (p,) beside their calls."""
+        return payload
+
+    def sized(self, size: int, bits: Any, reply_bits: Any) -> tuple[Any, Any]:
+        """Bits of a call of so many numbers and of its reply, None for what is not said."""
+        return bits, reply_bits
+
+    def called(self, hub: Any, who: Int) -> None:
+        """Agents who (n,) are called, by an engine that knows when they will reply."""
+
+    def charged(self, first: int) -> None:
+        """The ledger has rows of replies from number `first` on."""
+
+    def replied(self, us: Any, reply: Array) -> Array:
+        """What is heard of replies (n, dim) of agents `us`."""
+        return reply
+
+    def taken(self, hub: Any, who: Int, rounds: Int, exchange: Int) -> None:
+        """Replies of agents who (n,) to calls of rounds and exchanges (n,) are in."""
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        return {}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
 
 
 class Signals:
@@ -272,19 +325,19 @@ def _own(array: Any) -> Any:
     return _locked(array.copy())
 
 
-def _answer(hear: Callable[[Any], Any], batch: Any, given: Array) -> Array:
+def _answer(hear: Callable[[Any], Any], batch: Any, shown: Array) -> Array:
     """What a listener makes of `given` (n, dim); ListenerError for what may not take its place."""
     found: Any = hear(batch)
-    unchanged = found is given
+    unchanged = found is shown
     if unchanged:
-        return given
+        return shown
     one: Any = hear.__self__  # type: ignore[attr-defined]
     where = f"{one.name or type(one).__name__}: {hear.__name__}"
     try:
-        rows: Array = _own(rows_given(f"{where} returns", found, *given.shape))
+        rows: Array = _own(rows_given(f"{where} returns", found, *shown.shape))
     except ValueError as error:
         raise ListenerError(str(error)) from None
     hears = type(one).releasing is not Listener.releasing
-    if one.name and hears and not np.array_equal(rows, given, equal_nan=True):
+    if one.name and hears and not np.array_equal(rows, shown, equal_nan=True):
         raise ListenerError(f"{where}: found other numbers than it was shown; {RELEASED}")
     return rows

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine import arguments
-from desim.engine.arguments import refuse_owned, state_rows, unknown
+from desim.engine.arguments import set_state, unknown
 from desim.engine.at_work import Outside
 from desim.engine.releasing import Releasing, addressed, entries_heard
 from desim.engine.requests import Carrier, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
-from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.topology import Graph
+from desim.network.timeline.computations import fitting, seconds_into
 from desim.network.timeline.messages import neighbour_sum
-from desim.network.timeline.speed import fitting, seconds_into
 from desim.network.timeline.waiting_rule import ALL
 from desim.privacy.ledger.exposure import Exposure
 from desim.shapes import rows_given, wait_given, whole_given
@@ -80,17 +80,7 @@ class Cohort(Releasing):
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._world.outside(f"us.{name} = ...")
-        state = self._world.state
-        if name not in state:
-            refuse_owned(f"us.{name} = ...", name, type(self))
-        rows = state_rows(name, value, len(self.who), state.get(name))
-        if name not in state:
-            agents = self._world.settings.problem.agents
-            state[name] = np.zeros((agents, *rows.shape[1:]))
-        if self._whole and self._all_live:
-            state[name] = np.array(rows)
-        else:
-            state[name][self.who[self.live]] = rows[self.live]
+        set_state(self, name, value, None if self._all_live else self.live)
 
     def rounds(self) -> Iterator[int]:
         """Count the cohort's iterations 1, 2, ... until the run ends."""

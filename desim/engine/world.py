@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array, Int
+from desim.arrays import Array
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
-from desim.engine.presences import Presences
 from desim.engine.requests import Job
 from desim.engine.settings import Settings
 from desim.engine.signals import Signals, Sink
@@ -22,7 +21,8 @@ from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from desim.privacy.ledger.budget import Budget, Filter
+    from desim.engine.presences import Presences
+    from desim.privacy.ledger.budget import Filter
 
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
@@ -84,6 +84,8 @@ class World:
     keeper: Keeper | None = None
     log: EventLog = field(init=False)
     ledger: Ledger = field(init=False)
+    presences: "Presences | None" = field(init=False, default=None)
+    filter: "Filter | None" = field(init=False, default=None)
     state: dict[str, Array] = field(default_factory=dict)
     now: float = 0.0
     working: bool = False  # whether a job is being run
@@ -104,10 +106,15 @@ class World:
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
         self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
-        churn, horizon = self.settings.churn, self.settings.horizon
-        self.presences = None if churn is None else Presences(churn, self.log, horizon)
-        budget, rows = self.settings.budget, self.settings.problem.rows
-        self.filter = None if budget is None else _filter(budget, rows)
+        settings = self.settings  # few have one of these, and what they need is a lot
+        if settings.churn is not None:
+            from desim.engine import presences
+
+            self.presences = presences.Presences(settings.churn, self.log, settings.horizon)
+        if settings.budget is not None:
+            from desim.privacy.ledger import budget
+
+            self.filter = budget.Filter(settings.budget, settings.problem.rows)
         self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
@@ -270,9 +277,3 @@ class World:
         """Hand over the rows up to and including `end` s and drop the later ones."""
         self.ledger.waiting = None
         self.flush(np.nextafter(end, np.inf))
-
-
-def _filter(budget: "Budget", rows: Int) -> "Filter":
-    from desim.privacy.ledger.budget import Filter  # few runs have one, and it needs accountants
-
-    return Filter(budget, rows)

@@ -1,6 +1,5 @@
 """The types of scenario keys: they read units, bounds and short forms, and explain refusals."""
 
-from desim.fields.choices import Form
 from desim.fields.method_fields import (
     AutoShare,
     AutoStep,
@@ -13,8 +12,11 @@ from desim.fields.method_fields import (
 )
 from desim.fields.numbers import (
     Bandwidth,
+    BandwidthDist,
     Count,
     Duration,
+    DurationDist,
+    FactorDist,
     File,
     Flag,
     Folder,
@@ -23,23 +25,18 @@ from desim.fields.numbers import (
     Number,
     Positive,
     Rate,
+    ScaleDist,
     Seconds,
     Several,
     Share,
+    SizeDist,
     Speed,
+    SpeedDist,
     Squared,
     Text,
     Whole,
 )
-from desim.fields.random_values import (
-    BandwidthDist,
-    DurationDist,
-    FactorDist,
-    ScaleDist,
-    SizeDist,
-    SpeedDist,
-)
-from desim.fields.strict import Strict
+from desim.fields.strict import Form, Strict
 
 __all__ = [
     "AutoShare", "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration",

@@ -17,7 +17,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from desim.errors import refusal, spelling
-from desim.fields.choices import Form
 from desim.fields.numbers import (
     Count,
     File,
@@ -29,7 +28,7 @@ from desim.fields.numbers import (
     whole,
     within,
 )
-from desim.fields.strict import Strict
+from desim.fields.strict import Form, Strict
 
 T = TypeVar("T")
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}

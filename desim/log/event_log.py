@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
 from desim.memory import Tree, attributes, recall
-from desim.network.timeline.appended import Appended, Batch
 from desim.network.timeline.messages import log_each
-from desim.network.timeline.neighbourhood import span
-from desim.network.timeline.order import time_order
-from desim.network.timeline.record import EVENT, EVERYTHING, STAYS, Kind, count_events, fill_columns
+from desim.network.timeline.record import (
+    EVENT,
+    EVERYTHING,
+    STAYS,
+    Appended,
+    Batch,
+    Kind,
+    count_events,
+    fill_columns,
+    time_order,
+)
+from desim.network.timeline.together import span
 
 FLUSH_ROWS = 1 << 14
 SMALLER = 4  # times that what a batch keeps is smaller than its rows, about

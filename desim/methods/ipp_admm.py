@@ -31,7 +31,7 @@ from desim.method import (
 )
 from desim.methods.pp_admm import PPADMM, PerturbedObjective
 from desim.methods.pp_admm import Parameters as Plausible
-from desim.methods.shared.checked_gradients import capped_losses
+from desim.methods.shared.checked_kernels import capped_losses
 from desim.privacy.ledger.ledger import Mechanism, View, plain
 from desim.privacy.papers.pp_admm import rounds_inputs
 

@@ -84,9 +84,14 @@ def _inside(what: str) -> Iterator[None]:
 
 
 def twin(kernel: Any) -> Any:
-    """A function of `with_rent` and all that it calls as plain Python; any other is itself."""
-    if not isinstance(kernel, Dispatcher) or kernel not in _twins:
+    """A function of `with_rent` and all that it calls as plain Python; any other is itself.
+
+    One that another stands for says itself how it is played.
+    """
+    if not isinstance(kernel, Dispatcher):
         return kernel
+    if kernel not in _twins:
+        return vars(kernel).get("plainly", kernel)
     if _twins[kernel] is None:
         source = kernel.py_func
         names, defaults = _namespace(source.__globals__), source.__defaults__

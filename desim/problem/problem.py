@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,14 @@ from desim.errors import InputError
 from desim.numerics.jit import one_blas_thread
 from desim.problem.gathered import chunks, stored
 from desim.problem.kernels.gradients import Data, gradient, transpose
-from desim.problem.kernels.layered import Layered
-from desim.problem.kernels.modelled import Modelled
 from desim.problem.kernels.values import agent_losses
-from desim.problem.losses.layers import LayeredLoss
-from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss, values_into
-from desim.problem.models.augment import Augmentation
+
+if TYPE_CHECKING:
+    from desim.problem.kernels.layered import Layered
+    from desim.problem.kernels.modelled import Modelled
+    from desim.problem.models.augment import Augmentation
 
 # Checks: what makes arrays, loss and numbers no problem at all, in words.
 
@@ -36,7 +36,7 @@ from desim.problem.models.augment import Augmentation
 def impossible(problem: Any) -> list[str]:
     """One line for each thing that makes these arrays no problem at all."""
     A, b, start, found = problem.A, problem.b, problem.start, list[str]()
-    any_shape = isinstance(problem.loss, ModelLoss) and A.ndim > 1 and b.shape[:1] == A.shape[:1]
+    any_shape = problem.loss.modelled and A.ndim > 1 and b.shape[:1] == A.shape[:1]
     if (not any_shape and (A.ndim != 2 or b.shape != A.shape[:1])) or start.ndim != 1:
         return [f"problem.data: A {A.shape} and b {b.shape} are not (rows, features) and (rows,)"]
     if len(start) < 2 or start[0] != 0 or start[-1] != len(A):
@@ -138,11 +138,11 @@ class Problem:
     precision: Literal["float64", "float32"] = "float64"
     sites: tuple[str, ...] = ()
     row_norm: float = np.inf
-    augment: tuple[Augmentation, ...] = ()
+    augment: "tuple[Augmentation, ...]" = ()
 
     def __post_init__(self) -> None:
         kinds = (("A", float), ("b", float), ("start", np.int64))
-        for name, dtype in kinds[2:] if isinstance(self.loss, ModelLoss) else kinds:
+        for name, dtype in kinds[2:] if self.loss.modelled else kinds:
             object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
         problems = impossible(self)
         if problems:
@@ -207,21 +207,13 @@ class Problem:
         return np.asarray(transpose(self.A, self.start))
 
     @cached_property
-    def data(self) -> Data | Layered | Modelled:
+    def data(self) -> "Data | Layered | Modelled":
         """All that the kernels need, as their one argument."""
-        if isinstance(self.loss, ModelLoss):
-            return Modelled(
-                self.A, self.b, self.start, self.scale, self.ridge, self.lasso, float(self.clip),
-                self.loss, self.augment,
-            )  # fmt: skip
-        if isinstance(self.loss, LayeredLoss):
-            kind = np.dtype(self.precision)
-            rows = self.A.astype(kind, copy=False)
-            return Layered(
-                rows, self.b.astype(np.int64), self.start, np.einsum("hj,hj->h", self.A, self.A),
-                self.scale, self.ridge.astype(kind), self.lasso.astype(kind), float(self.clip),
-                self.loss.hidden, self.loss.classes, self.loss.activation == "relu",
-            )  # fmt: skip
+        if not self.loss.linear:
+            from desim.problem.kernels.of_models import data_of
+
+            found: Layered | Modelled = data_of(self)
+            return found
         return Data(
             self.A, self.transposed, self.b, self.start, self.limit, self.scale, self.ridge,
             self.lasso, self.loss.code, float(self.loss.knee), self.clipped,
@@ -250,10 +242,10 @@ class Problem:
         A layered model's objective knows no clip, so neither does this gradient.
         """
         models = np.broadcast_to(np.asarray(x, float), (self.agents, self.dim))
-        smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
+        smooth: Any = self.data._replace(lasso=np.zeros_like(self.data.lasso))
         if not isinstance(smooth, Data):
             smooth = smooth._replace(clip=np.inf)
-        if not isinstance(smooth, Modelled):
+        if not self.loss.modelled:
             each = gradient(np.arange(self.agents), models, smooth)
             self.loss.verify()
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
@@ -391,14 +383,8 @@ def row_losses(problem: Problem, agent: int, x: Array) -> Array:
     """
     part = slice(int(problem.start[agent]), int(problem.start[agent + 1]))
     A, b, loss = problem.A[part], problem.b[part], problem.loss
-    if isinstance(loss, ModelLoss):
-        with loss.model.computing():
-            return loss.losses(A, b, x)
-    if isinstance(loss, LayeredLoss):
-        scores = loss.scores(A, x)
-        highest = scores.max(axis=1)
-        spread = np.log(np.exp(scores - highest[:, None]).sum(axis=1)) + highest
-        return np.asarray(spread - scores[np.arange(len(b)), b.astype(np.int64)])
+    if not loss.linear:
+        return loss.row_losses(A, b, x)
     u, out = np.ascontiguousarray(A @ x), np.empty(len(b))
     values_into(loss.code, u, b, float(loss.knee), problem.limit[part], out)
     loss.verify()

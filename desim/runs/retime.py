@@ -44,7 +44,7 @@ from desim.runs.run import Run, as_run
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import load, read
-from desim.scenario.pace import settled
+from desim.scenario.noise_target import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python, include_network
 

@@ -4,10 +4,10 @@ Steps, noise that a target asks for, and features whose scaling is estimated are
 rows. A simulation on neighbouring data has those of its own rows, as a run of them would have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,11 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.declarations import Ingredients
-from desim.network.conditions.contacts import Contacts, recorded, switched
+from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
     Changing,
+    Contacts,
     Edges,
     Graph,
     Listed,
@@ -29,10 +30,11 @@ from desim.network.conditions.topology import (
     from_edges,
     generate,
     read_graphml,
+    recorded,
+    switched,
 )
 from desim.network.timeline.messages import Links
-from desim.network.timeline.staleness import UNWEIGHED
-from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE
+from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
@@ -46,17 +48,72 @@ from desim.problem.models.checked import said
 from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosers, disclosures
+from desim.scenario import disclosures
 from desim.scenario.blame import explained
 from desim.scenario.check import located, unfit_for
-from desim.scenario.checks.codec_consistency import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
+from desim.scenario.checks.link_consistency import biased, meddling
 from desim.scenario.conditions import Conditions, outlives
-from desim.scenario.engine_choice import engine_of
-from desim.scenario.noise_target import calibrated, noise_of, try_accountant, warnings
-from desim.scenario.pace import refuse_too_large, settled, uncertain
+from desim.scenario.noise_target import (
+    calibrated,
+    noise_of,
+    refuse_too_large,
+    settled,
+    try_accountant,
+    uncertain,
+    warnings,
+)
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
+
+# Which engine plays a scenario, and why: the event loop, a round at a time, or compiled rounds.
+
+
+Engine = Literal["compiled", "cohort", "agents"]
+
+
+def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
+    """Choose the engine and say why."""
+    if scenario.hears_later:
+        return "agents", "agents that do not wait for all hear each other's later iterations"
+    if why := meddling(scenario.kind, scenario.policy, scenario.churn):
+        return "agents", why
+    if scenario.engine == "agents":
+        return "agents", "the scenario asks for it"
+    sides = ("link",) if scenario.kind == "graph" else ("uplink", "downlink")
+    if any(scenario.network.shared(which) != "none" for which in sides):
+        return "agents", "messages that share bandwidth hold each other up"
+    if scenario.engine == "cohort":
+        return "cohort", "the scenario asks for it"
+    why = _uncompiled(scenario, method)
+    if scenario.engine == "compiled" and why:
+        raise InputError(f"engine: found compiled, but {why}; allowed: cohort, agents or auto")
+    if why:
+        return "cohort", "all durations are known when they begin"
+    return "compiled", "all durations are known when they begin"
+
+
+def _uncompiled(scenario: Scenario, method: Any) -> str:
+    """Why no engine without Python inside a round can run this; empty if one can."""
+    name = scenario.algorithm.method.name
+    if differs := type(method).overrides():
+        return f"{name} has a function {differs} of its own"
+    if method.kind != "coordinator" or method.compiled() is None:
+        return f"{name} with these settings has no compiled rounds"
+    settings = method.settings
+    if text := disclosures.inside(scenario):
+        return text
+    if isinstance(settings.participation, Chooser):
+        return "whom participation.choose invites is decided in Python, by what came before"
+    if not settings.codecs.plain:
+        return "messages of a codec are coded in Python"
+    if settings.budget is not None:
+        return "who may go on within privacy.budget is decided in Python"
+    if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
+        if np.isfinite(settings.churn.longest).any():
+            return "without stop.time, agents may turn out never to be done"
+    return ""
+
 
 # The graph of agents by `network.topology`: one for the run, or one for every round.
 
@@ -68,55 +125,50 @@ class Layout:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.topology = scenario, scenario.network.topology
+        self.directed, value = bool(self.topology.directed), self.topology.value
         self.edges: Edges | None = None
         self.contacts: Contacts | None = None
         self.agents: int | None = None
-        topology = self.topology
-        if topology.kind == "graph":
-            self.agents, self.edges = read_graphml(topology.value)
-            return
-        if topology.kind == "grid":
-            rows, columns = topology.value
-            self.agents = rows * columns
-            return
-        if topology.kind == "contacts":
-            self.contacts = recorded(topology.value, f"{WHERE}.contacts")
-            self.edges = self.contacts.edges
-        elif topology.kind == "switching":
-            self.edges = [(int(i), int(j)) for edges in topology.value for i, j in edges]
-            if isinstance(topology.every, float):
-                self.contacts = switched(topology.value, topology.every, self._directed)
-        elif topology.kind == "edges":
-            self.edges = [(int(i), int(j)) for i, j in topology.value]
+        match self.topology.kind:
+            case "graph":
+                self.agents, self.edges = read_graphml(value)
+                return
+            case "grid":
+                self.agents = value[0] * value[1]
+            case "contacts":
+                self.contacts = recorded(value, f"{WHERE}.contacts")
+                self.edges = self.contacts.edges
+            case "switching":
+                self.edges = [pair for edges in value for pair in edges]
+                if isinstance(self.topology.every, float):
+                    self.contacts = switched(value, self.topology.every, self.directed)
+            case "edges":
+                self.edges = [*value]
         if self.edges is not None:
             least = max(max(pair) for pair in self.edges) + 1
             self.agents = max(least, scenario.problem.agents or 0)
-
-    @property
-    def _directed(self) -> bool:
-        return bool(self.topology.directed)
 
     def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:
         """Graph and links of `agents` agents, of the first round where they change by rounds.
 
         InputError where they are disconnected, all rounds together, or do not fit the agents.
         """
-        topology = self.topology
-        if topology.redraw == "round":
-            redrawn = Redrawn(topology.kind, topology.value, agents, self.scenario.seed)
-            return self._changing(redrawn, conditions)
-        edges = self.edges
-        if edges is None:
-            edges = generate(topology.kind, topology.value, agents, self.scenario.seed)
-        graph = from_edges(agents, edges, WHERE, self._directed)
-        if topology.per_round:
-            return self._changing(self._listed(agents), conditions)
-        links = conditions.links(graph.source, graph.target)
-        if self.contacts is not None:
-            end, horizon = topology.end, self.scenario.stop.time
-            outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
-            links = self.contacts.along(links)
-        return graph, links, None
+        topology, edges = self.topology, self.edges
+        drawn = topology.kind, topology.value, agents, self.scenario.seed
+        turns: Listed | Redrawn = Redrawn(*drawn)
+        if topology.redraw != "round":
+            edges = generate(*drawn) if edges is None else edges
+            graph = from_edges(agents, edges, WHERE, self.directed)
+            if not topology.per_round:
+                links = conditions.on(graph)
+                if self.contacts is not None:
+                    end, horizon = topology.end, self.scenario.stop.time
+                    outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
+                    links = self.contacts.along(links)
+                return graph, links, None
+            turns = self._listed(agents)
+        changing = Changing(turns, conditions.on)
+        return *changing.at(1), changing
 
     def _listed(self, agents: int) -> Listed:
         """The graphs of rounds, in turn."""
@@ -126,14 +178,8 @@ class Layout:
             assert self.topology.round is not None
             turns, lasting = self.contacts.slots(self.topology.round), 1
             outlives(self.topology.end, self.scenario.stop.rounds, len(turns), f"{WHERE}.contacts")
-        make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
+        make = partial(from_edges, agents, where=WHERE, directed=self.directed, connected=False)
         return Listed([make(edges=edges) for edges in turns], lasting)
-
-    def _changing(
-        self, turns: Listed | Redrawn, conditions: Conditions
-    ) -> tuple[Graph, Links, Changing]:
-        changing = Changing(turns, lambda graph: conditions.links(graph.source, graph.target))
-        return *changing.at(1), changing
 
 
 # What observing a coordinator's rounds costs, where it will take longer than the training.
@@ -208,14 +254,9 @@ ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from 
 
 @dataclass(frozen=True)
 class Origin:
-    """A scenario, and features before preparation, by row, that take the place of its own.
-
-    fitted, read: what makes the method, and the problem with changed features (scenario.build).
-    """
+    """A scenario, and features before preparation, by row, that take the place of its own."""
 
     scenario: Scenario
-    fitted: Callable[[Scenario, Any, Settings], Any] = field(repr=False)
-    read: Callable[..., tuple[Problem, list[str]]] = field(repr=False)
     raw: Mapping[int, Array] = field(default_factory=dict)
 
     @property
@@ -228,7 +269,10 @@ class Origin:
 
         InputError where a run of this problem would be refused.
         """
-        return self.fitted(self._uncalibrated(), kind, settings)
+        scenario = self._uncalibrated()
+        noise = noise_of(scenario)
+        _check(scenario, settings.problem, noise)
+        return _method(scenario, kind, settings, noise)
 
     def prepared(self, problem: Problem, place: int, features: Array) -> tuple["Origin", Problem]:
         """Itself and the problem, with other features (features,) of the row `place` from 0.
@@ -236,22 +280,22 @@ class Origin:
         features: as the data at hand would be prepared; what they were before that replaces the row
         in the data, and all rows are prepared anew.
         """
-        made = dict(self.raw)
+        replaced = dict(self.raw)
         section: Any = self.scenario.problem.data
 
         def change(rows: NDArray[Any], order: NDArray[np.int64]) -> Array:
             raw = np.array(rows, float)
-            for one, known in made.items():
+            for one, known in replaced.items():
                 raw[order[one]] = known
             shift, width = scaling(raw, section.scale)
             own = features[1:] if section.intercept else features
-            made[place] = shift + own * np.where(np.isfinite(width), width, 0.0)
-            raw[order[place]] = made[place]
+            replaced[place] = shift + own * np.where(np.isfinite(width), width, 0.0)
+            raw[order[place]] = replaced[place]
             return raw
 
         nodes = problem.agents if self.scenario.kind == "graph" else None
-        anew = self.read(self.scenario, nodes, change, problem.loss)[0]
-        return replace(self, raw=made), replace(problem, A=anew.A, test_A=anew.test_A)
+        anew = read_problem(self.scenario, nodes, change, problem.loss)[0]
+        return replace(self, raw=replaced), replace(problem, A=anew.A, test_A=anew.test_A)
 
     def _uncalibrated(self) -> Scenario:
         """The scenario whose target sets the noise, though the noise of its own data is stored."""
@@ -312,24 +356,25 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout)
-    made = _made(scenario, scenario.algorithm.method, settings, noise)
-    made.warnings += [
+    method = _method(scenario, scenario.algorithm.method, settings, noise)
+    method.warnings += [
         *warnings(scenario, problem.rows),
         *merged,
         *_identical(scenario, problem),
         *biased(settings.codecs),
     ]
-    made.warnings += [*endless(settings), *uncertain(scenario), *choosers.warnings(scenario)]
-    made.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
-    settings = _planned(made, settings)
-    try_accountant(scenario, made.planned(1), problem.rows)
-    engine, why = engine_of(scenario, made)
+    method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
+    method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
+    settings = _planned(method, settings)
+    try_accountant(scenario, method.planned(1), problem.rows)
+    engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)
     if scenario.kind == "coordinator":
-        made.warnings += heavy(observation, settings)
-    origin = Origin(scenario, _fitted, read_problem)
+        method.warnings += heavy(observation, settings)
     listeners = tuple(one.one for one in scenario.listeners)
-    return Simulation(made, settings, observation, engine, why, origin=origin, listeners=listeners)
+    return Simulation(
+        method, settings, observation, engine, why, origin=Origin(scenario), listeners=listeners
+    )
 
 
 def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
@@ -342,7 +387,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
         intake=conditions.intake(),
-        codecs=codecs(scenario),
+        codecs=scenario.codec.codecs(scenario.algorithm.method.messages == "models"),
         participation=conditions.participation(),
         policy=policy_of(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
@@ -366,36 +411,29 @@ def _wires(
         return {"uplinks": up, "downlinks": conditions.links(hub, everybody, "downlink")}
     if layout is None:
         graph = from_edges(1, [], "network.topology")
-        return {"graph": graph, "links": conditions.links(graph.source, graph.target)}
+        return {"graph": graph, "links": conditions.on(graph)}
     if agents < 2:
         raise InputError(f"problem.agents: {refusal(agents, 'at least 2, to make a graph')}")
     graph, links, changing = layout.laid(agents, conditions)
     return {"graph": graph, "links": links, "changing": changing}
 
 
-def _fitted(scenario: Scenario, kind: Any, settings: Settings) -> Any:
-    """The method of class `kind` on other settings of the scenario; InputError as in `build`."""
-    noise = noise_of(scenario)
-    _check(scenario, settings.problem, noise)
-    return _made(scenario, kind, settings, noise)
-
-
-def _made(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | None) -> Any:
+def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | None) -> Any:
     """The method with the noise that the target asks for; InputError if no release is paid for."""
 
     def make(noise: Noise | None) -> Any:
         return kind(Ingredients(scenario.algorithm.parameters, settings, noise))
 
-    made = calibrated(scenario, make, noise, settings.problem.rows)
-    _affordable(made, _planned(made, settings))
-    return made
+    method = calibrated(scenario, make, noise, settings.problem.rows)
+    _affordable(method, _planned(method, settings))
+    return method
 
 
-def _planned(made: Any, settings: Settings) -> Settings:
+def _planned(method: Any, settings: Settings) -> Settings:
     """The settings, whose budget knows whether the method plans its releases beforehand."""
     if settings.budget is None:
         return settings
-    return replace(settings, budget=replace(settings.budget, fixed=made.planned(1) is not None))
+    return replace(settings, budget=replace(settings.budget, fixed=method.planned(1) is not None))
 
 
 def check(scenario: Scenario) -> Simulation:
@@ -406,9 +444,9 @@ def check(scenario: Scenario) -> Simulation:
     stop = scenario.stop.model_copy(
         update={"metric": tuple(t for t in scenario.stop.targets.items() if t[0] != "error")}
     )
-    made = build(scenario.model_copy(update={"observe": observe, "stop": stop}))
-    refuse_endless(scenario, made)
-    return made
+    simulation = build(scenario.model_copy(update={"observe": observe, "stop": stop}))
+    refuse_endless(scenario, simulation)
+    return simulation
 
 
 def _budget(scenario: Scenario) -> Budget | None:
@@ -418,9 +456,9 @@ def _budget(scenario: Scenario) -> Budget | None:
     return Budget(terms.budget, terms.delta, terms.relation, terms.on_exhausted or "retire")
 
 
-def _affordable(made: Any, settings: Settings) -> None:
+def _affordable(method: Any, settings: Settings) -> None:
     """Raise InputError if some agent's budget does not even allow the first release."""
-    budget, first, rows = settings.budget, made.planned(1), settings.problem.rows
+    budget, first, rows = settings.budget, method.planned(1), settings.problem.rows
     losses = getattr(settings.participation, "losses", None)
     if budget is not None and first is not None:
         found = budget.problems(first, rows, losses and terms_of(losses, rows))

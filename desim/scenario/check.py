@@ -77,15 +77,15 @@ def _waiting(data: Mapping[str, Any], sections: dict[str, Any]) -> None:
 
 def _from_its_model(sections: dict[str, Any]) -> dict[str, Any]:
     """The sections, where iterates start as the model says unless the file says otherwise."""
-    given = sections["algorithm"].parameters
-    own = "init" in given.model_fields_set or "init" not in type(given).keys()
+    parameters = sections["algorithm"].parameters
+    own = "init" in parameters.model_fields_set or "init" not in type(parameters).keys()
     if own or sections["problem"].model is None:
         return sections
-    init = type(given).model_fields["init"].default.of("model")
-    made = sections["algorithm"].model_copy(
-        update={"parameters": given.model_copy(update={"init": init})}
+    init = type(parameters).model_fields["init"].default.of("model")
+    algorithm = sections["algorithm"].model_copy(
+        update={"parameters": parameters.model_copy(update={"init": init})}
     )
-    return {**sections, "algorithm": made}
+    return {**sections, "algorithm": algorithm}
 
 
 def located(scenario: Scenario, error: InputError) -> InputError:
@@ -243,7 +243,7 @@ def _places() -> dict[str, list[str]]:
 def _collect(model: type[Strict], path: str, found: dict[str, list[str]]) -> None:
     for key in model.keys():
         found.setdefault(key, []).append(path)
-        for below in _models(model.model_fields[key].annotation):
+        for below in _models(model.model_fields[model.attribute(key)].annotation):
             _collect(below, f"{path}.{key}", found)
 
 

@@ -1,44 +1,35 @@
 """Links and devices as a scenario describes them; files of measurements are read here."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from desim import units
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.churn import Churn, daily, renewal, state_traces, traced
-from desim.network.conditions.compute import (
-    NO_TIME,
-    NOTHING,
-    law_times,
-    measured_speeds,
-    speed_model,
+from desim.network.conditions import devices, links, participation
+from desim.network.conditions.choosing import CHOOSERS, Chooser, Losses
+from desim.network.conditions.devices import Traces, rate_traces
+from desim.network.conditions.links import Latencies
+from desim.network.conditions.participation import Participation
+from desim.network.conditions.topology import Graph
+from desim.network.timeline.computations import (
+    AT_ONCE,
+    DRAWN,
+    IN_TURN,
+    OVER_TIME,
+    Calendar,
+    Intake,
+    Speeds,
 )
-from desim.network.conditions.latencies import Latencies, latencies, sites
-from desim.network.conditions.links import OF_IDEAL, concerned, connected, law, lined, make_links
-from desim.network.conditions.participation import (
-    Bernoulli,
-    Everybody,
-    Participation,
-    Schedule,
-    UniformSubset,
-    recorded,
-)
-from desim.network.conditions.traces import Traces, rate_traces
-from desim.network.timeline.intake import AT_ONCE, Intake
 from desim.network.timeline.messages import FAIR, FIFO, NONE, Links
-from desim.network.timeline.phases import Calendar
-from desim.network.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
-from desim.scenario.choosers import chooser
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.devices import Churn as ChurnSection
-from desim.scenario.sections.devices import MeasuredSpeed, Timing
-from desim.scenario.sections.links import Link
-from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
-from desim.scenario.sections.network import AccessLine, Behind
+from desim.scenario.sections.algorithm import DEFAULTS
+from desim.scenario.sections.devices import MeasuredSpeed, SpeedTrace, Timing
+from desim.scenario.sections.links import BandwidthTrace, Link, lasting, scale
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}
@@ -50,37 +41,29 @@ class Conditions:
 
     def __init__(self, scenario: Scenario, agents: int) -> None:
         self.scenario, self.agents = scenario, agents
-        self.read: dict[str, Traces] = {}  # by what a scenario writes: up and down may agree
-        self.latencies: Latencies | None = None
+        self.traces: dict[str, Traces] = {}  # by what a scenario writes: up and down may agree
 
     def speeds(self) -> Speeds:
         """How fast the agents compute."""
-        compute, law, order = self.scenario.compute, self.scenario.compute.speed, DRAWN
-        found: Distribution | Traces = NOTHING
+        compute, law = self.scenario.compute, self.scenario.compute.speed
+        order, slow, spells = DRAWN, compute.slow, compute.spells
+        found: Distribution | Traces = devices.NOTHING
         if isinstance(law, Distribution):
-            found = law_times(law, 1.0 / self._each) if self._each != 1.0 else law
+            found = devices.law_times(law, 1.0 / self._each)
         elif isinstance(law, tuple):
             found = self._listed(law)
         elif isinstance(law, MeasuredSpeed):
             found = self._scaled(law.measured)
         elif isinstance(law, SpeedTrace):
-            order = ORDERS[law.order]
-            found = self._paces(law) if order == OVER_TIME else self._measured_speeds(law)
+            order, found = ORDERS[law.order], self._traced(law)
         elif compute.time is not None:
             found = compute.time
-        slow, spells = compute.slow, compute.spells
-        laws = (spells.factor, spells.every, spells.lasting) if spells else None
-        return speed_model(
-            found,
-            self.agents,
-            self.scenario.seed,
-            inverse=law is None,
-            redraw=compute.redraw == "round",
-            order=order,
-            slow=(slow.fraction, slow.factor),
-            spells=laws or (1.0, NOTHING, NOTHING),
-            overhead=compute.overhead or NO_TIME,
-        )
+        return devices.speed_model(
+            found, self.agents, self.scenario.seed, inverse=law is None, order=order,
+            redraw=compute.redraw == "round", slow=(slow.fraction, slow.factor),
+            spells=(spells.factor, spells.every, spells.lasting) if spells else devices.NO_SPELLS,
+            overhead=compute.overhead or devices.NO_TIME,
+        )  # fmt: skip
 
     def intake(self) -> Intake:
         """What the coordinator's work takes."""
@@ -103,80 +86,85 @@ class Conditions:
         return Traces(whole, np.arange(len(speeds) + 1), loops=True, shuffled=False)
 
     def _scaled(self, timing: Timing) -> Distribution | Traces:
-        """This machine's speed, which `scenario.pace` has measured, for devices."""
+        """This machine's speed, which `noise_target.settled` has measured, for devices."""
         assert timing.rate is not None
         scores = timing.factor
         if isinstance(scores, Distribution):
-            return law_times(scores, timing.rate)
+            return devices.law_times(scores, timing.rate)
         where, unit = "compute.speed.measured.factor", timing.rate / scores.reference
-        way = scores.assign == "random"
-        return measured_speeds(
-            scores.trace, scores.field, unit, False, None, where=where,
-            loops=True, shuffled=way, shifted=False,
-        )  # fmt: skip
+        return devices.measured_speeds(
+            scores.trace, scores.field, unit, False, None, where=where, **scores.ways
+        )
 
-    def _measured_speeds(self, trace: SpeedTrace) -> Traces:
-        """Speeds, or durations, without times."""
-        per, rounds, where = trace.unit or "/s", self.scenario.stop.rounds, "compute.speed"
-        durations = lasting(per)
-        unit = scale(per, units.seconds if durations else units.speed)
-        unit, median = unit if durations else unit / self._each, trace.median
-        found = measured_speeds(
-            trace.trace,
-            trace.field,
-            unit,
-            durations,
-            None if median is None else median / self._each,
-            where=where,
-            **_ways(trace),
+    def _traced(self, trace: SpeedTrace) -> Traces:
+        """Speeds over time; or speeds, or durations, without times."""
+        unit, where, each = trace.unit or "/s", "compute.speed", self._each
+        file, fields, durations = trace.trace, trace.field, lasting(unit)
+        one = scale(unit, units.seconds) if durations else scale(unit, units.speed) / each
+        if trace.order == "time":
+            rates = rate_traces(file, fields, one, where=where, **trace.ways)
+            return self._lasts(rates, trace.end, where)
+        median = None if trace.median is None else trace.median / each
+        found = devices.measured_speeds(
+            file, fields, one, durations, median, where=where, **trace.ways
         )
         if trace.order == "measured":
-            outlives(trace.end, rounds, found.shortest, where)
+            outlives(trace.end, self.scenario.stop.rounds, found.shortest, where)
         return found
-
-    def _paces(self, trace: SpeedTrace) -> Traces:
-        """Speeds over time."""
-        unit, where = scale(trace.unit or "/s", units.speed) / self._each, "compute.speed"
-        found = rate_traces(trace.trace, trace.field, unit, where=where, **_ways(trace))
-        return self._lasts(found, trace.end, where)
 
     def participation(self) -> Participation:
         """Who is active in which round."""
-        chosen, agents, seed = self.scenario.participation, self.agents, self.scenario.seed
-        match chosen.kind:
+        said, agents, seed = self.scenario.participation, self.agents, self.scenario.seed
+        match said.kind:
             case "choose":
-                return chooser(self.scenario, agents, self.speeds)
+                return self._chooser()
             case "bernoulli":
-                return Bernoulli(agents, chosen.value, seed)
+                return participation.Bernoulli(agents, seed, said.value)
             case "uniform":
-                return UniformSubset(agents, chosen.value, seed)
+                return participation.UniformSubset(agents, seed, said.value)
             case "schedule":
-                return Schedule([np.array(sorted(set(one)), np.int64) for one in chosen.value])
+                sets = [np.array(sorted(set(one)), np.int64) for one in said.value]
+                return participation.Schedule(agents, seed, sets)
             case "trace":
                 where, rounds = "participation.trace", self.scenario.stop.rounds
-                sets = recorded(chosen.value, agents, where)
-                outlives(chosen.end, rounds, len(sets), where)
-                return Schedule(sets, chosen.end == "loop")
-        return Everybody(agents)
+                sets = participation.recorded(said.value, agents, where)
+                outlives(said.end, rounds, len(sets), where)
+                return participation.Schedule(agents, seed, sets, said.end == "loop")
+        return participation.Everybody(agents)
 
-    def churn(self) -> Churn | None:
+    def _chooser(self) -> Chooser:
+        """A choice that remembers, with the keys of its own, which have their names there."""
+        said: Any = self.scenario.participation
+        own = {key: getattr(said, key) for key in DEFAULTS[said.choose]}
+        noise, losses = own.pop("losses", None), None
+        if said.power:
+            losses = Losses(said.power, *((noise.clip, noise.sigma) if noise else ()))
+        if said.explore == "speed":
+            speed = devices.fastest(self.speeds())  # those without bound: twice the largest
+            most = speed[np.isfinite(speed)].max(initial=0.5)
+            own["speed"] = np.where(np.isfinite(speed), speed, 2.0 * most)
+        common = self.agents, said.invite, self.scenario.seed, said.of_those_up, losses
+        return CHOOSERS[said.choose](*common, **own)
+
+    def churn(self) -> devices.Churn | None:
         """When agents are away, and what that costs them."""
         said, calendar = self.scenario.churn, self._calendar
-        return None if said is None or calendar is None else Churn(calendar, said.memory == "lost")
+        lost = said is not None and said.memory == "lost"
+        return None if calendar is None else devices.Churn(calendar, lost)
 
     @cached_property
     def _calendar(self) -> Calendar | None:
-        said, agents, seed = self.scenario.churn, self.agents, self.scenario.seed
+        said, draws = self.scenario.churn, (self.agents, self.scenario.seed)
         if said is None:
             return None
         if said.up is not None and said.down is not None:
-            return renewal(said.up, said.down, agents, seed)
+            return devices.renewal(said.up, said.down, *draws)
         if said.daily is not None:
-            return daily(said.daily.up, said.daily.start, said.daily.day, agents, seed)
+            return devices.daily(said.daily.up, said.daily.start, said.daily.day, *draws)
         assert said.trace is not None
         where = "churn.trace"
-        states = state_traces(said.trace, said.field or (), where=where, **_ways(said))
-        return traced(self._lasts(states, str(said.end), where), agents, seed)
+        states = devices.state_traces(said.trace, said.field or (), where=where, **said.ways)
+        return devices.traced(self._lasts(states, str(said.end), where), *draws)
 
     def _lasts(self, found: Traces, end: str, where: str) -> Traces:
         """The same; InputError if a trace may not end and does so before the run."""
@@ -188,63 +176,62 @@ class Conditions:
 
         returning: with connections, where the scenario has them, whose ACKs take the way back.
         """
-        star = which != "link"
-        hops = ("uplink", "downlink") if not star and self.scenario.network.two_hops else (which,)
-        network, along = self.scenario.network, [self.scenario.network.along(hop) for hop in hops]
-        made = make_links(
-            along[0],
-            source,
-            target,
-            self.scenario.seed,
-            traces=self._rates(along[0].bandwidth, hops[0]),
+        network, seed, star = self.scenario.network, self.scenario.seed, which != "link"
+        hops = ("uplink", "downlink") if not star and network.two_hops else (which,)
+        first, *onward = [network.along(hop) for hop in hops]
+        found = links.make_links(
+            first, source, target, seed, others=network.links, once=network.medium == "shared",
+            traces=self._rates(first.bandwidth, hops[0]), onward=onward[0] if onward else None,
             measured=self._measured(source, target, star),
-            others=network.links,
-            onward=along[1] if len(along) == 2 else None,
-            once=network.medium == "shared",
             contention=CONTENTION[network.shared(hops[0])],
-        )
-        laws = self._laws(made, along[0])
-        if returning and any(law != OF_IDEAL for law in laws):
+        )  # fmt: skip
+        laws = self._laws(found, first)
+        if returning and any(law != links.OF_IDEAL for law in laws):
             back = self.links(target, source, BACK[which], returning=False)
-            made = connected(made, laws, back)
-        if network.behind is not None and star:
-            made = lined(made, *self._lines(network.behind, which))
+            found = links.connected(found, laws, back)
+        if (behind := network.behind) is not None and star:
+            line = behind.uplink if which == "uplink" else behind.downlink
+            found = links.lined(found, np.array(behind.lines(self.agents)), line, seed)
         calendar, said = self._calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":
-            return made
+            return found
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
-        return made._replace(receivers=calendar._replace(memory=own))
+        return found._replace(receivers=calendar._replace(memory=own))
 
-    def _lines(self, behind: Behind, which: str) -> tuple[Int, AccessLine, int]:
-        """Which line each agent is behind (-1: none), what lines are like, and the seed."""
-        found = [behind.line_of(i, self.agents) for i in range(self.agents)]
-        line = behind.uplink if which == "uplink" else behind.downlink
-        return np.array([-1 if k is None else k for k in found]), line, self.scenario.seed
+    def on(self, graph: Graph) -> Links:
+        """The links of a graph of agents."""
+        return self.links(graph.source, graph.target)
 
-    def _laws(self, links: Links, link: Link) -> list[tuple[float, ...]]:
+    def _laws(self, drawn: Links, link: Link) -> list[tuple[float, ...]]:
         """What carries messages on each of the links."""
         network, topology = self.scenario.network, self.scenario.network.topology
         anew = topology.per_round or topology.redraw == "round"
-        found = [law(link.transport.tcp, anew)] * links.ends.shape[1]
+        found = [links.law(link.transport.tcp, anew)] * drawn.ends.shape[1]
         for other in network.links:
             if other.transport is not None:
-                own = law(other.transport.tcp, anew)
-                for e in np.flatnonzero(concerned(other, *links.ends)).tolist():
-                    found[e] = own
+                for e in np.flatnonzero(links.concerned(other, *drawn.ends)).tolist():
+                    found[e] = links.law(other.transport.tcp, anew)
         return found
 
-    def _rates(self, given: Distribution | BandwidthTrace, which: str) -> Traces | None:
+    def _rates(self, law: Distribution | BandwidthTrace, which: str) -> Traces | None:
         """What stands for a bandwidth that was measured."""
-        if isinstance(given, Distribution):
+        if isinstance(law, Distribution):
             return None
         own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None
-        where, written = f"network.{which if own else 'link'}.bandwidth", repr(given)
-        if written not in self.read:
-            unit = scale(given.unit, units.bits_per_second)
-            self.read[written] = rate_traces(
-                given.trace, given.field, unit, where=where, **_ways(given)
-            )
-        return self._lasts(self.read[written], given.end, where)
+        where, written = f"network.{which if own else 'link'}.bandwidth", repr(law)
+        if written not in self.traces:
+            unit = scale(law.unit, units.bits_per_second)
+            read = rate_traces(law.trace, law.field, unit, where=where, **law.ways)
+            self.traces[written] = read
+        return self._lasts(self.traces[written], law.end, where)
+
+    @cached_property
+    def _latencies(self) -> Latencies:
+        """The matrix, whose file is read once."""
+        said: Any = self.scenario.network.latency_matrix
+        unit = None if said.unit is None else scale(said.unit, units.seconds)
+        share = 0.5 if said.measured == "round-trip" else 1.0
+        return links.latencies(said.file, said.field, said.slice, unit, share, said.missing)
 
     def _measured(self, source: Int, target: Int, star: bool) -> Array | None:
         """Latencies (links,) s out of the matrix, None without one."""
@@ -255,22 +242,9 @@ class Conditions:
             key, what = (".coordinator", "on a graph") if len(source) else ("", "with one agent")
             text = f"network.latency_matrix{key}: found {what}, which has none"
             raise InputError(f"{text}; allowed: leave it out")
-        unit = None if matrix.unit is None else scale(matrix.unit, units.seconds)
-        share = 0.5 if matrix.measured == "round-trip" else 1.0
-        if self.latencies is None:  # the file is read once
-            self.latencies = latencies(
-                matrix.file, matrix.field, matrix.slice, unit, share, matrix.missing
-            )
-        found = self.latencies
-        have, seed = len(found.seconds), self.scenario.seed
-        at = sites(matrix.places, matrix.coordinator, star, self.agents, have, seed)
-        return found.between(at[source], at[target])
-
-
-def _ways(trace: BandwidthTrace | SpeedTrace | ChurnSection) -> dict[str, bool]:
-    """How agents play traces, as `Traces` takes it."""
-    loops, shuffled = trace.end == "loop", trace.assign == "random"
-    return {"loops": loops, "shuffled": shuffled, "shifted": trace.offset == "random"}
+        have, seed = len(self._latencies.seconds), self.scenario.seed
+        at = links.sites(matrix.places, matrix.coordinator, star, self.agents, have, seed)
+        return self._latencies.between(at[source], at[target])
 
 
 def outlives(

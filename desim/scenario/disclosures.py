@@ -1,4 +1,4 @@
-"""What a scenario discloses beside its releases, in words: by how it ends, and by its listeners."""
+"""What a scenario discloses beside its releases, in words: by its end, choices and listeners."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -33,6 +33,19 @@ def unreleased(scenario: "Scenario", metric: str) -> str:
         if scenario.algorithm.method.shows() != "released":
             return "of models before their noise"
     return ""
+
+
+def of_losses(scenario: "Scenario") -> Iterator[str]:
+    """That a choice by losses is a release, and what that costs."""
+    said = scenario.participation
+    if not said.power:
+        return
+    text = f"participation.choose: {said.choose} reads losses, so that every reply releases one"
+    cost = "without noise: epsilon is infinite"
+    if said.losses is not None:
+        noise = f"clip {said.losses.clip:g}, sigma {said.losses.sigma:g}"
+        cost = f"with noise ({noise}), and is charged for it beside the rest"
+    yield f"{text} number more, computed from the agent's rows, {cost}"
 
 
 # Listeners that change what happens: what they mean for the rest of a scenario.

@@ -12,7 +12,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, gathering, refusal, show, spelling
 from desim.fields.method_fields import Decay, Init
-from desim.fields.random_values import FORMS
+from desim.fields.numbers import FORMS
 from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.schema import SECTIONS, Scenario
@@ -35,7 +35,7 @@ KINDS = "str int float bool null timestamp map seq merge".split()
 TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}
 CHOICES = (Participation, Policy, Topology, Partition, Loss, Init, Decay)
 EXCLUSIVE = {*FORMS, *(key for form in CHOICES for key in form.alternatives())}
-LARGEST = 2_000_000
+MAX_NODES = 2_000_000
 SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
 SCENARIO = f"a scenario, which is a mapping with {', '.join(SECTIONS)}"
 
@@ -179,7 +179,7 @@ class _Reader:
 
     def value(self, node: Node, place: Place) -> Any:
         self.size += 1
-        if self.size > LARGEST or id(node) in self.open:
+        if self.size > MAX_NODES or id(node) in self.open:
             raise InputError(f"{self.tree.source}: found aliases that never end, or too much text")
         kind = TAGS.get(str(node.tag))
         if kind is None or kind == "merge":

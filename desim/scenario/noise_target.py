@@ -1,4 +1,8 @@
-"""The noise of a scenario, as written or as its target says, and its accountant, asked once."""
+"""What a scenario leaves open, once it is settled: speeds, work, and the noise of a target.
+
+What is measured or counted is done once and written into what a run stores: a measured number is
+another one each time, and a run, its replay, its resume and every host play that one.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -6,8 +10,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.amounts import size
+from desim.arrays import Array
 from desim.columns import Words
 from desim.errors import InputError, refusal
+from desim.numerics.distributions import Distribution, draw
+from desim.numerics.keys import Stream
 from desim.privacy.accounting.noise_scale import Target, factor, planned
 from desim.privacy.accounting.plugged import answered
 from desim.privacy.accounting.prices import prices
@@ -23,11 +31,100 @@ from desim.privacy.ledger.mechanisms import (
     Noise,
 )
 from desim.privacy.papers.conversions import per_round
+from desim.problem import step_costs
+from desim.problem.problem import Problem
 from desim.scenario import registry
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.devices import MeasuredSpeed, Work
 from desim.scenario.sections.privacy import ALLOTTED
 
+# What is measured or counted.
+
+UNSURE = 0.2  # a spread of what was timed that is worth a warning
+MEMORY = 6  # sub-counter of the draws of memories, apart from those of speeds and overheads
+
+
+def settled(scenario: Scenario, problem: Problem) -> Scenario:
+    """The scenario with the speed measured here, and the operations counted, that it asks for."""
+    changes: dict[str, object] = {}
+    compute = scenario.compute
+    if unmeasured(scenario) and isinstance(compute.speed, MeasuredSpeed):
+        found = step_costs.speed_here(problem, step_costs.batch_of(scenario.algorithm.parameters))
+        timing = compute.speed.measured.model_copy(update=found._asdict())
+        changes["speed"] = MeasuredSpeed(measured=timing)
+    if compute.work.word == "flops":
+        changes["work"] = Work.of({"flops": _counted(problem)})
+    if not changes:
+        return scenario
+    return scenario.model_copy(update={"compute": compute.model_copy(update=changes)})
+
+
+def unmeasured(scenario: Scenario) -> bool:
+    """Whether its speed is yet to be measured."""
+    law = scenario.compute.speed
+    return isinstance(law, MeasuredSpeed) and law.measured.rate is None
+
+
+def require_measured(scenario: Scenario, what: str) -> None:
+    """InputError for a speed that each of many runs would measure anew, beside the others."""
+    if unmeasured(scenario):
+        text = f"found measured without a rate, which every run of {what} would measure anew"
+        cure = "{measured: {rate: ...}}, the one that desim check SCENARIO says"
+        raise InputError(f"compute.speed: {text}; allowed: {cure}")
+
+
+def uncertain(scenario: Scenario) -> list[str]:
+    """A warning where the steps that were timed took very different times."""
+    law = scenario.compute.speed
+    spread = law.measured.spread if isinstance(law, MeasuredSpeed) else None
+    if spread is None or spread <= UNSURE:
+        return []
+    text = f"the steps that were timed spread by {100.0 * spread:.2g} %, as beside other programs"
+    return [f"compute.speed: {text}; measure again where there are none, or give the rate"]
+
+
+def _counted(problem: Problem) -> float:
+    found = step_costs.operations(problem)
+    if not found:
+        text = f"found flops with {problem.loss.name}, which does not count any"
+        raise InputError(f"compute.work: {text}; allowed: {{flops: operations of one row}}")
+    return found
+
+
+def refuse_too_large(scenario: Scenario, problem: Problem) -> None:
+    """InputError for the first agent whose memory a step does not fit."""
+    if scenario.compute.memory is None:
+        return
+    have = _memories(scenario, problem.agents)
+    batch = step_costs.batch_of(scenario.algorithm.parameters)
+    need, rows = step_costs.memory(problem, batch), step_costs.step_rows(problem, batch)
+    lacking = np.flatnonzero(need > have)
+    if not len(lacking):
+        return
+    first = int(lacking[0])
+    others = f"{len(lacking) - 1} other{'s have' if len(lacking) > 2 else ' has'} too little"
+    more = f"; {others}" if len(lacking) > 1 else ""
+    text = f"agent {first} has {size(have[first])}, and a step on {rows[first]} rows needs "
+    text += f"{size(need[first])} ({problem.dim} parameters, {problem.precision}){more}"
+    cures = f"at least {size(need.max())}, a smaller model, or smaller batches"
+    raise InputError(f"compute.memory: {text}; allowed: {cures}")
+
+
+def _memories(scenario: Scenario, agents: int) -> Array:
+    """Bytes (agents,) that agents have."""
+    law = scenario.compute.memory
+    if isinstance(law, Distribution):
+        who = np.arange(agents)
+        return np.asarray(draw(law, scenario.seed, Stream.SPEED, agent=who, step=MEMORY))
+    if law is None or len(law) != agents:
+        text = f"found {0 if law is None else len(law)} entries for {agents} agents"
+        raise InputError(f"compute.memory: {text}; allowed: one for each agent")
+    return np.array(law)
+
+
 Rows = NDArray[np.int64]
+# The noise as written, or as its target says; and the accountant, asked once.
+
 PLANNED = 1_000_000
 AGREES = 1e-5  # relative, of a calibrated amount in a stored scenario
 

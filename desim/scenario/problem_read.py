@@ -147,19 +147,19 @@ def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:
 
 def _bounded(section: Any, shards: Shards) -> tuple[Shards, float]:
     """The rows as problem.row_norm wants them, and the bound that holds for every data set."""
-    given, intercept = section.row_norm, bool(getattr(section.data, "intercept", False))
+    norm, intercept = section.row_norm, bool(getattr(section.data, "intercept", False))
     if section.model is not None:
         return shards, np.inf
     bound = guaranteed(section.data, shards.A.shape[1])
-    if given is None:
+    if norm is None:
         return shards, bound
-    if given.clip is not None:
+    if norm.clip is not None:
         test = shards.test_A
         shards = shards._replace(
-            A=shortened(shards.A, given.clip, intercept),
-            test_A=None if test is None else shortened(test, given.clip, intercept),
+            A=shortened(shards.A, norm.clip, intercept),
+            test_A=None if test is None else shortened(test, norm.clip, intercept),
         )
-    return shards, min(bound, given.value)
+    return shards, min(bound, norm.value)
 
 
 def initial(scenario: Scenario, problem: Problem) -> Callable[[str], Array]:

@@ -10,19 +10,26 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import CodeType
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_serializer,
+)
 
 from desim.engine.signals import HEARD, Listener
-from desim.errors import InputError, raised, refusal, spelling
+from desim.errors import InputError, raised, refusal, show, spelling
 from desim.fields import Strict
 from desim.losses.plugged import FUNCTIONS, ScalarLoss
 from desim.methods.shared.declarations import RULES, Method
@@ -369,3 +376,47 @@ def _blamed(where: str) -> Iterator[None]:
         ) from error
     except BaseException as error:
         raise InputError(f"{where} raised {raised(error)}") from error
+
+
+# What a scenario chooses by its name, with parameters that its class checks.
+
+NONE = "none, as no plug-in that is known here brings any (plugins)"
+BY_NAME_OR_KEYS = "its name, or {name: ..., its parameters}"
+
+
+class NoParameters(Strict):
+    """Of what has none."""
+
+
+class Named(Strict):
+    """Something by its name, and its own parameters."""
+
+    name: str
+    parameters: SerializeAsAny[Strict]
+
+    @classmethod
+    def read(
+        cls, value: object, info: ValidationInfo, known: Collection[str],
+        class_of: Callable[[str], Any], *, form: str = BY_NAME_OR_KEYS,
+        nameless: str = "found no name",
+    ) -> Self:  # fmt: skip
+        """A name, or {name: ..., parameter: ...}; class_of(name): that of a `known` one.
+
+        form: what it may be, in words; nameless: what to say of a mapping without a name.
+        """
+        if isinstance(value, cls):
+            return value
+        value = {"name": value} if isinstance(value, str) else value
+        if not isinstance(value, Mapping):
+            raise ValueError(refusal(value, form))
+        name = value.get("name")
+        if not isinstance(name, str) or name not in known:
+            found = f"found name: {show(name)}" if "name" in value else nameless
+            raise ValueError(f"{found}; allowed: {', '.join(known) or NONE}{spelling(name, known)}")
+        written = {key: item for key, item in value.items() if key != "name"}
+        kind = class_of(name).Parameters or NoParameters
+        return cls(name=name, parameters=kind.model_validate(written, context=info.context))
+
+    @model_serializer(mode="plain")
+    def _written(self) -> dict[str, Any]:
+        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}

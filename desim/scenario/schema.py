@@ -13,21 +13,20 @@ from desim.methods.shared.declarations import Kind
 from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
 from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
-from desim.scenario.sections.listeners import ListenersSection
 from desim.scenario.sections.network import Network
-from desim.scenario.sections.observe_and_stop import Observe, Stop
+from desim.scenario.sections.observe_and_stop import ListenersSection, Observe, Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 
 Seed = Annotated[int, *wholes(0)]
-LONGEST = 200  # bytes of a name: file systems allow 255
+MAX_NAME_BYTES = 200  # bytes of a name: file systems allow 255
 
 
 def directory_name(value: object) -> str:
     """Text that can name a directory."""
     if isinstance(value, str) and value.strip() and value not in (".", ".."):
         odd = not value.isprintable() or set(value) & set('/\\"')
-        if not odd and len(value.encode(errors="replace")) <= LONGEST:
+        if not odd and len(value.encode(errors="replace")) <= MAX_NAME_BYTES:
             return value
     raise ValueError(refusal(value, "text that can name a directory"))
 
@@ -156,21 +155,17 @@ def json_schema() -> dict[str, Any]:
     for hidden in ("folder", "source", "marks"):
         properties.pop(hidden)
     schema["required"].remove("name")
-    _include(properties, schema["$defs"])
+    file = {"type": "string", "description": "a file in networks/: lan, wifi, 4g, satellite, ..."}
+    section = schema["$defs"]["Network"]  # which may include a file, or be the name of one
+    section["properties"] = {"include": file, **section["properties"]}
+    about = properties["network"].get("description", "")
+    network = {"anyOf": [file, {"$ref": "#/$defs/Network"}], "description": about}
+    properties["network"] = network
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "desim scenario",
         **without_null(schema),
     }
-
-
-def _include(properties: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let `network` be the name of a file, and let it include one."""
-    file = {"type": "string", "description": "a file in networks/: lan, wifi, 4g, satellite, ..."}
-    definitions["Network"]["properties"] = {"include": file, **definitions["Network"]["properties"]}
-    about = properties["network"].get("description", "")
-    network = {"anyOf": [file, {"$ref": "#/$defs/Network"}], "description": about}
-    properties["network"] = network
 
 
 def without_null(schema: Any) -> Any:

@@ -35,11 +35,12 @@ def example(owner: type[Strict], key: str) -> Any:
 
 def home(owner: type[Strict], key: str) -> type:
     """The class that defines a key of `owner`: its examples are those of all that inherit it."""
+    key = owner.attribute(key)
     return next(one for one in owner.__mro__ if key in vars(one).get("__annotations__", {}))
 
 
 def _of_type(owner: type[Strict], key: str) -> Any:
-    field = owner.model_fields[key]
+    field = owner.model_fields[owner.attribute(key)]
     for schema in _options(schema_of(field)):
         if "examples" in schema:
             return schema["examples"][0]
@@ -60,7 +61,9 @@ def _section(section: type[Strict]) -> Any:
     if issubclass(section, Form):
         first = section.alternatives()[0]
         return {first: example(section, first)}
-    needed = [key for key in section.keys() if section.model_fields[key].is_required()]
+    needed = [
+        key for key in section.keys() if section.model_fields[section.attribute(key)].is_required()
+    ]
     return {key: example(section, key) for key in needed or section.keys()[:1]}
 
 
@@ -101,6 +104,6 @@ def _sections(owner: type[Strict], key: str, value: Mapping[str, Any]) -> list[t
         return [registry.get(value["name"]).Parameters]
     if key == "data":
         return [SOURCES[value["source"]]]
-    inside = [*sections_in(owner.model_fields[key].annotation)]
+    inside = [*sections_in(owner.model_fields[owner.attribute(key)].annotation)]
     inside += [SomeRows, MarkedRows] if key == "test" else []
     return [one for one in inside if set(value) <= set(one.keys())]

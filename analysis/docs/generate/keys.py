@@ -22,7 +22,7 @@ def key_table(owner: type[Strict], link: Link, skip: tuple[str, ...] = ()) -> st
 
 
 def _row(owner: type[Strict], key: str, link: Link) -> tuple[str, ...]:
-    field = owner.model_fields[key]
+    field = owner.model_fields[owner.attribute(key)]
     says = escaped(flowing(owner.about(key)))
     inside = dict.fromkeys(name for one in sections_in(field.annotation) if (name := link(one)))
     kind = escaped(phrase(schema_of(field)))

@@ -47,7 +47,7 @@ def _descend(path: str, section: type[Strict], found: Places) -> None:
         path = f"{path}: {section.__name__.lower()}"
     found[section] = path
     for key in section.keys():
-        for inner in sections_in(section.model_fields[key].annotation):
+        for inner in sections_in(section.model_fields[section.attribute(key)].annotation):
             _descend(f"{path}.{key}", inner, found)
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.network.conditions.links import connected, law, make_links
-from desim.network.timeline.messages import Links, carried
+from desim.network.timeline.flow import carried
+from desim.network.timeline.messages import Links
 from desim.numerics.jit import lean_kernel
 from desim.numerics.later import optimize
 from desim.scenario.sections.links import Link, Tcp

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import simpy
 
-from desim.engine.absences import Absences
 from desim.engine.patience import Waits
 from desim.engine.world import World
-from desim.network.timeline.phases import Calendar, is_up
+from desim.network.timeline.computations import Calendar, is_up
 from desim.network.timeline.record import UPLINK, Kind
 
 TICK = 0.2  # s of real time after which the world has its turn, if not before
@@ -70,10 +69,7 @@ class Clock(simpy.Environment):
     def forget(self, event: simpy.Event) -> None:
         """Nobody waits for `event` any more."""
         self.void += 1
-        event.callbacks.append(lambda _: self._passed())
-
-    def _passed(self) -> None:
-        self.void -= 1
+        event.callbacks.append(lambda _: setattr(self, "void", self.void - 1))
 
     def last(self) -> simpy.Event:
         """Return an event that happens now, after everything else that happens now."""
@@ -124,8 +120,10 @@ class Device:
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
-        self.absences: Absences | None = None
+        self.absences: Any = None
         if world.settings.churn is not None:
+            from desim.engine.presences import Absences
+
             self.absences = Absences(world, agent, world.settings.churn)
             clock.churning += 1
             clock.process(self._churn(world.settings.churn.calendar))
@@ -160,8 +158,9 @@ class Device:
                 yield done
                 return begin, seconds
             except simpy.Interrupt as interruption:
-                if begin is not None and begin < self.clock.now:
-                    self._abort(begin, round_)
+                if begin is not None and begin < (now := float(self.clock.now)):
+                    place = Kind.ABORT, UPLINK, self.agent, round_, now
+                    self.world.log.add(*place, seconds=now - begin)
                 if isinstance(done, simpy.Timeout) and not done.processed:
                     self.clock.forget(done)
                 if interruption.cause is not None or self.restarts:
@@ -190,10 +189,6 @@ class Device:
         churn = self.world.settings.churn
         return churn is not None and not is_up(churn.calendar, self.agent, now)[0]
 
-    def _abort(self, begin: float, round_: int) -> None:
-        now = float(self.clock.now)
-        self.world.log.add(Kind.ABORT, UPLINK, self.agent, round_, now, seconds=now - begin)
-
     def _churn(self, calendar: Calendar) -> Steps:
         here, until = True, 0.0
         assert self.absences is not None
@@ -204,11 +199,8 @@ class Device:
             now_up, until = is_up(calendar, self.agent, until)
             if now_up != here:
                 here = now_up
-                self._come() if here else self._leave()
+                self.up.succeed() if here else self._leave()
         self.clock.churning -= 1
-
-    def _come(self) -> None:
-        self.up.succeed()
 
     def _leave(self) -> None:
         self.up, self.forgot = self.clock.event(), True

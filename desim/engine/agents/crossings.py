@@ -15,7 +15,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.agents.clock import Clock
 from desim.engine.world import World
-from desim.network.timeline.duplex import desk_for, exchange
+from desim.network.timeline.contention import desk_for, exchange
 from desim.network.timeline.messages import Links, alone, log_message, try_once
 from desim.network.timeline.record import UPLINK, Kind
 

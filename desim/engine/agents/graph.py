@@ -8,7 +8,7 @@ run.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import simpy
@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.agents.clock import Clock, Device, Steps
-from desim.engine.agents.crossings import Crossings
 from desim.engine.agents.mailbox import Mailbox, Meetings, heard_by
-from desim.engine.agents.ports import Ports
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.crossing import demand_patience, meeting, used_both_ways
@@ -31,6 +29,9 @@ from desim.network.conditions.topology import Graph
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.network.timeline.waiting_rule import ALL, FIXED
+
+if TYPE_CHECKING:
+    from desim.engine.agents.ports import Ports
 
 # Pure jobs, run late: what has begun waits until a result is needed, then runs as one batch.
 
@@ -107,10 +108,15 @@ class Post:
         self.sent = np.zeros(graph.agents, np.int64)
         self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
         self.waits = Waits(world.settings.policy)
-        self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
-        pairs = meeting(world.settings, links)
-        self.crossings = Crossings(world, clock, links, pairs, self._gone)
+        self.ports: Any = None  # one at each agent, where messages share bandwidth
+        self.pairs = meeting(world.settings, links)
+        if self.pairs.shape[1]:
+            from desim.engine.agents.crossings import Crossings
+
+            self.crossings = Crossings(world, clock, links, self.pairs, self._gone)
         if links.contention:
+            from desim.engine.agents.ports import Ports
+
             self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK, self._gone)
 
     def _lay(self, graph: Graph, links: Links) -> None:
@@ -179,7 +185,7 @@ class Post:
         self, us: Cohort, bits: int, edges: Int, used: Mask | None, receive: Any
     ) -> NDArray[np.bool_]:
         """Send on those of links `edges` on which messages meet; return which they are."""
-        pairs = used_both_ways(self.crossings.pairs, used)
+        pairs = used_both_ways(self.pairs, used)
         meet = np.isin(edges, pairs)
         if us.clock[0] <= self.world.settings.horizon:
             for e in edges[meet].tolist():
@@ -204,7 +210,7 @@ class Post:
         return np.asarray(served)
 
     def _share(
-        self, ports: Ports, us: Cohort, bits: int, edges: Int, receive: Any
+        self, ports: "Ports", us: Cohort, bits: int, edges: Int, receive: Any
     ) -> NDArray[np.bool_]:
         """Send on links `edges`, whose messages share the agent's port; return which serve."""
         round_, release = int(us.round[0]), int(us._release[0])
@@ -286,7 +292,7 @@ class Agent:
         box, begin = self.post.boxes[i], float(self.clock.now)
         box.rule, box.over, box.later = request.rule, False, request.later
         if not request.patient:
-            demand_patience(self.post.crossings.pairs)
+            demand_patience(self.post.pairs)
         self.gathered += 1
         number = self.gathered if self.post.changing is None else self.us.turn
         self.device.waiting = self.post.forgets

@@ -18,22 +18,23 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.agents.clock import Clock
 from desim.engine.world import World
-from desim.network.timeline.attempt import ATTEMPTS
-from desim.network.timeline.contention import entered, flowing, rate_shares, share_out, shared_ends
-from desim.network.timeline.duplex import Desk, crossing_flows, desk_for, entered_at_end, let_go
-from desim.network.timeline.mending import (
-    ANSWERED,
-    GIVEN_UP,
-    ONLINE,
-    RESENT,
-    STATE,
-    TAG,
-    TAIL,
-    UNSENT,
+from desim.network.timeline.contention import (
+    Desk,
+    crossing_flows,
+    desk_for,
+    entered,
+    entered_at_end,
+    flowing,
+    let_go,
+    rate_shares,
+    share_out,
+    shared_ends,
 )
+from desim.network.timeline.flow import ANSWERED, GIVEN_UP, ONLINE, RESENT, STATE, TAG, TAIL, UNSENT
 from desim.network.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
 from desim.network.timeline.record import Kind
 from desim.network.timeline.transport import CUBIC, HEADER, KIND, RENO, SEGMENT
+from desim.network.timeline.wire import ATTEMPTS
 
 # A port over TCP: its messages are flows of packets, which queue for one line.
 
@@ -47,7 +48,7 @@ class Handed(NamedTuple):
     latency: float
     round_: int
     number: int
-    told: Callable[[float], None]
+    arrives: Callable[[float], None]
 
 
 class Streams:
@@ -66,7 +67,7 @@ class Streams:
         self.plans = 0
 
     def enter(self, message: Handed) -> None:
-        """Take a message; told(arrival s) is called when the last of its packets leaves."""
+        """Take a message; arrives(arrival s) is called when the last of its packets leaves."""
         self._advance()
         if message.e in self.waiting:
             self.waiting[message.e].append(message)
@@ -106,7 +107,7 @@ class Streams:
     def _over(self, which: int, there: float) -> None:
         message, slot = self.flows.pop(which), self.slots.pop(which)
         self.free.append(slot)
-        message.told(np.inf if self.states[slot, GIVEN_UP] else there)
+        message.arrives(np.inf if self.states[slot, GIVEN_UP] else there)
         if self.waiting[message.e]:
             self._begin(self.waiting[message.e].popleft())
         else:
@@ -201,7 +202,7 @@ class Site:
     def _over(self, which: int, there: float) -> None:
         side, message = self.flows[which]
         given_up = bool(self.desk.states[self.slots[which], GIVEN_UP])
-        message.told(np.inf if given_up else there)
+        message.arrives(np.inf if given_up else there)
         if self.waiting[side, message.e]:
             self._begin(side, self.waiting[side, message.e].popleft())
         else:
@@ -246,6 +247,22 @@ def port_of(links: Links) -> list[int]:
     if links.lines.shape[1]:
         return [int(line) for line in links.lines[0]]
     return [0] * links.ends.shape[1]
+
+
+def ports_of(world: World, clock: Clock, ways: Any, gone: Callable[..., None]) -> list[Any]:
+    """For each way, of links and their side, one port at the coordinator or one for each line.
+
+    None where messages do not share any.
+    """
+    up, down = (
+        Ports(world, clock, links, port_of(links), side, partial(gone, side))
+        if links is not None and links.contention
+        else None
+        for links, side in ways
+    )
+    if up and down:
+        join_ways(down, up)
+    return [up, down]
 
 
 def join_ways(down: "Ports", up: "Ports") -> None:
@@ -435,9 +452,9 @@ class Ports:
             queue, handed = self.queues[self.ports[e]], float(self.clock.now)
             if isinstance(queue, Streams | End):
                 latency, number = message.tries[0][0].latency, message.exchange * ATTEMPTS
-                told = partial(self._streamed, message, handed, latency)
-                given = e, handed, message.bits, latency, message.round_, number, told
-                queue.enter(Handed(*given))
+                arrives = partial(self._streamed, message, handed, latency)
+                sent = e, handed, message.bits, latency, message.round_, number, arrives
+                queue.enter(Handed(*sent))
                 continue
             queue.enter(e, message.bits, partial(self._left, message, attempt, handed))
 

@@ -4,7 +4,7 @@ Every message is a SimPy event, a deadline is a SimPy condition, and churn inter
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,16 +14,14 @@ import simpy
 
 from desim.arrays import Array, Int
 from desim.engine.agents.clock import LAST, Clock, Device, Steps
-from desim.engine.agents.ports import Ports, join_ways, port_of
 from desim.engine.hub import Hub
 from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.network.conditions.compute import lasting
-from desim.network.timeline.intake import all_taken_in, takes
+from desim.network.conditions.devices import lasting
+from desim.network.timeline.computations import all_taken_in, seconds_into, takes
 from desim.network.timeline.messages import transmit_one
 from desim.network.timeline.record import UPLINK, Kind, release_id
-from desim.network.timeline.speed import seconds_into
 
 # A client: one agent's process, its mailbox and the calls that it takes.
 
@@ -142,15 +140,12 @@ class AgentStation:
         self.begun: dict[str, Array] | None = None  # the agents' state at the start
         self.anew: set[int] = set()  # agents whose next job begins with that state
         self.clients = [Client(self, i) for i in range(agents)]
-        self.ports = [
-            Ports(world, clock, links, port_of(links), side, partial(self._gone, side))
-            if links.contention
-            else None
-            for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
-            if links is not None
-        ]  # for each direction one port at the coordinator, or one for each line
-        if len(self.ports) == 2 and self.ports[0] and self.ports[1]:
-            join_ways(self.ports[1], self.ports[0])
+        self.ports: Sequence[Any] = None, None
+        ways = (world.settings.uplinks, UPLINK), (world.settings.downlinks, 0)
+        if any(links.contention for links, _ in ways if links is not None):
+            from desim.engine.agents.ports import ports_of
+
+            self.ports = ports_of(world, clock, ways, self._gone)
 
     @property
     def now(self) -> float:
@@ -172,7 +167,7 @@ class AgentStation:
             self.lost.discard(i)
             self.waits[i] = Waits(world.settings.policy)
             terms = mechanism, view, *amounts[:, i].tolist()
-            price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
+            price = hub.prices[:, i].copy()
             letter = Letter(
                 hub.round, hub.exchange, float(seconds), float(work[i]), reply_bits, terms, price
             )
@@ -204,7 +199,7 @@ class AgentStation:
         if ports is not None:
             coming = Coming(arrive)
             taken = partial(client.take, coming) if down else arrive
-            served = ports.send([i], round_, exchange, bits, release, lambda _: taken())[0]
+            served: bool = ports.send([i], round_, exchange, bits, release, lambda _: taken())[0]
             if served and down:
                 client.coming.append(coming)
             return served
@@ -242,8 +237,8 @@ class AgentStation:
         )  # fmt: skip
         charged = int(world.ledger.rows.n[0])
         world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, int(served))
-        if self.hub is not None and self.hub.reports is not None:
-            self.hub.reports.charge(charged)
+        if self.hub is not None:
+            self.hub.charged(charged)
         if not served:
             if self._awaits(i, letter):
                 self.lost.add(i)

@@ -21,20 +21,17 @@ from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.errors import Diverged
 from desim.network.conditions.topology import Graph
-from desim.network.timeline.appended import Batch
-from desim.network.timeline.duplex import desk_for, exchange_all
 from desim.network.timeline.messages import Links, broadcast
-from desim.network.timeline.neighbour_waits import close, close_by
-from desim.network.timeline.neighbourhood import (
+from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
+from desim.network.timeline.together import (
+    TOGETHER,
     send_all,
     span,
     tell_messages,
     wait_all,
     work_all,
 )
-from desim.network.timeline.record import DISTANT, UPLINK, Kind
-from desim.network.timeline.together import TOGETHER
-from desim.network.timeline.waiting_rule import nothing_seen
+from desim.network.timeline.waiting_rule import close, close_by, nothing_seen
 
 
 class Wires:
@@ -64,6 +61,9 @@ class Wires:
         self.seen = nothing_seen(len(graph.source))  # how long messages were waited for
         self.pairs = meeting(world.settings, links)  # links whose messages meet on a line
         if self.pairs.shape[1]:
+            from desim.network.timeline.contention import desk_for, exchange_all
+
+            self.exchange_all = exchange_all
             self.desk = tuple(desk_for(links))
             self.room = (*np.zeros((4, 2)), np.zeros(4))
 
@@ -136,7 +136,7 @@ class Wires:
             broadcast(self.flat, *routes, us.who, us.clock, *sent, end, *served)
         if pairs.shape[1]:
             meet = us.clock, sent, end, self.desk, self.room
-            exchange_all(self.flat, pairs, *meet, *served)
+            self.exchange_all(self.flat, pairs, *meet, *served)
         return delivered
 
     def known(self, us: Cohort, values: Array) -> Heard:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.engine.absences import tell
 from desim.engine.hub import Hub
 from desim.engine.patience import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
 from desim.memory import Tree, recall
-from desim.network.timeline.attendance import nobody_leaves
-from desim.network.timeline.calls import (
+from desim.network.timeline.computations import all_taken_in, nobody_leaves, takes
+from desim.network.timeline.messages import (
     BEGIN,
     BITS,
     CALLED,
@@ -30,7 +29,6 @@ from desim.network.timeline.calls import (
     post,
     settle_due,
 )
-from desim.network.timeline.intake import all_taken_in, takes
 from desim.network.timeline.together import memory_for_draws
 from desim.network.timeline.waiting_rule import lost
 
@@ -54,23 +52,21 @@ class CohortStation:
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,) and fill in when their replies are due."""
-        spending, charged = hub.spending, int(self.world.ledger.rows.n[0])
-        before = None if spending is None else spending.under_way(hub.calls, who)
+        charged = int(self.world.ledger.rows.n[0])
         call(
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
-        if hub.reports is not None:
-            hub.reports.charge(charged)
+        hub.charged(charged)
         self.attend(self.now)
-        if spending is not None:
-            spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
+        for one in hub.features:
+            one.called(hub, who)
 
     def attend(self, now: float) -> None:
         """Write what absences ended of the calls just made; tell what is to be told by `now` s."""
         if self.presences is not None:
             self.presences.lost(self.devices[0])
-            tell(self.world, now)
+            self.presences.tell(self.world, now)
 
     def taken_in(self, hub: Hub, who: Int) -> float:
         """When the replies of agents who (n,), here now, have been taken in, s."""
@@ -91,7 +87,7 @@ class CohortStation:
         """The run ends at `end` s: write what happened by then, and return it."""
         self.settle(hub, end)
         if self.presences is not None:
-            tell(self.world, end)
+            self.presences.tell(self.world, end)
             self.presences.until(end)
         return end
 
@@ -107,8 +103,7 @@ class CohortStation:
         if open_calls:
             charged = int(self.world.ledger.rows.n[0])
             settle_due(until, self.devices, self._book(hub, open_calls))
-            if hub.reports is not None:
-                hub.reports.charge(charged)
+            hub.charged(charged)
 
     def _book(self, hub: Hub, calls: int) -> tuple[Any, ...]:
         """Calls, log and ledger as kernels take them, with room for so many more calls."""
@@ -198,7 +193,7 @@ def explained(hub: Hub, station: CohortStation, silent: Int) -> Exception:
     waits, calls, presences = Waits(hub.world.settings.policy), hub.calls, hub.world.presences
     station.settle(hub, np.inf)
     if presences is not None:
-        tell(hub.world, np.inf)
+        presences.tell(hub.world, np.inf)
     for i in silent:
         taken, begin, finish = calls.real[i, [TAKEN, BEGIN, FINISH]].tolist()
         round_ = int(calls.round_[i])

@@ -17,8 +17,8 @@ from desim.engine.compiled.desk import (
     worked,
 )
 from desim.engine.compiled.watch import due, full
-from desim.network.timeline.attendance import Attendance, leaves
-from desim.network.timeline.calls import CALLED, Calls, call, settle_due
+from desim.network.timeline.computations import Attendance, leaves
+from desim.network.timeline.messages import CALLED, Calls, call, settle_due
 from desim.network.timeline.record import Rows
 from desim.network.timeline.waiting_rule import ALL
 from desim.numerics.jit import lean_inline, lean_kernel
@@ -26,18 +26,18 @@ from desim.numerics.jit import lean_inline, lean_kernel
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet
 ROUNDS, WHY, FIRST = range(3)  # columns of Ahead.counts
 CALLS, REPLIES = range(2)  # columns of Ahead.ends
-MOST = 256  # rounds, replies or calls of one side, if its last round has not more
+MOST_AHEAD = 256  # rounds, replies or calls of one side, if its last round has not more
 
 
 class Ahead(NamedTuple):
     """Two sides of some rounds each: the clock plays one while agents train for the other.
 
     counts (2, 3): rounds of the side, why there is no further one, and the number of the first. Of
-    each round close (2, MOST) s, ends (2, 2, MOST + 1): where its calls and its replies begin, and
-    after it the next one's; marks (2, MOST, 3): rows of log, counted ones and ledger by its end;
-    copies (2, MOST): place of the copy to be made before it, or -1. Agents called, replied (2,
-    room), and the rounds `since` (2, room) of the calls that they answer; of a policy that waits
-    for all, calls are its replies.
+    each of MOST_AHEAD rounds close s, ends (2, 2, MOST_AHEAD + 1): where its calls and its replies
+    begin, and after it the next one's; marks (.., 3): rows of log, counted ones and ledger by its
+    end; copies: place of the copy made before it, or -1. Agents called, replied (2, room), and
+    the rounds `since` (2, room) of the calls that they answer; of a policy that waits for all,
+    calls are its replies.
     """
 
     counts: np.ndarray
@@ -52,10 +52,10 @@ class Ahead(NamedTuple):
 
 def ahead_for(agents: int) -> Ahead:
     """Two empty sides, with room for rounds of so many agents."""
-    room = agents + MOST
+    most, room = MOST_AHEAD, agents + MOST_AHEAD
     return Ahead(
-        np.array([[0, ON, 1]] * 2), np.empty((2, MOST)), np.zeros((2, 2, MOST + 1), np.int64),
-        np.empty((2, MOST, 3), np.int64), np.empty((2, MOST), np.int64),
+        np.array([[0, ON, 1]] * 2), np.empty((2, most)), np.zeros((2, 2, most + 1), np.int64),
+        np.empty((2, most, 3), np.int64), np.empty((2, most), np.int64),
         *(np.empty((2, room), np.int64) for _ in range(3)),
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ def play_ahead(side, k, most, span, policy, drawn, calling, desk, book, watch, a
     plan, calls, rows, charges = Ahead(*ahead), Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
     replied, since, n, m, answers = plan.replied[side], plan.since[side], 0, 0, 0
     why, plan.counts[side, FIRST] = ON, desk[0][NOW_ROUND]
-    while why == ON and n < most and max(m, answers) < MOST:
+    while why == ON and n < most and max(m, answers) < MOST_AHEAD:
         if k + n == span[2]:
             why = BLOCK
             break

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.network.timeline.calls import (
+from desim.network.timeline.computations import AT_WORK, Intake, taken_in, takes
+from desim.network.timeline.messages import (
     BITS,
     CALLED,
     DUE,
@@ -19,13 +20,12 @@ from desim.network.timeline.calls import (
     Calls,
     learned,
 )
-from desim.network.timeline.due import ascending, pop, push
-from desim.network.timeline.intake import AT_WORK, Intake, taken_in, takes
 from desim.network.timeline.record import DISTANT, Kind, Rows, write
 from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,
     FIXED,
+    ascending,
     closed_at,
     counts,
     heard,
@@ -34,6 +34,8 @@ from desim.network.timeline.waiting_rule import (
     lost,
     needed,
     over_at,
+    pop,
+    push,
 )
 from desim.numerics.jit import lean_inline
 

@@ -13,7 +13,7 @@ from desim.engine.compiled.ahead import (
     CALLS,
     FIRST,
     LOOK,
-    MOST,
+    MOST_AHEAD,
     ON,
     REPLIES,
     ROUNDS,
@@ -24,8 +24,7 @@ from desim.engine.compiled.ahead import (
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
 from desim.engine.compiled.watch import copied, met, sound
-from desim.network.timeline.staleness import weight
-from desim.network.timeline.waiting_rule import ALL
+from desim.network.timeline.waiting_rule import ALL, weight
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.plain import always_compiled
 from desim.problem.kernels.formulas import aggregate, begin, entries, finish, model, put
@@ -254,7 +253,7 @@ def advance(
     """
     plan, watch = Ahead(*ahead), seen[3]
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
-    most, side, k = 1 if unsure else MOST, 0, 0
+    most, side, k = 1 if unsure else MOST_AHEAD, 0, 0
     plan.counts[side, ROUNDS], plan.counts[side, WHY] = 0, ON
     while True:
         rounds, ends, r = plan.counts[side, ROUNDS], plan.ends[side, REPLIES], 0

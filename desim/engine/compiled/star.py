@@ -19,7 +19,7 @@ from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.engine.compiled.rounds import PART, advance, assist
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
-from desim.engine.observer import MOST, SEEN_NUMBERS
+from desim.engine.observer import MAX_OBSERVATIONS, SEEN_NUMBERS
 from desim.engine.world import World
 from desim.errors import ProgramError
 from desim.log.event_log import FLUSH_ROWS
@@ -140,7 +140,7 @@ class Engine:
         if observer.every and not (observer.idle or observer.full):
             copies = max(1, min(most, SEEN_NUMBERS // x.size))
         goal = float(dict(self.world.settings.targets).get("error", -np.inf))
-        limits = float(observer.every), MOST, observer.rows.metrics.norm, goal
+        limits = float(observer.every), MAX_OBSERVATIONS, observer.rows.metrics.norm, goal
         tally = observer.tally(x) if observer.tallied else no_tally()
         return Watch(
             np.empty((copies, *x.shape)), np.empty(copies, np.int64),

@@ -50,8 +50,8 @@ def due(k, close, watch_):
 def full(watch_):
     """Whether no further copy can be made, or no further observation is wanted: a block ends."""
     watch = Watch(*watch_)
-    kept, counts = watch.copies.shape[0], watch.counts
-    return kept > 0 and (counts[KEPT] == kept or counts[INSTANT] > watch.limits[1])
+    room, counts = watch.copies.shape[0], watch.counts
+    return room > 0 and (counts[KEPT] == room or counts[INSTANT] > watch.limits[1])
 
 
 @lean_inline

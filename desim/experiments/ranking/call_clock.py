@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from desim.network.timeline.calls import DUE, PENDING, Calls, call, post
+from desim.network.timeline.messages import DUE, PENDING, Calls, call, post
 from desim.numerics.jit import lean_kernel
 
 CALL, POST, COLLECT = range(3)

@@ -19,11 +19,9 @@ from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
 from desim.experiments.ranking.call_clock import CALL, COLLECT, POST, clock
 from desim.experiments.ranking.laws import transported
-from desim.network.timeline.attendance import nobody_leaves
-from desim.network.timeline.calls import no_calls
-from desim.network.timeline.messages import Links
+from desim.network.timeline.computations import Speeds, nobody_leaves
+from desim.network.timeline.messages import Links, no_calls
 from desim.network.timeline.record import RELEASED, empty_rows
-from desim.network.timeline.speed import Speeds
 from desim.network.timeline.together import memory_for_draws
 from desim.privacy.ledger.ledger import View, plain
 from desim.problem.fairness import MEASURES

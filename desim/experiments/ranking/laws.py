@@ -16,22 +16,24 @@ from desim import units
 from desim.arrays import Array
 from desim.errors import InputError, refusal, show, spelling
 from desim.fields.numbers import whole
-from desim.network.conditions.compute import law_times
-from desim.network.conditions.latencies import UNITS
+from desim.network.conditions.devices import law_times
+from desim.network.conditions.links import UNITS
 from desim.numerics.distributions import Distribution
 from desim.readers import matrices
 from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed
-from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
-from desim.scenario.sections.measured import (
+from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed, SpeedTrace
+from desim.scenario.sections.links import (
     BandwidthTrace,
-    LatencyMatrix,
-    SpeedTrace,
+    BurstLoss,
+    Link,
+    LinkChange,
+    LinkOf,
+    LossLaw,
     lasting,
     scale,
 )
-from desim.scenario.sections.network import Behind, Network
+from desim.scenario.sections.network import Behind, LatencyMatrix, Network
 
 # A scenario times factors, as if a user had written the products into its file.
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied

@@ -50,7 +50,7 @@ from desim.runs.output import output
 from desim.runs.reading.series import labels
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load, read
-from desim.scenario.pace import require_measured
+from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import named_file
 from desim.tabulated import Table

@@ -22,7 +22,7 @@ from desim.experiments.studies.varied import MOST
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
-from desim.scenario.pace import require_measured
+from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 
 # The two sides of a case: the method that is compared, and the problem that it is given.

@@ -27,7 +27,7 @@ from desim.runs.recording import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, open_run
 from desim.scenario.load import loaded, resolved_yaml, seeded
-from desim.scenario.pace import require_measured
+from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 
 Tell = Callable[[int, int, int], None]

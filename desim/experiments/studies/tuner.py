@@ -11,7 +11,7 @@ from desim.errors import refusal
 from desim.experiments.studies import varied
 from desim.experiments.studies.varied import Range, Vary
 from desim.fields import Count, Flag, Strict, Whole
-from desim.fields.numbers import LARGEST, number, positive, whole
+from desim.fields.numbers import MAX_WHOLE, number, positive, whole
 
 SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2")
 LEARNING = ("tpe", "cmaes", "nsga2")  # samplers of Optuna
@@ -149,7 +149,7 @@ class Tune(Strict):
         if self.sampler in LEARNING and (self.seed or 0) > LARGEST_SEED:
             allowed = f"at most {LARGEST_SEED} with {self.sampler}"
             raise ValueError(f"seed: {refusal(self.seed, allowed)}")
-        if self.fresh_seeds and max(self.fresh_seeds) > LARGEST:
+        if self.fresh_seeds and max(self.fresh_seeds) > MAX_WHOLE:
             raise ValueError(f"seeds: found {max(self.seeds)}, beyond which no seeds are left for "
                              "fresh runs; allowed: smaller ones, or fresh: 0")  # fmt: skip
         if self.sampler == "cmaes" and len(self.least) > 1:

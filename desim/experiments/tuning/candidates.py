@@ -16,11 +16,11 @@ from desim.experiments.studies.tuner import LEARNING, SECRET, Tune
 from desim.experiments.studies.varied import Vary
 from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
-from desim.fields.numbers import LARGEST
+from desim.fields.numbers import MAX_WHOLE
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load
-from desim.scenario.pace import require_measured
+from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 
 RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (
@@ -172,7 +172,7 @@ def _seed(tune: Tune, path: Path | None) -> int:
     with contextlib.suppress(InputError):
         if path is not None:
             return int(from_file(path, lambda file: file["study"]["tune"]["seed"]))
-    return secrets.randbelow(LARGEST - SECRET) + SECRET
+    return secrets.randbelow(MAX_WHOLE - SECRET) + SECRET
 
 
 def _unmeasured(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from desim.fields import Form
 from desim.log.column_meanings import METRICS
+from desim.network.conditions.choosing import CHOOSERS
 from desim.scenario import registry, tree
-from desim.scenario.choosers import CHOOSERS
 from desim.scenario.sections.algorithm import Policy
-from desim.scenario.sections.codec import HYPHENS, OneWay
+from desim.scenario.sections.codec import OneWay
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.network import Topology
 from desim.scenario.sections.problem import Loss, Penalty
@@ -81,7 +81,7 @@ def choices() -> Entries:
 
 def codecs() -> Entries:
     """How messages are coded: codec: NAME, or {NAME: ...}."""
-    keys = [(HYPHENS.get(key, key), OneWay.about(key)) for key in OneWay.alternatives()]
+    keys = [(key, OneWay.about(key)) for key in OneWay.alternatives()]
     return [
         *((word, CODES[word]) for word in OneWay.words),
         *((f"{{{key}: ...}}", _sentence(about)) for key, about in keys),

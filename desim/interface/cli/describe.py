@@ -10,7 +10,7 @@ from desim.engine.crossing import meeting, two_ways
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
-from desim.network.conditions.compute import overheads_of, speeds_of
+from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.links import (
     CONGESTION,
     connected,
@@ -19,7 +19,7 @@ from desim.network.conditions.links import (
     seconds_after,
     seconds_both_ways,
 )
-from desim.network.timeline.intake import takes
+from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
 from desim.runs.reading.facts import measured_text

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.network.conditions.mixing import against_themselves, mixing_matrix
-from desim.network.conditions.topology import random_matching, random_neighbours
+from desim.network.conditions.topology import (
+    against_themselves,
+    mixing_matrix,
+    random_matching,
+    random_neighbours,
+)
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard

@@ -1,21 +1,16 @@
-"""Gradients and kernels as methods call them: arguments are checked before compiled code sees them.
+"""Gradients as methods call them: arguments are checked before compiled code sees them.
 
 A row that is missing would be read beyond the end of an array.
 """
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
-from desim.problem.kernels import argmin, codecs, gradients, values, zeroth
+from desim.problem.kernels import gradients
 from desim.problem.kernels.batches import WHOLE
-from desim.problem.kernels.layered import Layered
-from desim.problem.kernels.modelled import Modelled
-from desim.shapes import all_between, has_rows, refuse, rows_given, whole_given
+from desim.shapes import all_between, refuse, rows_given, whole_given
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's
 
@@ -66,7 +61,7 @@ def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: 
 
     what: the function that got them, as name.
     """
-    if not isinstance(data, gradients.Data | Layered | Modelled):
+    if not all(hasattr(data, name) for name in ("start", "dim", "_fields")):
         refuse(f"{what}: data", data, "that of the problem, self.problem.data")
     agents, dim = len(data.start) - 1, data.dim
     named = np.asarray(who)
@@ -99,48 +94,3 @@ def _whole(what: str, value: Any, n: int, end: int) -> Any:
             what, value, several if n else f"one whole number from 0 to {end - 1} for all agents"
         )
     return value
-
-
-# Kernels, whose rows are checked in the same way.
-
-
-def _looked_at(
-    kernel: Callable[..., Any], of: str, rows: str = "", each: str = "", three: str = ""
-) -> Any:
-    """The kernel; ValueError unless its arguments have a row for each of the agents who (n,).
-
-    of: models (n, dim) of the data, or with codecs numbers (n, any); rows: other arrays (n, dim);
-    each: one number, or an array (n,); three: numbers (3, T).
-    """
-    name, signature = kernel.__name__, inspect.signature(kernel)
-
-    @wraps(kernel)
-    def looked_at(*args: Any, **named: Any) -> Any:
-        given = signature.bind(*args, **named).arguments
-        who = given["who"]
-        if "data" in given:
-            given[of] = models_given(name, who, given[of], given["data"], None, of)
-        else:
-            given[of] = rows_given(f"{name}: {of}", given[of], np.size(who))
-        for one in rows.split():
-            if given.get(one) is not None:
-                given[one] = rows_given(f"{name}: {one}", given[one], *given[of].shape)
-        for one in each.split():
-            value: Any = given.get(one)
-            if np.ndim(value) and not (has_rows(value, len(who)) and np.ndim(value) == 1):
-                refuse(f"{name}: {one}", value, f"one number, or an array ({len(who)},)")
-            if "data" not in given:  # a codec, which takes arrays alone
-                given[one] = np.array(np.broadcast_to(value, len(who)))
-        if three and (np.ndim(given[three]) != 2 or len(given[three]) != 3):
-            refuse(f"{name}: {three}", np.asarray(given[three]), "three rows of numbers, (3, T)")
-        return kernel(**given)
-
-    return looked_at
-
-
-minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
-descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise", "steps")
-estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
-capped_losses = _looked_at(values.capped_losses, "x", each="where")
-quantize = _looked_at(codecs.quantize, "x", each="round_")
-sparsify = _looked_at(codecs.sparsify, "x", each="round_")

@@ -24,7 +24,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import ListenerError
-from desim.network.conditions.compute import lasting
+from desim.network.conditions.devices import lasting
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard

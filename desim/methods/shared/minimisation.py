@@ -8,7 +8,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
-from desim.methods.shared.checked_gradients import minimise
+from desim.methods.shared.checked_kernels import minimise
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger.mechanisms import Noise

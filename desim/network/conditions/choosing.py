@@ -3,21 +3,6 @@
 Replies and their times are seen by whoever coordinates; losses are seen only because agents send
 them, which is a release. No choice reads rows, and none is a uniform secret draw: a subset that is
 chosen so amplifies no privacy.
-
-TiFL: Chai, Ali, Zawad, Truex, Anwar, Baracaldo, Zhou, Ludwig, Yan, Cheng 2020, "TiFL: a tier-based
-federated learning system" (HPDC, arXiv 2001.09249), Algorithm 2. Its adaptive form asks for the
-accuracy of each tier on test rows of that tier, which agents would have to give away; here the mean
-of the losses that came with the latest replies stands for it. Agents that profiling does not hear
-are dropouts there; here they are the last of the slowest tier.
-
-Oort: Lai, Zhu, Madhyastha, Chowdhury 2021, "Oort: efficient federated learning via guided
-participant selection" (OSDI, arXiv 2010.06081), Algorithm 1 and Section 4. Printed there, the pacer
-looks back in every round; here, as in the authors' program (github.com/SymbioticLab/Oort), once in
-a window: losses fall as a model learns, and looking each round would slacken the pace each round.
-All else is the paper's, where the program has other rules: it slackens the pace where two windows
-differ by a tenth at most, tightens it where by five times, has T as a percentile of durations, and
-scales utilities to [0, 1] before it adds the temporal uncertainty, which is added here as it is,
-though one grows with the rows and the other does not.
 """
 
 from dataclasses import dataclass
@@ -85,6 +70,10 @@ class Chooser:
     def least(self) -> float:
         """The size of a cohort, where so many agents are free."""
         return self.count
+
+    def draw(self, round_: int) -> Int:
+        """Whom it may choose from, ascending: all."""
+        return np.arange(self.agents)
 
     def start(self) -> dict[str, NDArray[Any]]:
         """What it remembers before the first round, by name."""
@@ -180,7 +169,12 @@ class PowerOfChoice(Chooser):
         return self.first(round_, some, -np.where(np.isnan(loss), np.inf, loss))
 
 
-# TiFL: agents in tiers by how long they take, and in each round agents of one tier.
+# TiFL: agents in tiers by how long they take, and in each round agents of one tier. Chai, Ali,
+# Zawad, Truex, Anwar, Baracaldo, Zhou, Ludwig, Yan, Cheng 2020, "TiFL: a tier-based federated
+# learning system" (HPDC, arXiv 2001.09249), Algorithm 2. Its adaptive form asks for the accuracy of
+# each tier on test rows of that tier, which agents would have to give away; here the mean of the
+# losses that came with the latest replies stands for it. Agents that profiling does not hear are
+# dropouts there; here they are the last of the slowest tier.
 SAME = 1e-9  # of a loss: a smaller difference is one of rounding
 
 
@@ -190,13 +184,14 @@ class Tiers(Chooser):
 
     `tiers` of equally many agents, profiled in the first `profile` rounds, which invite all.
 
-    probabilities (tiers,): of drawing each, fastest first; credits (tiers,): how often each may
-    be drawn, None for no end; interval: rounds after which the adaptive form looks at losses.
+    probabilities (tiers,): of drawing each, fastest first, None: all alike; credits (tiers,): how
+    often each may be drawn, None for no end; interval: rounds after which the adaptive form looks
+    at losses.
     """
 
     tiers: int = 2
     profile: int = 1
-    probabilities: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] | None = None
     credits: tuple[int, ...] | None = None
     interval: int | None = None
 
@@ -206,7 +201,7 @@ class Tiers(Chooser):
         return {
             "tier": np.full(self.agents, -1),
             "credits": left,
-            "probabilities": np.array(self.probabilities),
+            "probabilities": np.array(self.probabilities or (1.0 / self.tiers,) * self.tiers),
             "before": np.full(self.tiers, np.nan),
             "current": np.zeros(1, np.int64),
         }
@@ -272,7 +267,15 @@ def ranks_of(losses: Array) -> Array:
     return np.asarray(0.5 * (1.0 + above + len(losses) - below))
 
 
-# Oort: agents with much to learn from that are quick, and some that nobody has seen yet.
+# Oort: agents with much to learn from that are quick, and some that nobody has seen yet. Lai, Zhu,
+# Madhyastha, Chowdhury 2021, "Oort: efficient federated learning via guided participant selection"
+# (OSDI, arXiv 2010.06081), Algorithm 1 and Section 4. Printed there, the pacer looks back in every
+# round; here, as in the authors' program (github.com/SymbioticLab/Oort), once in a window: losses
+# fall as a model learns, and looking each round would slacken the pace each round. All else is the
+# paper's, where the program has other rules: it slackens the pace where two windows differ by a
+# tenth at most, tightens it where by five times, has T as a percentile of durations, and scales
+# utilities to [0, 1] before it adds the temporal uncertainty, which is added here as it is, though
+# one grows with the rows and the other does not.
 EXPLOITED, EXPLORED, REST = STEP + 3, STEP + 4, STEP + 5
 FAINT = 1e-9  # share of the greatest utility that the least one counts for in a draw
 
@@ -281,7 +284,7 @@ FAINT = 1e-9  # share of the greatest utility that the least one counts for in a
 class Oort(Chooser):
     """Those with large losses that are quick, and some that were not heard yet: Oort.
 
-    alpha: of the straggler penalty; exploration, decay, least: epsilon and how it falls.
+    alpha: of the straggler penalty; exploration, with its decay and least: epsilon, how it falls.
 
     cutoff: share c of the cut-off utility that admits; quantile: of the utilities, at which they
     are cut; window: W rounds; pace: step of T in s, None: such that T covers W K agents more;
@@ -291,8 +294,8 @@ class Oort(Chooser):
 
     alpha: float = 2.0
     exploration: float = 0.9
-    decay: float = 0.98
-    least_exploration: float = 0.2
+    exploration_decay: float = 0.98
+    exploration_least: float = 0.2
     cutoff: float = 0.95
     quantile: float = 0.95
     window: int = 20
@@ -307,11 +310,11 @@ class Oort(Chooser):
 
     def epsilon(self, round_: int) -> float:
         """Share of explorers: decayed once a round while it is above the least."""
-        if self.decay == 1.0:
+        if self.exploration_decay == 1.0:
             return self.exploration
-        falls = np.log(self.least_exploration / self.exploration) / np.log(self.decay)
+        falls = np.log(self.exploration_least / self.exploration) / np.log(self.exploration_decay)
         often = max(0, int(np.ceil(falls - 1e-9)))
-        return float(self.exploration * self.decay ** min(round_ - 1, often))
+        return float(self.exploration * self.exploration_decay ** min(round_ - 1, often))
 
     def learnt(self, round_: int, who: Int, seen: Seen) -> None:
         """Add the utility of agents who (n,) to that of the round."""
@@ -383,3 +386,14 @@ class Oort(Chooser):
         weight = None if self.speed is None else self.speed[unseen]
         lots = self.lots(round_, unseen, EXPLORED, weight)
         return unseen[np.argsort(lots, kind="stable")[:k]]
+
+
+CHOOSERS: dict[str, type[Chooser]] = {
+    "fastest": Fastest,
+    "oldest": Oldest,
+    "round-robin": RoundRobin,
+    "available": Available,
+    "power-of-choice": PowerOfChoice,
+    "oort": Oort,
+    "tiers": Tiers,
+}

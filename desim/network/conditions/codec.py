@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from desim.arrays import Array
-from desim.problem.kernels.codecs import levels, random_k, top_k
 
 BITS = {"none": 64, "float64": 64, "float32": 32, "float16": 16}  # of one number
 ROUNDED = ("float32", "float16")
@@ -46,7 +45,7 @@ class Codec:
         """Whether it leaves more out than the last digits of numbers."""
         return self.kind in LOSSY
 
-    def kept(self, dim: int) -> int:
+    def coordinates(self, dim: int) -> int:
         """How many of `dim` coordinates a sparse message has, at least one."""
         many = self.amount if isinstance(self.amount, int) else int(self.amount * dim + 0.5)
         return min(max(many, 1), dim)
@@ -62,7 +61,7 @@ class Codec:
             return BITS[self.kind] * dim
         if self.kind == "quantise":
             return NORM + int(self.amount) * dim
-        k = self.kept(dim)
+        k = self.coordinates(dim)
         indices = 0 if self.seeded else min(k * ceil(log2(dim)), dim)
         return k * BITS[self.numbers] + indices
 
@@ -70,7 +69,7 @@ class Codec:
         """The delta with E|x - C(x)|^2 <= (1 - delta)|x|^2 of its contractive form."""
         if not self.lossy:
             return 1.0
-        return 1.0 / self.tau(dim) if self.kind == "quantise" else self.kept(dim) / dim
+        return 1.0 / self.tau(dim) if self.kind == "quantise" else self.coordinates(dim) / dim
 
     def tau(self, dim: int) -> float:
         """1 + min(dim / s^2, sqrt(dim) / s), with E|Q(x)|^2 <= tau |x|^2 (QSGD, Lemma 3.1)."""
@@ -84,11 +83,13 @@ class Codec:
         """
         if not self.lossy:
             return x if self.kind == "none" else rounded(x, self.kind)
+        from desim.problem.kernels.codecs import levels, random_k, top_k
+
         dim = x.shape[1]
         if self.kind == "quantise":
             out: Array = levels(seed, x, self.most, **place)
             return out if unbiased else out / self.tau(dim)
-        k = self.kept(dim)
+        k = self.coordinates(dim)
         if self.kind == "top-k":
             return rounded(top_k(x, k), self.numbers)
         out = rounded(random_k(seed, x, k, **place), self.numbers)

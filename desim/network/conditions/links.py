@@ -4,16 +4,18 @@ Latencies are drawn once per link, and once per line where links share one.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.network.conditions.traces import Traces
-from desim.network.timeline.attempt import HUB
-from desim.network.timeline.duplex import desk_for, exchange
-from desim.network.timeline.mending import ROWS, STATE
+from desim.errors import InputError
+from desim.network.conditions.devices import Traces
+from desim.network.timeline.contention import desk_for, exchange
+from desim.network.timeline.flow import ROWS, STATE
 from desim.network.timeline.messages import DIRECT, NONE, Links
 from desim.network.timeline.segments import streamed
 from desim.network.timeline.transport import (
@@ -21,70 +23,154 @@ from desim.network.timeline.transport import (
     CUBIC,
     FIELDS,
     IDEAL,
-    MOST,
     RENO,
     SEGMENT,
+    UNDER_WAY,
     Transport,
 )
+from desim.network.timeline.wire import HUB
+from desim.numerics import keys
 from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream, seed_word
+from desim.readers import matrices, select
+
+# Measured latencies: a matrix between sites, and which agent sits at which of them.
+
+SITES = 3  # sub-counter of the draw, apart from those of links and traces
+WHERE = "network.latency_matrix"
+UNITS = {"_us": 1e-6, "_ms": 1e-3, "_s": 1.0}  # that an array's name may end with
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """seconds (sites, sites): one way from a row's site to a column's; NaN: not measured.
+
+    missing: error, mirror (what the opposite direction has, else an error) or median (the same,
+    else the median of all that was measured between two sites).
+    """
+
+    seconds: Array
+    missing: Literal["error", "mirror", "median"]
+
+    def between(self, source: Int, target: Int) -> Array:
+        """Latencies (links,) s from sites source to sites target; 0 within a site by default.
+
+        InputError where nothing was measured and nothing stands in for it.
+        """
+        taken = self.seconds[source, target]
+        taken = np.where((source == target) & np.isnan(taken), 0.0, taken)
+        if self.missing != "error":
+            taken = np.where(np.isnan(taken), self.seconds[target, source], taken)
+        lacking = np.isnan(taken)
+        if lacking.any() and self.missing == "median":
+            taken[lacking] = self.median()
+        elif lacking.any():
+            e = int(np.argmax(lacking))
+            others = f"; {int(lacking.sum())} of {len(taken)} links lack it"
+            allowed = "missing: mirror or median" if self.missing == "error" else "missing: median"
+            raise InputError(
+                f"{WHERE}: found no measurement from site {source[e]} to {target[e]}{others}; "
+                f"allowed: {allowed}, or other places"
+            )
+        return np.asarray(taken)
+
+    def median(self) -> float:
+        """The median s over pairs of sites that were measured; InputError if none was."""
+        known = self.seconds[~np.isnan(self.seconds) & ~np.eye(len(self.seconds), dtype=bool)]
+        if not len(known):
+            raise InputError(f"{WHERE}: found no measurement at all; allowed: at least one")
+        return float(np.median(known))
+
+
+def latencies(
+    path: Path, field: str | None, slot: int, unit: float | None, share: float,
+    missing: Literal["error", "mirror", "median"],
+) -> Latencies:  # fmt: skip
+    """Read a matrix (sites, sites), or its slice `slot` where the file has several of them.
+
+    share: of a measurement that is one way, 1/2 of a round trip that the row's site measured; unit:
+    s of a 1 in the file, by default as the array's name ends (rtt_ms). 0 off the diagonal and NaN:
+    not measured. InputError for other shapes, negative and infinite entries, and without a unit.
+    """
+    found = {
+        name: array
+        for name, array in matrices(path, WHERE).items()
+        if array.ndim in (2, 3) and array.shape[-1] == array.shape[-2]
+    }
+    if field is not None:
+        found = select(found, [field], WHERE)
+    if len(found) != 1:
+        text = f"found {len(found)} square matrices in {path}"
+        allowed = f"field: one of {', '.join(found)}" if found else "one, sites x sites"
+        raise InputError(f"{WHERE}: {text}; allowed: {allowed}")
+    ((name, matrix),) = found.items()
+    slots = len(matrix) if matrix.ndim == 3 else 1
+    if slot >= slots:
+        raise InputError(f"{WHERE}.slice: found {slot}; allowed: 0 to {slots - 1}")
+    matrix = matrix[slot] if matrix.ndim == 3 else matrix
+    wrong = (matrix < 0.0) | np.isinf(matrix)
+    if wrong.any():
+        i, j = np.argwhere(wrong)[0]
+        text = f"found {matrix[i, j]:g} from site {i} to {j}"
+        raise InputError(f"{WHERE}: {text}; allowed: finite latencies, 0 or NaN where missing")
+    if unit is None:
+        unit = next((scale for end, scale in UNITS.items() if name.endswith(end)), None)
+    if unit is None:
+        known = matrix[(matrix > 0.0) & ~np.isnan(matrix)]
+        middle = f"{np.median(known):g}" if len(known) else "of none"
+        text = f"missing, and {path.name} does not say what its numbers are (median {middle})"
+        raise InputError(f"{WHERE}.unit: {text}; allowed: ms, us, s or the like")
+    seconds = matrix * (unit * share)
+    seconds[(seconds == 0.0) & ~np.eye(len(seconds), dtype=bool)] = np.nan
+    return Latencies(seconds, missing)
+
+
+def sites(
+    places: str | Sequence[int], coordinator: int | None, star: bool, agents: int, have: int,
+    seed: int,
+) -> Int:  # fmt: skip
+    """The sites (agents + 1,) of the agents, and last that of the coordinator, -1 without one.
+
+    places: first (agent i at site i, the coordinator behind them), random (drawn without
+    replacement) or a list. InputError if there are too few sites.
+    """
+    needed = agents + (star and coordinator is None)
+    if isinstance(places, str) and needed > have:
+        who = f"{agents} agents" + (" and the coordinator" if needed > agents else "")
+        raise InputError(f"{WHERE}: found {have} sites for {who}; allowed: at least {needed}")
+    if places == "first":
+        chosen = np.arange(agents)
+        hub = agents
+    elif places == "random":
+        drawn = keys.permutation(seed, Stream.LINK, have, step=SITES)[:needed]
+        chosen, hub = drawn[:agents], int(drawn[-1])
+    else:
+        chosen, hub = np.array(places, np.int64), -1
+        if len(chosen) != agents:
+            text = f"found {len(chosen)} sites; allowed: {agents}, one for each agent"
+            raise InputError(f"{WHERE}.places: {text}")
+        if star and coordinator is None:
+            text = "missing; where places are listed, the coordinator's site is needed, too"
+            raise InputError(f"{WHERE}.coordinator: {text}")
+    if coordinator is not None:
+        hub = coordinator
+    for key, found in (("places", int(chosen.max())), ("coordinator", hub if star else 0)):
+        if found >= have:
+            raise InputError(f"{WHERE}.{key}: found site {found}; allowed: 0 to {have - 1}")
+    return np.append(chosen, hub if star else -1).astype(np.int64)
+
 
 LATENCY, BANDWIDTH = 0, 64  # indices of the draws
 
 
-class Link(Protocol):
-    """What a scenario says of all links, as `desim.scenario.sections.links.Link` has it.
-
-    latency s and bandwidth bit/s: drawn per link, in both directions the same or of its own;
-    jitter: factor on the latency of each message. losses: probability per attempt outside bursts
-    and in them; bursts: rate 1/s and share of time; timeout s before an attempt is repeated, times
-    backoff before each further one; resends allowed.
-    """
-
-    latency: Distribution
-    bandwidth: Any
-    jitter: Distribution
-    timeout: float
-    backoff: float
-    directions: Literal["same", "own"]
-
-    @property
-    def losses(self) -> tuple[float, float]:
-        """Outside bursts and in them."""
-
-    @property
-    def bursts(self) -> tuple[float, float]:
-        """Rate and share."""
-
-    @property
-    def resends(self) -> int:
-        """How many."""
-
-
-class LinkOf(Protocol):
-    """What differs on links from one of `sender` (None: all) to one of `receiver`."""
-
-    sender: tuple[int, ...] | None
-    receiver: tuple[int, ...] | None
-    latency: Distribution | None
-    bandwidth: Distribution | None
-
-
 def make_links(
-    link: Link,
-    source: Int,
-    target: Int,
-    seed: int,
-    *,
-    traces: Traces | None = None,
-    measured: Array | None = None,
-    others: Sequence[LinkOf] = (),
-    onward: Link | None = None,
-    once: bool = False,
-    contention: int = NONE,
-) -> Links:
+    link: Any, source: Int, target: Int, seed: int, *, traces: Traces | None = None,
+    measured: Array | None = None, others: Sequence[Any] = (), onward: Any = None,
+    once: bool = False, contention: int = NONE,
+) -> Links:  # fmt: skip
     """Draw the links source[e] -> target[e] (-1: coordinator), those that differ in their way.
 
+    link, others: as the sections `Link` and `LinkOf` of desim.scenario.sections.links have them.
     traces: in place of the bandwidth, of which every device plays one: a link's device is its
     sender, on a star the agent in both directions. measured (links,) s: what each link's latency
     has besides the drawn one. onward: the way from a node in the middle to the receiver; `link` is
@@ -103,16 +189,16 @@ def make_links(
         slowest = np.full(source.max() + 1, np.inf)
         np.minimum.at(slowest, source, wires[1])
         wires[1] = slowest[source]
-    jitter = link.jitter[:]  # a plain tuple, as kernels take it
+    second = DIRECT if onward is None else [*onward.jitter, *onward.losses, *onward.bursts]
     return Links(
-        seed_word(seed), np.array([source, target]), wires, jitter, link.losses, link.bursts,
-        float(link.timeout), float(link.backoff), link.resends, plays, samples, loops, once,
-        contention, onward=DIRECT if onward is None else _laws(onward),
+        seed_word(seed), np.array([source, target]), wires, link.jitter[:], link.losses,
+        link.bursts, float(link.timeout), float(link.backoff), link.resends, plays, samples, loops,
+        once, contention, onward=np.array(second, np.float64),
     )  # fmt: skip
 
 
 def _wires(
-    link: Link, source: Int, target: Int, seed: int, others: Sequence[LinkOf], onward: Link | None
+    link: Any, source: Int, target: Int, seed: int, others: Sequence[Any], onward: Any
 ) -> Array:
     """What is drawn of each link: latency s, bit/s, where a trace begins, the second hop's part."""
     place = _place(link, source, target)
@@ -120,7 +206,9 @@ def _wires(
     if onward is None:
         wires[:2] = _hop(link, source, target, seed)
     else:
-        wires[[0, 1, 3]] = _two_hops(link, onward, source, target, seed)
+        hub = np.full(len(source), HUB)
+        first, second = _hop(link, source, hub, seed), _hop(onward, hub, target, seed)
+        wires[[0, 1, 3]] = first[0], np.minimum(first[1], second[1]), second[0]
     for other in others:
         where = concerned(other, source, target)
         for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
@@ -130,7 +218,7 @@ def _wires(
     return wires
 
 
-def concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
+def concerned(other: Any, source: Int, target: Int) -> NDArray[np.bool_]:
     """Which of the links (links,) differ."""
     found = np.ones(len(source), bool)
     for nodes, ends in ((other.sender, source), (other.receiver, target)):
@@ -139,14 +227,14 @@ def concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
     return found
 
 
-def _place(link: Link, source: Int, target: Int) -> dict[str, Int]:
+def _place(link: Any, source: Int, target: Int) -> dict[str, Int]:
     """Where links draw: once for both directions, or for each its own."""
     if link.directions == "own":
         return {"agent": source, "peer": target}
     return {"agent": np.maximum(source, target), "peer": np.minimum(source, target)}
 
 
-def _hop(link: Link, source: Int, target: Int, seed: int) -> Array:
+def _hop(link: Any, source: Int, target: Int, seed: int) -> Array:
     """Rows (2, links) of links: latency s, and bit/s, 0 where a trace says them."""
     place, found = _place(link, source, target), np.zeros((2, len(source)))
     found[0] = draw(link.latency, seed, Stream.LINK, **place, index=LATENCY)
@@ -155,31 +243,12 @@ def _hop(link: Link, source: Int, target: Int, seed: int) -> Array:
     return found
 
 
-def _two_hops(up: Link, down: Link, source: Int, target: Int, seed: int) -> Array:
-    """Rows (3, links): latency s of the first hop, the slower bit/s, latency s of the second."""
-    hub = np.full(len(source), HUB)
-    first, second = _hop(up, source, hub, seed), _hop(down, hub, target, seed)
-    return np.array([first[0], np.minimum(first[1], second[1]), second[0]])
-
-
-def _laws(link: Link) -> Array:
-    """What the second hop of a message draws, as `Links.onward` has it."""
-    return np.array([*link.jitter, *link.losses, *link.bursts], np.float64)
-
-
 # Access lines that links share.
 LINE_LATENCY, LINE_BANDWIDTH = 128, 192  # indices of the draws, apart from those of links
 STEP = 1  # sub-counter of the draws
 
 
-class AccessLine(Protocol):
-    """One direction of the lines, as `desim.scenario.sections.network.AccessLine` has it."""
-
-    bandwidth: Distribution
-    latency: Distribution
-
-
-def lined(links: Links, behind: Int, line: AccessLine, seed: int) -> Links:
+def lined(links: Links, behind: Int, line: Any, seed: int) -> Links:
     """`links` of a star, whose agents (n,) are behind so many lines (-1: none)."""
     alone = np.flatnonzero(behind < 0)
     which = behind.copy()
@@ -199,23 +268,7 @@ CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
 OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
 
 
-class Tcp(Protocol):
-    """Parameters of TCP, as `desim.scenario.sections.links.Tcp` has them."""
-
-    congestion: Any
-    connection: Any
-    initial_window: int
-    segment: int
-    header: int
-    idle_restart: bool
-    queue: float
-
-    @property
-    def most(self) -> int:
-        """Segments under way at most."""
-
-
-def law(tcp: Tcp | None, met_anew: bool) -> tuple[float, ...]:
+def law(tcp: Any, met_anew: bool) -> tuple[float, ...]:
     """A column of `Transport.law`; None: ideal; met_anew: links that come and go open new ones."""
     if tcp is None:
         return OF_IDEAL
@@ -228,14 +281,9 @@ def law(tcp: Tcp | None, met_anew: bool) -> tuple[float, ...]:
 def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> Links:
     """`links` with a connection on each, of so many laws; back: their ways back, one for each."""
     table = np.array(laws, np.float64).reshape(-1, len(OF_IDEAL)).T.copy()
-    most = int(table[MOST].max(initial=1.0))
-    connections = Transport(
-        table,
-        np.array([back.latency, rates(back)]),
-        np.zeros((table.shape[1] + 1, FIELDS)),
-        np.zeros((ROWS, most + 2)),
-        np.zeros(STATE),
-    )
+    most = int(table[UNDER_WAY].max(initial=1.0))
+    way, memory = np.array([back.latency, rates(back)]), np.zeros((table.shape[1] + 1, FIELDS))
+    connections = Transport(table, way, memory, np.zeros((ROWS, most + 2)), np.zeros(STATE))
     return links._replace(transport=connections)
 
 
@@ -280,7 +328,7 @@ def _small(links: Links, bits: int, before: int) -> Transport:
     transport, law_ = links.transport.forgotten, links.transport.law.copy()
     segments = -(-bits // int(8 * law_[SEGMENT].min(initial=np.inf)))
     most = min(transport.flight.shape[1] - 2, (before + 1) * segments + 16)
-    law_[MOST] = np.minimum(law_[MOST], most)
+    law_[UNDER_WAY] = np.minimum(law_[UNDER_WAY], most)
     return transport._replace(law=law_, flight=np.zeros((ROWS, most + 2)))
 
 

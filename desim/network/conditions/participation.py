@@ -4,32 +4,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
-from desim.network.conditions.choosing import Chooser
 from desim.numerics import keys
 from desim.numerics.keys import Stream
-from desim.readers import arrays, require_whole
+
+if TYPE_CHECKING:
+    from desim.network.conditions.choosing import Chooser
 
 Who = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Everybody:
-    """All agents in every round."""
+class Drawn:
+    """Whom a coordinator invites follows from the seed and the round alone."""
 
     agents: int
-    uniform: ClassVar[bool] = True  # cohorts of one size, all equally likely
+    seed: int = 0
+    uniform: ClassVar[bool] = False  # whether cohorts are of one size, all equally likely
     remembers: ClassVar[bool] = False  # whether who is invited follows from what was seen
-
-    @cached_property
-    def everybody(self) -> Who:
-        """All agents, ascending."""
-        return np.arange(self.agents)
 
     @property
     def least(self) -> float:
@@ -37,78 +34,84 @@ class Everybody:
         return self.agents
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Everybody(Drawn):
+    """All agents in every round."""
+
+    uniform = True
+
+    @cached_property
+    def everybody(self) -> Who:
+        """All agents, ascending."""
+        return np.arange(self.agents)
+
+    def draw(self, round_: int) -> Who:
+        """The same array in every round."""
         return self.everybody
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Drawn):
     """Each agent independently with probability p, drawn every round."""
 
-    agents: int
-    p: float
-    seed: int
-    uniform: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
+    p: float = 1.0
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort, or its mean where that is random."""
+        """The mean."""
         return self.p * self.agents
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
+        """Agents whose own draw of the round is below p."""
         everybody = np.arange(self.agents)
-        u = keys.uniforms(
-            self.seed, Stream.PARTICIPATION, agent=everybody, round=round_, size=1
-        ).reshape(-1)
-        active: Who = everybody[u < self.p]
+        place = {"agent": everybody, "round": round_, "size": 1}
+        active: Who = everybody[
+            keys.uniforms(self.seed, Stream.PARTICIPATION, **place)[:, 0] < self.p
+        ]
         return active
 
 
 @dataclass(frozen=True)
-class UniformSubset:
+class UniformSubset(Drawn):
     """`count` agents without replacement, drawn every round."""
 
-    agents: int
-    count: int
-    seed: int
-    uniform: ClassVar[bool] = True
-    remembers: ClassVar[bool] = False
+    count: int = 1
+    uniform = True
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort."""
+        """Of all cohorts."""
         return self.count
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """So many, all subsets alike."""
         chosen = keys.subset(self.seed, Stream.PARTICIPATION, self.agents, self.count, round=round_)
         return np.sort(chosen)
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Drawn):
     """Given sets of agents, used in turn and from the start again (loops), else the last stays."""
 
-    sets: Sequence[Who]
+    sets: Sequence[Who] = ()
     loops: bool = True
-    uniform: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
-        """The size of the smallest cohort."""
+        """Of the given ones."""
         return min(len(who) for who in self.sets)
 
     def draw(self, round_: int) -> Who:
-        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        """The set whose turn it is."""
         turn = (round_ - 1) % len(self.sets) if self.loops else min(round_, len(self.sets)) - 1
         return self.sets[turn]
 
 
-Drawn = Everybody | Bernoulli | UniformSubset | Schedule
-Participation = Drawn | Chooser
+Participation: TypeAlias = "Drawn | Chooser"
 
 
 def recorded(path: Path, agents: int, where: str) -> list[Who]:
@@ -117,6 +120,8 @@ def recorded(path: Path, agents: int, where: str) -> list[Who]:
     Or an npz with one array (rounds, agents) of 1 and 0. InputError at `where` for anything else,
     agents out of range, nobody at all.
     """
+    from desim.readers import arrays
+
     found = arrays(path, where, ("round", "agent"))
     if path.suffix != ".npz":
         table = _matrix(found, agents, where)
@@ -137,6 +142,8 @@ def _matrix(found: Mapping[str, NDArray[np.float64]], agents: int, where: str) -
     if "round" not in found or "agent" not in found:
         names = ", ".join(found) or "none of numbers"
         raise InputError(f"{where}: found the columns {names}; allowed: round and agent")
+    from desim.readers import require_whole
+
     rounds, who = found["round"], found["agent"]
     for name, values, low, high in (("round", rounds, 1, 1e7), ("agent", who, 0, agents - 1)):
         require_whole(values, name, where, low, high, f"{low} to {high:.0f}")

@@ -1,4 +1,4 @@
-"""A scenario's policy: kind and numbers, to which the rule of timeline.collection is applied."""
+"""A scenario's policy: kind and numbers, to which the rule of `waiting_rule` is applied."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,15 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.network.timeline.calls import Calls
-from desim.network.timeline.staleness import UNWEIGHED, Staleness
+from desim.network.timeline.messages import Calls
 from desim.network.timeline.waiting_rule import (
     ALL,
     BUFFER,
     DEADLINE,
     FIXED,
     QUORUM,
+    UNWEIGHED,
     Rule,
+    Staleness,
     closed_at,
     counts,
     heard,

@@ -4,7 +4,7 @@ Where graphs change, iteration k of every agent takes place on the graph of roun
 clock says, so that the two ends of a link agree. What delays change are clocks, not iterates.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,14 +13,156 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Int
+from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.masks import Mask, public
 from desim.network.timeline.messages import Links
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.numerics.later import Later
-from desim.readers import reading
+from desim.readers import arrays, reading, require_whole
+
+# Contact traces: who is near whom and when, as graphs of rounds or links that come and go.
+
+MAX_SLOTS = 1_000_000  # rounds of a trace
+NEAR = 1e-6  # of a round
+COLUMNS = ("agent", "peer", "begin", "end")
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Pairs (contacts, 2) are in contact from span[:, 0] s up to span[:, 1] s, and again each lap.
+
+    lap s: when all begins again. directed: messages go from pairs[:, 0] to pairs[:, 1] only.
+    """
+
+    pairs: Int
+    span: Array
+    lap: float
+    directed: bool = False
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """All who ever meet."""
+        return [(int(i), int(j)) for i, j in np.unique(self.pairs, axis=0)]
+
+    def slots(self, lasting: float) -> list[list[tuple[int, int]]]:
+        """Who meets in slot n, from n `lasting` s on for `lasting` s, however shortly.
+
+        What begins or ends within a millionth of a slot's bounds does so there: times are rounded.
+        The last slot may be shorter. InputError where there are too many.
+        """
+        if self.lap / lasting > MAX_SLOTS:
+            text = f"found {lasting:g} s, of which the trace has {self.lap / lasting:.3g}"
+            raise InputError(f"network.topology.round: {text}; allowed: at most {MAX_SLOTS}")
+        bounds = self.span / lasting
+        nearest = np.rint(bounds)
+        bounds = np.where(np.abs(bounds - nearest) < NEAR, nearest, bounds)
+        last = np.maximum(np.ceil(bounds[:, 1]).astype(np.int64) - 1, 0)
+        first = np.minimum(np.floor(bounds[:, 0]).astype(np.int64), last)
+        found: list[set[tuple[int, int]]] = [set() for _ in range(int(last.max()) + 1)]
+        for pair, begin, end in zip(self.pairs.tolist(), first, last, strict=True):
+            for slot in range(begin, end + 1):
+                found[slot].add((pair[0], pair[1]))
+        return [sorted(one) for one in found]
+
+    def along(self, links: Links) -> Links:
+        """The links with a bandwidth that is theirs during contacts, and 0 between them.
+
+        Bits leave while the link is there; those of a message that has not left when it goes wait
+        for the next time. InputError for a bandwidth that is infinite or changes by itself.
+        """
+        rates = links.wires[1]
+        if links.plays.shape[1] or not (rates < np.inf).all():
+            found = "a trace" if links.plays.shape[1] else "inf"
+            text = f"found {found} with links that come and go"
+            raise InputError(f"network.link.bandwidth: {text}; allowed: a value, a distribution")
+        spans: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        for (i, j), (begin, end) in zip(self.pairs.tolist(), self.span.tolist(), strict=True):
+            for ends in ((i, j),) if self.directed else ((i, j), (j, i)):
+                spans.setdefault(ends, []).append((begin, end))
+        parts = [
+            _rates(spans[i, j], rate, self.lap)
+            for i, j, rate in zip(*links.ends.tolist(), rates.tolist(), strict=True)
+        ]
+        first = np.cumsum([0, *(part.shape[1] for part in parts)])
+        samples = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        return links._replace(
+            plays=np.array([first[:-1], first[1:] - 1]), samples=samples, loops=True
+        )
+
+
+def _rates(spans: Sequence[tuple[float, float]], rate: float, lap: float) -> Array:
+    """Samples (3, n) of a link that has `rate` bit/s during spans (begin s, end s), else none."""
+    times, levels = [0.0], [0.0]
+    for begin, end in _merged(spans):
+        if begin == 0.0:
+            levels[0] = rate
+        else:
+            times.append(begin)
+            levels.append(rate)
+        if end < lap:
+            times.append(end)
+            levels.append(0.0)
+    time = np.array([*times, lap])
+    sent = np.concatenate([[0.0], np.cumsum(np.array(levels) * np.diff(time))])
+    return np.array([time, [*levels, 0.0], sent])
+
+
+def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same times, ascending, without overlaps."""
+    found: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def switched(
+    turns: Sequence[Sequence[tuple[int, int]]], lasting: float, directed: bool
+) -> Contacts:
+    """Lists of edges, each of which holds for `lasting` s, in turn."""
+    rows = [(*pair, n) for n, edges in enumerate(turns) for pair in edges]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    begin = table[:, 2] * lasting
+    pairs = table[:, :2] if directed else np.sort(table[:, :2], axis=1)
+    span = np.column_stack([begin, (table[:, 2] + 1) * lasting])
+    return Contacts(pairs, span, len(turns) * lasting, directed)
+
+
+def recorded(path: Path, where: str) -> Contacts:
+    """Contacts of a csv file, or arrays of an npz: agent, peer, begin s, end s, in any order.
+
+    InputError at `where` for anything else, a loop, or a contact that does not end after its begin.
+    """
+    found = arrays(path, where, COLUMNS)
+    if not {*COLUMNS} <= {*found}:
+        names = ", ".join(found) or "nothing that is numbers"
+        raise InputError(f"{where}: found {names}; allowed: {', '.join(COLUMNS)}")
+    if len({found[name].shape for name in COLUMNS}) > 1 or found["agent"].ndim != 1:
+        shapes = ", ".join(str(found[name].shape) for name in COLUMNS)
+        raise InputError(f"{where}: found shapes {shapes}; allowed: equal lengths")
+    if not len(found["agent"]):
+        raise InputError(f"{where}: found no contact; allowed: at least one")
+    _faultless(found, where)
+    pairs = np.sort(np.column_stack([found["agent"], found["peer"]]).astype(np.int64), axis=1)
+    span = np.column_stack([found["begin"], found["end"]]) - found["begin"].min()
+    return Contacts(pairs, span, float(span.max()))
+
+
+def _faultless(found: Mapping[str, Array], where: str) -> None:
+    i, j, begin, end = (found[name] for name in COLUMNS)
+    for name in ("agent", "peer"):
+        require_whole(found[name], name, where, 0, 2**27 - 1, "whole numbers from 0 on")
+    if len(wrong := np.flatnonzero(i == j)):
+        text = f"found agent {i[wrong[0]]:g} with itself in row {wrong[0]}"
+        raise InputError(f"{where}: {text}; allowed: two different agents")
+    if len(wrong := np.flatnonzero(~(np.isfinite(begin) & np.isfinite(end) & (begin < end)))):
+        text = f"found begin {begin[wrong[0]]:g} and end {end[wrong[0]]:g} in row {wrong[0]}"
+        raise InputError(f"{where}: {text}; allowed: an end after the begin, in s")
+
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -72,12 +214,9 @@ class Graph:
 
 
 def from_edges(
-    agents: int,
-    edges: Iterable[tuple[int, int]],
-    where: str,
-    directed: bool = False,
+    agents: int, edges: Iterable[tuple[int, int]], where: str, directed: bool = False,
     connected: bool = True,
-) -> Graph:
+) -> Graph:  # fmt: skip
     """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph.
 
     directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
@@ -98,14 +237,8 @@ def from_edges(
     target, source = both[:, 0].copy(), both[:, 1].copy()
     ends = np.arange(agents + 1)
     out_links = np.lexsort((target, source))
-    return Graph(
-        agents,
-        source,
-        target,
-        np.searchsorted(target, ends),
-        np.searchsorted(source[out_links], ends),
-        out_links,
-    )
+    outgoing = np.searchsorted(source[out_links], ends)
+    return Graph(agents, source, target, np.searchsorted(target, ends), outgoing, out_links)
 
 
 def _reach(part: Int, where: str) -> None:
@@ -157,28 +290,23 @@ def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
     Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
     such graph exists.
     """
-    where = f"network.topology.{kind}"
     for attempt in range(100):
-        draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=attempt)[0])
-        try:
-            graph = _draw(kind, value, agents, draw)
-        except nx.NetworkXError as error:
-            raise InputError(f"{where}: {value} with {agents} agents: {error}") from None
+        graph = _drawn(kind, value, agents, seed, round=attempt)
         if agents == 1 or nx.is_connected(graph):
             return [(int(i), int(j)) for i, j in graph.edges]
         if kind in ("ring", "complete", "path", "grid"):
             break
     raise InputError(
-        f"{where}: {value} gave a disconnected graph on {agents} agents 100 times; "
+        f"network.topology.{kind}: {value} gave a disconnected graph on {agents} agents 100 times; "
         "allowed: a connected graph (raise the density)"
     )
 
 
-def draw_again(kind: str, value: object, agents: int, seed: int, turn: int) -> Edges:
-    """Return the edges of the graph that is drawn for a turn 1, 2, ...; it may be disconnected."""
-    draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=turn, step=TURN)[0])
+def _drawn(kind: str, value: object, agents: int, seed: int, **place: int) -> "nx.Graph":
+    """The graph drawn at a place, which may be disconnected; InputError if there is none."""
+    draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, **place)[0])
     try:
-        return [(int(i), int(j)) for i, j in _draw(kind, value, agents, draw).edges]
+        return _draw(kind, value, agents, draw)
     except nx.NetworkXError as error:
         text = f"{value} with {agents} agents: {error}"
         raise InputError(f"network.topology.{kind}: {text}") from None
@@ -226,7 +354,7 @@ def _tree_plus(agents: int, edges: int, draw: int) -> "nx.Graph":
 
 
 # Graphs that change from round to round: listed ones in turn, or drawn anew.
-KEPT = 256  # graphs of rounds that agents are in at the same time
+CACHED_GRAPHS = 256  # graphs of rounds that agents are in at the same time
 
 
 @dataclass(frozen=True)
@@ -261,9 +389,10 @@ class Redrawn:
 
     def graph(self, place: int) -> Graph:
         """The graph of a place: the same whoever asks, and when."""
-        edges = draw_again(self.kind, self.value, self.agents, self.seed, place)
-        where = f"network.topology.{self.kind}"
-        return from_edges(self.agents, edges, where, connected=False)
+        graph = _drawn(self.kind, self.value, self.agents, self.seed, round=place, step=TURN)
+        return from_edges(
+            self.agents, graph.edges, f"network.topology.{self.kind}", connected=False
+        )
 
 
 class Changing:
@@ -275,7 +404,7 @@ class Changing:
     def __init__(self, turns: Listed | Redrawn, links: Callable[[Graph], Links]) -> None:
         self.place, self.listed = turns.place, tuple(turns.graphs)
 
-        @lru_cache(KEPT)
+        @lru_cache(CACHED_GRAPHS)
         def laid(place: int) -> tuple[Graph, Links]:
             graph = turns.graph(place)
             return graph, links(graph)
@@ -322,3 +451,77 @@ def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:
     chosen = graph.outgoing[:-1] + (u * number).astype(np.int64)
     links = graph.out_links[np.minimum(chosen, len(graph.out_links) - 1)]
     return public(np.where(number > 0, graph.target[links], -1))
+
+
+# Mixing matrices: how agents average what they hear, on a graph or through a coordinator.
+
+Matrix = NDArray[np.float64]
+
+
+def mixing_matrix(
+    graph: Graph | None, agents: int, kind: str | None, kappa: float | None
+) -> Matrix:
+    """Return W (agents, agents), rows and columns of which sum to 1: 11'/N where there is no graph.
+
+    kind: laplacian (default), I - L / kappa with kappa by default the Laplacian's top eigenvalue,
+    or metropolis, w_ij = 1 / (1 + max(d_i, d_j)). InputError where they do not fit.
+    """
+    if graph is None:
+        if kind or kappa:
+            key = "mixing" if kind else "kappa"
+            raise InputError(f"algorithm.{key}: found on a star; allowed: on a graph of agents")
+        return np.full((agents, agents), 1.0 / agents)
+    if not len(graph.source):
+        return np.eye(agents)
+    if not graph.symmetric:
+        return _directed(graph, kind, kappa)
+    if kind == "metropolis" and kappa:
+        raise InputError("algorithm.kappa: found with mixing metropolis; allowed: with laplacian")
+    if kind != "metropolis":
+        laplacian = graph.laplacian()
+        return np.eye(agents) - laplacian / (kappa or float(np.linalg.eigvalsh(laplacian)[-1]))
+    W, degree = np.zeros((agents, agents)), graph.degree
+    W[graph.target, graph.source] = 1.0 / (
+        1.0 + np.maximum(degree[graph.target], degree[graph.source])
+    )
+    np.fill_diagonal(W, 1.0 - np.add.reduce(W, axis=1))
+    return W
+
+
+def _directed(graph: Graph, kind: str | None, kappa: float | None) -> Matrix:
+    """I - L / kappa, kappa by default 1 + the largest degree, where W keeps the mean of all.
+
+    The columns of L = D - A sum to 0 like its rows if everybody is heard by as many as it hears.
+    """
+    odd = graph.unbalanced()
+    if len(odd):
+        i, hears = int(odd[0]), int(graph.degree[odd[0]])
+        hearers = int(np.diff(graph.outgoing)[i])
+        reason = f"agent {i} hears {hears} and is heard by {hearers}, so that averages drift"
+        allowed = "as many links into every agent as out of it, or push-sum"
+        raise InputError(f"network.topology.directed: {reason}; allowed: {allowed}")
+    if kind == "metropolis":
+        raise InputError("algorithm.weights: found metropolis, directed; allowed: laplacian")
+    return np.eye(graph.agents) - graph.laplacian() / (kappa or 1.0 + float(graph.degree.max()))
+
+
+def against_themselves(W: Matrix, graph: Graph, kappa: float | None) -> list[str]:
+    """A warning where W (agents, agents) gives agents of `graph` a negative weight w_ii."""
+    least = float(W.diagonal().min())
+    if least >= 0.0:
+        return []
+    return [
+        f"algorithm.kappa: {kappa or 'the default'} gives an agent the weight {least:.3g} for "
+        f"itself; allowed without this warning: at least the largest degree, {graph.degree.max()}, "
+        "or weights: metropolis"
+    ]
+
+
+def dual_bound(W: Matrix) -> float:
+    """Return what the sum of dual steps between two mixings must stay below where f is flat.
+
+    x+ = W (x - b y), y+ = y + (I - W)(x - b y) is stable for 0 < b < 2 (1 + w) / (1 - w) at the
+    eigenvalue w < 1 of W; steps on f shorten what enters as b, which makes up for no w above 0.
+    """
+    least = min(float(np.linalg.eigvalsh(W)[0]), 0.0)
+    return max(2.0 * (1.0 + least) / (1.0 - least), 0.0)

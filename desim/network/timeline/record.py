@@ -4,13 +4,109 @@
 whatever the engine.
 """
 
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from desim.network.timeline.arena import Arena
+from desim.arrays import Array, Int
+from desim.columns import Columns, Deferred
+from desim.memory import Tree, fill
 from desim.numerics.jit import inline, lean_inline, lean_kernel
+
+# Memory that is handed out in order, from large pieces.
+# The first touch of a page costs as much as writing fifty rows of the log. Pieces as large as these
+# come in huge pages where the system has them, which numpy asks for.
+
+PIECE = 1 << 23  # bytes
+ALIGNED = 64  # bytes: a line of the processor's memory
+
+
+class Arena:
+    """Hands out arrays; a piece is let go with the last array of it."""
+
+    def __init__(self) -> None:
+        self._free = np.empty(0, np.uint8)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
+        """An array of this shape, C-contiguous and not filled."""
+        size = prod(np.atleast_1d(shape).tolist()) * np.dtype(dtype).itemsize
+        whole = -(-size // ALIGNED) * ALIGNED
+        if whole > len(self._free):
+            self._free = np.empty(max(PIECE, whole), np.uint8)
+        piece, self._free = self._free[:size], self._free[whole:]
+        return np.asarray(piece.view(dtype).reshape(shape))
+
+
+# The order of rows in time: one that no engine, thread or flush can change.
+
+SHORT, LONG = 1e-250, 1e250  # s: between them no product over- or underflows
+
+
+@lean_kernel
+def _settle(time: Any, keys: Any, sizes: Any, order: Any) -> None:
+    """Insertion sort of an order (n,) that is nearly right: where times are equal, or almost."""
+    for start in range(1, order.shape[0]):
+        row = order[start]
+        position = start
+        while position > 0:
+            other = order[position - 1]
+            if time[other] < time[row]:
+                break
+            column = 0
+            if time[other] == time[row]:
+                while column + 1 < keys.shape[1] and keys[other, column] == keys[row, column]:
+                    column += 1
+                if keys[other, column] < keys[row, column]:
+                    break
+                if keys[other, column] == keys[row, column]:
+                    column = 0
+                    while (
+                        column + 1 < sizes.shape[1] and sizes[other, column] == sizes[row, column]
+                    ):
+                        column += 1
+                    if sizes.shape[1] == 0 or sizes[other, column] >= sizes[row, column]:
+                        break
+            order[position] = other
+            position -= 1
+        order[position] = row
+
+
+def time_order(
+    time: NDArray[np.float64], keys: NDArray[np.int64], sizes: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return the order (n,) of rows by finite time (n,) s, ties by keys (n, k), the first first.
+
+    Where these are equal, too, larger sizes (n, m) go first: of what ends at one time, that which
+    began first. Rows that agree in all come as they were written.
+    """
+    order = _by_time(time)
+    ties = np.count_nonzero(np.diff(time[order]) == 0.0)
+    if 10 * ties > 9 * len(time):  # clocks in step: runs of ties too long for insertion
+        return np.lexsort((*-sizes.T[::-1], *keys.T[::-1], time))
+    _settle(time, keys, sizes, order)
+    return order
+
+
+def _by_time(time: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The stable order (n,) of rows by time (n,) s, but for times that are almost equal.
+
+    Time and row go into one whole number: such ones are sorted several times as fast as floats.
+    """
+    bits = len(time).bit_length()
+    first, spread = (time.min(), np.ptp(time)) if len(time) else (0.0, 0.0)
+    if not SHORT < spread < LONG:
+        return np.argsort(time, kind="stable")
+    whole = ((time - first) * (2.0 ** (62 - bits) / spread)).astype(np.int64)
+    whole <<= bits
+    whole |= np.arange(len(time))
+    whole.sort()
+    whole &= (1 << bits) - 1
+    return whole
 
 
 class Kind(IntEnum):
@@ -165,7 +261,7 @@ def count_events(rows, frontier, totals, fate):
     plain tuple.
     """
     ints, floats, brief, n = rows
-    kept, last = 0, 0.0
+    left, last = 0, 0.0
     for row in range(n[0]):
         fate[row] = STAYS
         if floats[row, 0] < frontier:
@@ -180,9 +276,9 @@ def count_events(rows, frontier, totals, fate):
             totals[1, word & 255] += word >> 8
             last = max(last, brief[row, 0])
             continue
-        brief[kept, 0], brief[kept, 1] = brief[row, 0], brief[row, 1]
-        kept += 1
-    n[1] = kept
+        brief[left, 0], brief[left, 1] = brief[row, 0], brief[row, 1]
+        left += 1
+    n[1] = left
     return last
 
 
@@ -201,3 +297,132 @@ def fill_columns(order, ints, floats, first, columns):
         agent[place] = (ints[row, 1] >> 32) - 1
         peer[place] = (ints[row, 1] & 0xFFFFFFFF) - 1
         round_[place] = ints[row, 0] >> 8
+
+
+# Rows that are appended to a buffer, by compiled code mostly, and leave once they are final. Events
+# and releases are such rows. Only rows earlier than the frontier leave, because later ones may
+# still get a neighbour before them. They leave as they were written: whoever looks at them, or
+# stores them, pays for putting them in order. Rows of a round of a graph follow from an eighth of
+# their bytes. An engine that knows that all rows of a call are to come appends their inputs as a
+# batch: they are written when they are looked at.
+
+
+class Batch(NamedTuple):
+    """write(rows, *inputs) writes `number` rows of times in earliest .. latest s.
+
+    counts: (kind, rows, bytes) of each kind of event in it. The inputs must not change any more.
+    """
+
+    write: Callable[..., None]
+    inputs: tuple[Any, ...]
+    number: int
+    earliest: float
+    latest: float
+    counts: tuple[tuple[int, int, int], ...]
+
+
+class Appended:
+    """Rows of `width` whole numbers and others each, and how many were `written` to their table.
+
+    kept: see `Rows`.
+    """
+
+    def __init__(self, width: tuple[int, int], capacity: int, kept: int = EVERYTHING) -> None:
+        self.width, self.kept, self._arena = width, kept, Arena()
+        self.rows = self._empty(capacity)
+        self.batches: list[Batch] = []
+        self.written = 0
+
+    def let_go(self) -> None:
+        """Give the memory back, of rows that nobody reads any more."""
+        self._arena, self.batches = Arena(), []
+        self.rows = empty_rows(0, self.kept, self.width)
+
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """The buffer as kernels take it: a plain tuple is three times as fast as a named one."""
+        return tuple(self.rows)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for `rows` more rows."""
+        used, brief, _ = self.rows.n.tolist()
+        if max(used, brief) + rows > len(self.rows.ints):
+            larger = self._empty(5 * (max(used, brief) + rows) // 4)
+            for old, new, n in zip(self.rows, larger, (used, used, brief, 3), strict=True):
+                new[:n] = old[:n]
+            self.rows = larger
+
+    def take(self, frontier: float) -> Deferred:
+        """Remove and return the rows earlier than `frontier` s as columns of their table."""
+        over, fate, gone = self._over(frontier), self._fate(frontier), self.rows
+        rest = self._empty(len(gone.ints))._replace(brief=gone.brief)
+        rest.n[1] = gone.n[1]
+        early = int(part(tuple(gone), fate, tuple(rest)))
+        first, self.rows = self.written, rest
+        self.written += (rows := early + sum(batch.number for batch in over))
+        place = gone.ints[:early], gone.floats[:early], over, self.width, first
+        return Deferred(rows, partial(_columns, type(self).columns, *place))
+
+    def drop(self, frontier: float) -> None:
+        """Remove the rows earlier than `frontier` s as `take` does, only counted."""
+        over, fate = self._over(frontier), self._fate(frontier)
+        early = fate == LEAVES
+        self.written += int(np.count_nonzero(early)) + sum(batch.number for batch in over)
+        fate[early] = DROPPED
+        part(self.flat, fate, self.flat)
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs, after a flush."""
+        self._over(-np.inf, np.inf)
+        ints, floats, brief, (used, short, _) = self.rows
+        return {"ints": ints[:used], "floats": floats[:used], "brief": brief[:short]}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        used, short = len(tree["ints"]), len(tree["brief"])
+        self.reserve(max(used, short))
+        for name, n in (("ints", used), ("floats", used), ("brief", short)):
+            fill(getattr(self.rows, name)[:n], tree[name])
+        self.rows.n[:2] = used, short
+
+    def _over(self, frontier: float, begun: float | None = None) -> list[Batch]:
+        """Remove and return the batches that are all earlier than `frontier` s.
+
+        Of the rest, whatever began before `begun` s, by default then, too, is written.
+        """
+        batches, self.batches, begun = self.batches, [], frontier if begun is None else begun
+        over = [batch for batch in batches if batch.latest < frontier]
+        for batch in batches:
+            if batch.earliest >= begun and batch.latest >= frontier:
+                self.batches.append(batch)
+            elif batch.latest >= frontier:
+                self.reserve(batch.number)
+                batch.write(self.flat, *batch.inputs)
+        return over
+
+    def _empty(self, capacity: int) -> Rows:
+        return empty_rows(capacity, self.kept, self.width, self._arena)
+
+    def _fate(self, frontier: float) -> NDArray[np.int8]:
+        """What becomes of the rows (n,) at `frontier` s: STAYS, LEAVES or DROPPED."""
+        raise NotImplementedError
+
+    @staticmethod
+    def columns(ints: Int, floats: Array, first: int) -> Columns:
+        """Rows, whose number is `first` and so on, as columns of the table, in order of time."""
+        raise NotImplementedError
+
+
+def _columns(
+    columns: Callable[[Int, Array, int], Columns], ints: Int, floats: Array,
+    batches: Sequence[Batch], width: tuple[int, int], first: int,
+) -> Columns:  # fmt: skip
+    """The columns of rows that were written, and of batches that were not."""
+    if batches:
+        used = len(ints)
+        rows = empty_rows(used + sum(batch.number for batch in batches), width=width)
+        rows.ints[:used], rows.floats[:used], rows.n[0] = ints, floats, used
+        for batch in batches:
+            batch.write(tuple(rows), *batch.inputs)
+        ints, floats = rows.ints, rows.floats
+    return columns(ints, floats, first)

@@ -8,37 +8,285 @@ next message does.
 
 import numpy as np
 
-from desim.network.timeline.bbr import delivered, opening_pace, sent_at
 from desim.network.timeline.transport import (
     ACK,
     ACKED,
     ARRIVED,
     BBR,
     CLOSED,
+    COUNT,
     CUBIC,
     CWND,
+    DELAY_MIN,
+    EPOCH,
+    FOUND,
     FREE,
+    FRIENDLY,
+    FULL,
+    FULL_RATE,
     HANDSHAKE,
     HEADER,
     INFINITE,
     INITIAL,
     KIND,
+    KNEE,
     LAST,
     LAST_ACK,
-    MOST,
+    LIMITED,
+    MDEV,
+    MDEV_MAX,
+    MOST_OUT,
     NEW,
     OPEN,
+    ORIGIN,
+    PACE,
     PACED,
+    RATE,
     RESTARTS,
+    ROUND_END,
+    ROUND_RTT,
+    ROUND_START,
+    RTT_END,
+    RTTVAR,
     RUN,
     RUNS,
+    SAMPLES,
     SEGMENT,
     SENT,
+    SRTT,
     SSTHRESH,
+    STALLED,
+    TALLY,
+    TOP,
+    UNDER_WAY,
+    USAGE_END,
 )
-from desim.network.timeline.window import acknowledged, paused, restarted, timed, used
 from desim.network.timeline.wire import time_on_wire
+from desim.numerics.elementary import exp_, log_
 from desim.numerics.jit import lean_inline
+
+# The congestion window of a TCP connection, as Linux moves it with every segment acknowledged.
+# Times of round trips: Jacobson (1988), as RFC 6298 and Linux have it. Reno: RFC 5681. CUBIC: Ha,
+# Rhee, Xu (2008), RFC 9438, with HyStart (Ha, Rhee 2011). Idleness: RFC 2861. m: what a connection
+# remembers, a row of `Transport.memory`; windows and counts in segments, times in s.
+
+RTO_MIN, RTO_MAX = 0.2, 120.0  # s, Linux
+HYSTART_LOW = 16.0  # segments from which on HyStart looks
+HYSTART_ACK = 0.002  # s between the acknowledgements of one train
+HYSTART_SAMPLES = 8.0
+SCALE, BETA = 0.4, 0.7  # of CUBIC: C in segments / s^3, and what a loss leaves of the window
+EARLY = 20.0  # CUBIC: acknowledgements for one more segment at most, before any loss
+
+
+@lean_inline
+def timed(m, sample):
+    """Take a time of a round trip in; as `tcp_rtt_estimator` of Linux."""
+    if m[SRTT] == 0.0:
+        m[SRTT], m[MDEV] = sample, 2.0 * sample
+        m[RTTVAR] = max(m[MDEV], RTO_MIN)
+        m[MDEV_MAX], m[RTT_END] = m[RTTVAR], m[SENT]
+        return
+    error = sample - m[SRTT]
+    m[SRTT] += error / 8.0
+    if error < 0.0:
+        change = -error - m[MDEV] / 4.0
+        change = change / 8.0 if change > 0.0 else change
+    else:
+        change = error - m[MDEV] / 4.0
+    m[MDEV] += change
+    if m[MDEV] > m[MDEV_MAX]:
+        m[MDEV_MAX] = m[MDEV]
+        m[RTTVAR] = max(m[RTTVAR], m[MDEV_MAX])
+    if m[ACKED] > m[RTT_END]:
+        if m[MDEV_MAX] < m[RTTVAR]:
+            m[RTTVAR] -= (m[RTTVAR] - m[MDEV_MAX]) / 4.0
+        m[RTT_END], m[MDEV_MAX] = m[SENT], RTO_MIN
+
+
+@lean_inline
+def timeout_of(m):
+    """The time s after which what is not acknowledged counts as lost."""
+    return m[SRTT] + m[RTTVAR]
+
+
+@lean_inline
+def restarted(m, now, initial):
+    """The window after idleness: halved for every timeout of it, not below the initial one."""
+    idle, timeout = now - m[LAST], timeout_of(m)
+    if idle <= timeout:
+        return
+    if m[SSTHRESH] < INFINITE:
+        m[SSTHRESH] = max(m[SSTHRESH], np.floor(0.75 * m[CWND]))
+    least = min(initial, m[CWND])
+    idle -= timeout
+    while idle > 0.0 and m[CWND] > least:
+        m[CWND] = np.floor(m[CWND] / 2.0)
+        idle -= timeout
+    m[CWND] = max(m[CWND], least)
+
+
+@lean_inline
+def paused(m, now):
+    """Time without anything under way is none of CUBIC's (RFC 9438, 5.8): its epoch moves on."""
+    if m[EPOCH] > 0.0:
+        m[EPOCH] = min(m[EPOCH] + max(now - m[LAST], 0.0), now)
+
+
+@lean_inline
+def used(m):
+    """Note how much of the window is in use, after sending; as `tcp_cwnd_validate` of Linux."""
+    out = m[SENT] - m[ACKED]
+    limited = 1.0 if out >= m[CWND] else 0.0
+    if m[ACKED] >= m[USAGE_END] or limited > 0.0 or (m[LIMITED] == 0.0 and out > m[MOST_OUT]):
+        m[LIMITED], m[MOST_OUT], m[USAGE_END] = limited, out, m[SENT]
+
+
+@lean_inline
+def widened(m, per):
+    """One more segment in the window for `per` acknowledged ones; m[COUNT]: of these so far."""
+    if m[COUNT] >= per:
+        m[COUNT] = 0.0
+        m[CWND] += 1.0
+    m[COUNT] += 1.0
+    if m[COUNT] >= per:
+        m[COUNT] -= per
+        m[CWND] += 1.0
+
+
+@lean_inline
+def left_slow_start(m, now, delay):
+    """HyStart: leave slow start when a train of ACKs is long, or they come later and later."""
+    if m[ACKED] > m[ROUND_END]:
+        m[ROUND_START] = m[LAST_ACK] = now
+        m[ROUND_END], m[ROUND_RTT], m[SAMPLES] = m[SENT], np.inf, 0.0
+    if m[CWND] < HYSTART_LOW:
+        return
+    found = False
+    if now - m[LAST_ACK] <= HYSTART_ACK:
+        m[LAST_ACK] = now
+        found = now - m[ROUND_START] > 0.5 * m[DELAY_MIN]
+    m[ROUND_RTT] = min(m[ROUND_RTT], delay)
+    if m[SAMPLES] < HYSTART_SAMPLES:
+        m[SAMPLES] += 1.0
+    elif m[ROUND_RTT] > m[DELAY_MIN] + min(max(m[DELAY_MIN] / 8.0, 0.004), 0.016):
+        found = True
+    if found:
+        m[FOUND], m[SSTHRESH] = 1.0, m[CWND]
+
+
+@lean_inline
+def cubic_per(m, now):
+    """How many ACKs widen a window of CUBIC by one segment, after slow start."""
+    m[TALLY] += 1.0
+    if m[EPOCH] == 0.0:
+        m[EPOCH], m[TALLY], m[FRIENDLY] = now, 1.0, m[CWND]
+        if m[TOP] <= m[CWND]:
+            m[KNEE], m[ORIGIN] = 0.0, m[CWND]
+        else:
+            m[KNEE], m[ORIGIN] = exp_(log_((m[TOP] - m[CWND]) / SCALE) / 3.0), m[TOP]
+    since = now - m[EPOCH] + m[DELAY_MIN] - m[KNEE]
+    target = m[ORIGIN] + SCALE * since * since * since
+    per = m[CWND] / (target - m[CWND]) if target > m[CWND] else 100.0 * m[CWND]
+    if m[TOP] == 0.0:
+        per = min(per, EARLY)
+    step = m[CWND] * 15.0 / 8.0  # segments that would widen Reno's window by one
+    while m[TALLY] > step:
+        m[TALLY] -= step
+        m[FRIENDLY] += 1.0
+    if m[FRIENDLY] > m[CWND]:
+        per = min(per, m[CWND] / (m[FRIENDLY] - m[CWND]))
+    return max(per, 2.0)
+
+
+@lean_inline
+def acknowledged(kind, m, now, sample):
+    """Take in that one segment more is acknowledged at `now` s, `sample` s after it was sent.
+
+    sample: negative where the same acknowledgement is of a later one, which is timed.
+    """
+    m[ACKED] += 1.0
+    if sample >= 0.0:
+        timed(m, sample)
+    slow = m[CWND] < m[SSTHRESH]
+    if kind == CUBIC and sample >= 0.0:
+        m[DELAY_MIN] = sample if m[DELAY_MIN] == 0.0 else min(m[DELAY_MIN], sample)
+        if m[FOUND] == 0.0 and slow:
+            left_slow_start(m, now, sample)
+            slow = m[CWND] < m[SSTHRESH]
+    if m[LIMITED] == 0.0 and not (slow and m[CWND] < 2.0 * m[MOST_OUT]):
+        return
+    if slow:
+        m[CWND] += 1.0
+    elif kind == CUBIC:
+        widened(m, np.floor(cubic_per(m, now)))
+    else:
+        widened(m, m[CWND])
+
+
+# BBR, as Linux has it (Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016): it paces what it sends. It
+# sends at the rate at which segments were delivered, at 2.885 times that until this finds no more,
+# and needs no idleness forgotten: the rate found is kept. Left out: its probes for more rate and
+# for a shorter round trip, which take turns around the rate found.
+
+HIGH = 2.885  # gain of the start: 2 / ln 2
+GAIN = 2.0  # of the window later on
+MARGIN = 0.99  # of the rate, so that no queue grows
+MORE = 1.25  # a round that finds less than this finds no more
+ROUNDS = 3.0  # of them, and the path is full
+UNPACED = 10.0  # segments of a connection before it begins to pace, in Linux
+SPARE = 6.0  # segments that a window has besides, for bursts
+
+
+@lean_inline
+def pace(m):
+    """Segments a second that are sent at most."""
+    if m[FULL] > 0.0:
+        return MARGIN * m[RATE]
+    m[PACE] = max(m[PACE], MARGIN * HIGH * m[RATE])
+    return m[PACE]
+
+
+@lean_inline
+def opening_pace(m):
+    """Pace the initial window over a part of the first round trip, until rates are known."""
+    m[PACE] = HIGH * m[CWND] / m[SRTT] if m[SRTT] > 0.0 else np.inf
+
+
+@lean_inline
+def sent_at(m, now):
+    """When the next segment is sent, s: not before its turn; the turn of the one after is noted."""
+    turn = max(now, m[PACED])
+    if m[SENT] + 1.0 >= UNPACED:
+        m[PACED] = turn + 1.0 / pace(m)
+    return turn
+
+
+@lean_inline
+def delivered(m, now, left, before, since, limited):
+    """Take in that one segment more is acknowledged at `now` s, which left at `left` s.
+
+    before, since: how many had been acknowledged then, and when the last of them was; limited:
+    there was nothing more to send, so that the rate may be higher.
+    """
+    m[ACKED] += 1.0
+    sample = now - left
+    timed(m, sample)
+    m[DELAY_MIN] = sample if m[DELAY_MIN] == 0.0 else min(m[DELAY_MIN], sample)
+    rate = (m[ACKED] - before) / max(now - since, 1e-9)
+    if not limited or rate > m[RATE]:
+        m[RATE] = max(m[RATE], rate)
+    if m[ACKED] > m[ROUND_END]:
+        m[ROUND_END] = m[SENT]
+        if m[FULL] == 0.0 and not limited:
+            m[STALLED] = 0.0 if m[RATE] >= MORE * m[FULL_RATE] else m[STALLED] + 1.0
+            m[FULL_RATE] = m[RATE] if m[STALLED] == 0.0 else m[FULL_RATE]
+            m[FULL] = 1.0 if m[STALLED] >= ROUNDS else 0.0
+    path = m[RATE] * m[DELAY_MIN]
+    if m[FULL] > 0.0:
+        m[CWND] = min(m[CWND] + 1.0, GAIN * path + SPARE)
+    elif m[CWND] < HIGH * path + SPARE:
+        m[CWND] += 1.0
+
 
 ACKS, LEFT, BEFORE, SINCE, LIMITED_THEN = range(5)  # rows of Transport.flight
 
@@ -145,7 +393,7 @@ def segmented(links, e, bits):
 
 
 @lean_inline
-def told(kind, flight, at, now, m):
+def ack_in(kind, flight, at, now, m):
     """Take in the acknowledgement of the segment in place `at` of flight, at `now` s."""
     if kind == BBR:
         limited = flight[LIMITED_THEN, at] > 0.0
@@ -161,7 +409,7 @@ def rested(kind, flight, tail, now, restarts, initial, m):
     """Take in what was acknowledged by `now` s, when a message comes; return how many of `tail`."""
     head = 0
     while head < tail and flight[ACKS, head] <= now:
-        told(kind, flight, head, flight[ACKS, head], m)
+        ack_in(kind, flight, head, flight[ACKS, head], m)
         head += 1
     if head == tail:
         m[LAST_ACK] = now if kind == BBR else m[LAST_ACK]
@@ -189,11 +437,11 @@ def streamed(links, e, time, bits, latency, asked):
     head = rested(kind, flight, tail, now, law[RESTARTS, e] > 0.0, law[INITIAL, e], m)
     free = max(m[FREE], now)
     while left > 0 and free < np.inf:
-        space = min(m[CWND], law[MOST, e]) - (tail - head)
+        space = min(m[CWND], law[UNDER_WAY, e]) - (tail - head)
         paced = kind == BBR and head < tail and m[PACED] >= flight[ACKS, head % room]
         if space < 1.0 or paced:
             now = max(now, flight[ACKS, head % room])
-            told(kind, flight, head % room, now, m)
+            ack_in(kind, flight, head % room, now, m)
             head += 1
             continue
         for _ in range(1 if kind == BBR else min(left, int(space))):

@@ -11,7 +11,7 @@ import numpy as np
 from desim.numerics.jit import lean_inline
 
 IDEAL, RENO, CUBIC, BBR = range(4)
-KIND, SEGMENT, HEADER, INITIAL, MOST, NEW, RESTARTS, QUEUE = range(8)  # rows of Transport.law
+KIND, SEGMENT, HEADER, INITIAL, UNDER_WAY, NEW, RESTARTS, QUEUE = range(8)  # rows of Transport.law
 HANDSHAKE = 60 * 8  # bits of a SYN and of its answer, both with options
 ACK = 52 * 8  # bits of an acknowledgement: IPv4, TCP, timestamps
 CLOSED = -1.0  # OPEN of a connection that was given up
@@ -24,7 +24,7 @@ INFINITE = 1e18  # a threshold of slow start that no window reaches
     ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE, ORIGIN, FRIENDLY, TALLY, RUNS,
 ) = range(31)  # fmt: skip
 RATE, FULL, FULL_RATE, STALLED, PACED, PACE = TOP, FOUND, KNEE, SAMPLES, EPOCH, ORIGIN  # of BBR
-RUN = 5  # numbers of each of two runs of segments under way, from RUNS on: see `segments`
+RUN = 5  # numbers of each of two runs of segments under way, from RUNS on: see `remembered`
 FIELDS = RUNS + 2 * RUN
 
 
@@ -32,12 +32,12 @@ class Transport(NamedTuple):
     """How messages are carried.
 
     law (8, links), (8, 0) where all are ideal: KIND IDEAL or the congestion control, bytes of
-    payload in a SEGMENT, of its HEADER, INITIAL window and MOST segments under way, whether each
-    message opens a NEW connection, whether a window RESTARTS after idleness, and packets that
-    may QUEUE for the line. back (2, links): latency s and bandwidth bit/s of
-    the way of acknowledgements. memory (links + 1, FIELDS): of each connection; the last row is
-    scratch, for messages that are only asked about. flight (9, MOST + 2)
-    and task (33,): scratch, of the segments under way and of the message.
+    payload in a SEGMENT, of its HEADER, INITIAL window and segments UNDER_WAY at most, whether each
+    message opens a NEW connection, whether a window RESTARTS after idleness, and packets that may
+    QUEUE for the line. back (2, links): latency s and bandwidth bit/s of the way of
+    acknowledgements. memory (links + 1, FIELDS): of each connection; the last row is scratch, for
+    messages that are only asked about. flight (9, UNDER_WAY + 2) and task (33,): scratch, of the
+    segments under way and of the message.
     """
 
     law: np.ndarray

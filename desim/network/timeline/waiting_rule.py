@@ -10,7 +10,118 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from desim.numerics.jit import LEAN, lean_kernel
+from desim.arrays import Array, Int
+from desim.numerics.elementary import exp_, log_
+from desim.numerics.jit import LEAN, kernel, lean_inline, lean_kernel
+
+# Replies by the time at which they are due: a binary heap in arrays, and ascending agents.
+
+
+@lean_inline
+def push(times, agents, n, time, agent):
+    """Add (time, agent) to a heap of n entries, in place."""
+    place = n
+    while place > 0:
+        parent = (place - 1) // 2
+        if times[parent] <= time:
+            break
+        times[place], agents[place] = times[parent], agents[parent]
+        place = parent
+    times[place], agents[place] = time, agent
+
+
+@lean_inline
+def pop(times, agents, n):
+    """Remove the earliest of a heap of n entries, in place; return its agent."""
+    first, time, agent = agents[0], times[n - 1], agents[n - 1]
+    place, last = 0, n - 1
+    while 2 * place + 1 < last:
+        child = 2 * place + 1
+        if child + 1 < last and times[child + 1] < times[child]:
+            child += 1
+        if time <= times[child]:
+            break
+        times[place], agents[place] = times[child], agents[child]
+        place = child
+    times[place], agents[place] = time, agent
+    return first
+
+
+@lean_inline
+def ascending(who, n):
+    """Sort who[:n] in place: by insertion where it is short, as a heap where it is long."""
+    if n <= 32:
+        for k in range(1, n):
+            agent, place = who[k], k
+            while place > 0 and who[place - 1] > agent:
+                who[place] = who[place - 1]
+                place -= 1
+            who[place] = agent
+        return
+    for start in range(n // 2 - 1, -1, -1):
+        _sink(who, start, n)
+    for last in range(n - 1, 0, -1):
+        who[0], who[last] = who[last], who[0]
+        _sink(who, 0, last)
+
+
+@lean_inline
+def _sink(who, start, n):
+    agent, place = who[start], start
+    while 2 * place + 1 < n:
+        child = 2 * place + 1
+        if child + 1 < n and who[child + 1] > who[child]:
+            child += 1
+        if agent >= who[child]:
+            break
+        who[place] = who[child]
+        place = child
+    who[place] = agent
+
+
+# What a reply weighs that answers an older model: s(t) of its staleness t, for every engine.
+# Xie, Koyejo, Gupta 2019, "Asynchronous federated optimization" (arXiv 1903.03934), Section 5.2.
+# Staleness is the number of rounds that were published between a call and its collection: 0 of a
+# reply to the latest model, for which the paper's t - tau is 1, so that a fresh reply weighs 1.
+
+CONSTANT, POLYNOMIAL, HINGE = range(3)
+
+
+class Staleness(NamedTuple):
+    """The kind of s(t) and its numbers; a plain tuple is what compiled code takes."""
+
+    kind: int = CONSTANT
+    a: float = 0.0
+    b: float = 0.0
+
+    def weights(self, staleness: Int) -> Array:
+        """Return s (n,) of staleness (n,)."""
+        if self.kind == CONSTANT:
+            return np.ones(len(staleness))
+        return np.asarray(_weights(tuple(self), staleness))
+
+
+UNWEIGHED = Staleness()
+
+
+@lean_inline
+def weight(rule: Any, t: Any) -> Any:
+    """s(t): 1; (t + 1)^-a; or 1 up to t = b, and 1 / (a (t - b) + 1) above it."""
+    kind, a, b = rule
+    if kind == POLYNOMIAL:
+        return exp_(-a * log_(t + 1.0))
+    if kind == HINGE and t > b:
+        return 1.0 / (a * (t - b) + 1.0)
+    return 1.0
+
+
+@kernel
+def _weights(rule, staleness):
+    out = np.empty(staleness.shape[0])
+    for r in range(out.size):
+        out[r] = weight(rule, staleness[r])
+    return out
+
 
 ALL, DEADLINE, QUORUM, BUFFER = range(4)
 FIXED, MEDIAN, QUANTILE = range(3)  # how a limit is found
@@ -190,3 +301,48 @@ def learn(seen: Any, i: int, took: float, came: bool) -> None:
 def nothing_seen(senders: int) -> Any:
     """What is known of so many senders before anything came, as `limit` takes it."""
     return np.column_stack([np.zeros(senders), np.full(senders, UNSEEN)])
+
+
+# When agents of a graph stop waiting for their neighbours: arrivals of a round, and a rule.
+
+
+@lean_kernel
+def close(incoming, arrival, clock):
+    """Barrier: clock[i] s becomes the latest of itself and arrivals incoming[i]:incoming[i+1]."""
+    for i in range(clock.shape[0]):
+        latest = clock[i]
+        for e in range(incoming[i], incoming[i + 1]):
+            latest = max(latest, arrival[e])
+        clock[i] = latest
+
+
+@lean_kernel
+def close_by(rule, incoming, arrival, seen, room, clock):
+    """As `close`, where rule closes each wait, of which seen (links, 2) is kept.
+
+    Messages that came before the wait began took no time; arrival -inf: none is awaited. room
+    (links,) is scratch.
+    """
+    for i in range(clock.shape[0]):
+        low, high, opened = incoming[i], incoming[i + 1], clock[i]
+        if not opened < np.inf:
+            continue
+        times, until = room[low:high], opened + rule[2]
+        if rule[4] != FIXED:
+            known = heard(seen[low:high], times)
+            live = known == 0
+            for e in range(low, high if live else low):
+                if arrival[e] > -np.inf:
+                    times[known] = max(opened, arrival[e]) - opened
+                    known += 1
+            until = over_at(rule, opened, times[:known], live)
+        for e in range(low, high):
+            times[e - low] = max(opened, arrival[e])
+        some, few = needed(rule, high - low), least(rule, high - low)
+        enough = ranked(times, some - 1) if some > 0 else opened
+        at_least = ranked(times, few - 1) if few > 0 else opened
+        clock[i] = closed_at(opened, enough, until, at_least)
+        for e in range(low, high):
+            if rule[4] != FIXED and arrival[e] > -np.inf:
+                came = arrival[e] <= clock[i]
+                learn(seen, e, (max(opened, arrival[e]) if came else clock[i]) - opened, came)

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
 from desim.memory import Tree, attributes, recall
-from desim.network.timeline.appended import Appended
-from desim.network.timeline.order import time_order
-from desim.network.timeline.record import RELEASED, charge
+from desim.network.timeline.record import RELEASED, Appended, charge, time_order
 from desim.numerics.keys import seed_word
 from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
 from desim.privacy.ledger.noise import add_discrete, add_laplace, add_normal, add_spherical

@@ -11,7 +11,6 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import RunError
-from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.ledger.terms import Mechanism, Terms, View
 
 
@@ -187,7 +186,11 @@ class Allotted:
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Scale of group n, shaped as `sensitivity`, which is in the norm of the mechanism."""
         epsilon, delta = self.groups(0.0)[1]
-        return sensitivity / (epsilon if delta == 0.0 else mu_of(epsilon, delta))
+        if delta == 0.0:
+            return sensitivity / epsilon
+        from desim.privacy.accounting.gaussian import mu_of
+
+        return sensitivity / mu_of(epsilon, delta)
 
     def times(self, factor: float) -> "Allotted":
         """Itself: no target calibrates what has an epsilon."""

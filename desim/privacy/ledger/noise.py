@@ -9,7 +9,6 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.network.timeline.together import TOGETHER, normal_pairs
-from desim.numerics import discrete_gaussian
 from desim.numerics.jit import kernel, lean_inline
 from desim.numerics.keys import Stream, address, counter, exponential, laplace, normal, words
 
@@ -121,6 +120,8 @@ def add_discrete(
 
     s = scale / resolution (n,): the deviation in levels; only the rows `where` (n,) get noise.
     """
+    from desim.numerics import discrete_gaussian
+
     levels = np.rint(value / resolution)
     deviation = np.where(where, scale / resolution, 0.0)
     _, k1, c0, _ = words(0, NOISE, agent=who, round=round_, step=step)

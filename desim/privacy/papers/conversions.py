@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike
 
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.numerics.later import optimize
-from desim.privacy.accounting.gaussian import check_delta
+from desim.numerics.later import Later, optimize
 from desim.privacy.ledger.mechanisms import Classical, Noise
 from desim.privacy.papers.claims import Inputs, inputs, once, ratios, unclipped
 
 if TYPE_CHECKING:
+    from desim.privacy.accounting import gaussian
     from desim.problem.problem import Problem
+else:
+    gaussian = Later("desim.privacy.accounting.gaussian")
 
 
 def simple(rho: ArrayLike, delta: float) -> Array:
@@ -25,7 +27,7 @@ def simple(rho: ArrayLike, delta: float) -> Array:
 
     It is also the least value over orders alpha > 1 of rho alpha + ln(1/delta) / (alpha - 1).
     """
-    check_delta(delta)
+    gaussian.check_delta(delta)
     rho = np.asarray(rho, float)
     return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / delta)))
 
@@ -35,7 +37,7 @@ def own_order(c: ArrayLike, delta: float) -> Array:
 
     The order of Ding 2021, Theorems 11 and 15: half of epsilon is the curve, half the conversion.
     """
-    check_delta(delta)
+    gaussian.check_delta(delta)
     c = np.asarray(c, float)
     with np.errstate(invalid="ignore"):
         epsilon = c + np.sqrt(c * c + 4.0 * c * np.log(1.0 / delta))
@@ -54,14 +56,14 @@ def classical(ratio: ArrayLike, delta: ArrayLike) -> Array:
 
 def basic(ratio: ArrayLike, delta: float) -> float:
     """Epsilon of all releases (n,): the sum of theirs at delta / n."""
-    check_delta(delta)
+    gaussian.check_delta(delta)
     ratio = np.asarray(ratio, float)
     return float(np.sum(classical(ratio, delta / max(len(ratio), 1))))
 
 
 def advanced(ratio: ArrayLike, delta: float) -> float:
     """Epsilon sqrt(2 ln(2/delta) sum e^2) + sum e (exp(e) - 1), e of n releases at delta / 2n."""
-    check_delta(delta)
+    gaussian.check_delta(delta)
     ratio = np.asarray(ratio, float)
     each = classical(ratio, delta / (2.0 * max(len(ratio), 1)))
     with np.errstate(over="ignore"):
@@ -84,7 +86,7 @@ def per_round(epsilon: float, delta: float, rounds: int, composition: str) -> tu
 
     composition: basic, advanced, or none, where every release has them whole.
     """
-    check_delta(delta)
+    gaussian.check_delta(delta)
     if composition == "none":
         return epsilon, delta
     if composition == "basic":

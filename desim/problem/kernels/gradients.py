@@ -14,7 +14,6 @@ from numba import prange
 from desim.numerics.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
 from desim.numerics.keys import counter, seed_word
 from desim.numerics.lanes import in_lanes, load, load_one, pick, store
-from desim.problem.kernels import layered, modelled
 from desim.problem.kernels.batches import WHOLE, batch_scale, choose, column, plain
 from desim.problem.losses.scalar import OWN, own_slopes, slope
 
@@ -255,10 +254,10 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     if drawn is not None:
         drawn.append((who, round, step, np.minimum(count, np.diff(data.start)[who])))
     flat, seed, step = tuple(data), seed_word(seed), int(step)
-    if isinstance(data, layered.Layered):
-        layered.batch_gradients(who, x, count, round, step, seed, data, out)
-    elif isinstance(data, modelled.Modelled):
-        modelled.batch_gradients(who, x, count, round, step, seed, data, out)
+    if not isinstance(data, Data):
+        from desim.problem.kernels.of_models import batch_gradients
+
+        batch_gradients(who, x, count, round, step, seed, data, out)
     elif use_parallel(2.0 * n * data.A.size / data.scale.size):
         _gradients_shared(threads(), who, x, count, round, step, seed, flat, out)
     elif n:

@@ -26,11 +26,6 @@ from desim.problem.kernels.gradients import (
     draw_batch,
     scratch_for,
 )
-from desim.problem.kernels.layered import Layered, work
-from desim.problem.kernels.layered_training import in_type
-from desim.problem.kernels.layered_training import train as train_layered
-from desim.problem.kernels.modelled import Modelled
-from desim.problem.kernels.modelled import train as train_modelled
 from desim.problem.kernels.plan import ACCELERATED, NOISY, SGD, Plan, batches_of, perturb
 
 
@@ -126,12 +121,10 @@ class Trainer:
         self._flat = tuple(plan), tuple(data)
         self._work = 2.0 * data.A.size / data.scale.size  # of an epoch
         self._train, dim = _train_linear, data.A.shape[1]
-        if isinstance(data, Layered):
-            self._train, self._work = train_layered, work(data)
-            self._flat = tuple(in_type(plan, data)), tuple(data)
-        elif isinstance(data, Modelled):
-            self._train, dim = train_modelled, data.dim
-            self._flat = tuple(in_type(plan, data)), data
+        if not isinstance(data, Data):
+            from desim.problem.kernels.of_models import training
+
+            self._train, self._flat, self._work, dim = training(plan, data)
         self._no_shift = np.empty((0, dim))
 
     @property

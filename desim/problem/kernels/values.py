@@ -3,7 +3,6 @@
 import numpy as np
 
 from desim.numerics.jit import kernel
-from desim.problem.kernels import layered, modelled
 from desim.problem.kernels.batches import plain
 from desim.problem.kernels.gradients import Data, forward, whole_block
 from desim.problem.losses.scalar import clipped_value
@@ -32,10 +31,10 @@ def agent_losses(who, x, data, out):
     gradient the clipped kernels compute; a layered model's clipped gradients are of no function,
     so its losses are the examples' own.
     """
-    if isinstance(data, layered.Layered):
-        layered.losses(who, x, data, out)
-    elif isinstance(data, modelled.Modelled):
-        modelled.losses(who, x, data, out)
+    if not isinstance(data, Data):
+        from desim.problem.kernels.of_models import losses
+
+        losses(who, x, data, out)
     else:
         _linear(plain(who, np.int64), plain(x), tuple(data), out)
 

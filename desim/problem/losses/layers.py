@@ -92,6 +92,13 @@ class LayeredLoss(Loss):
             inner = 1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0)))
         return np.asarray(inner @ W2.reshape(self.hidden, self.classes) + b2)
 
+    def row_losses(self, A: Array, b: Array, x: Array) -> Array:
+        """Losses (rows,) of rows A (rows, features) with classes b at parameters x (dim,)."""
+        scores = self.scores(A, x)
+        highest = scores.max(axis=1)
+        spread = np.log(np.exp(scores - highest[:, None]).sum(axis=1)) + highest
+        return np.asarray(spread - scores[np.arange(len(b)), b.astype(np.int64)])
+
     def predictions(self, A: Array, x: Array) -> Array:
         """The class (rows,) with the highest score, the first of equals."""
         return np.asarray(np.argmax(self.scores(A, x), axis=1), float)

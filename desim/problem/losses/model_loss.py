@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ ROOM = 1 << 26  # bytes of their inputs
 class ModelLoss(Loss):
     """A model of class `of`; made, with its parameters' number, once the data's facts are known."""
 
+    modelled: ClassVar[bool] = True
     of: type[Model] = field(kw_only=True)
     given: Any = field(kw_only=True, default=None)
     facts: Facts | None = field(kw_only=True, default=None)
@@ -114,6 +115,11 @@ class ModelLoss(Loss):
     def problems(self, b: Array) -> list[str]:
         """What is wrong with labels b, one line each."""
         return []
+
+    def row_losses(self, A: Any, b: Any, x: Array) -> Array:
+        """As `losses`, with the model made ready."""
+        with self.model.computing():
+            return self.losses(A, b, x)
 
     def losses(self, inputs: Any, labels: Any, x: Array) -> Array:
         """Losses (rows,) of all rows at the model x (dim,), float64, some rows at a time."""

@@ -10,6 +10,7 @@ linear, hinge max(0, 1 - b u) and logistic log(1 + exp(-b u)), the last two with
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -203,6 +204,7 @@ def bends_into(code: int, u: Array, b: Array, knee: float, limit: Array, out: Ar
 class Loss:
     """One loss by name; `knee` is the residual at which huber turns linear."""
 
+    modelled: ClassVar[bool] = False  # whether a user's model gives it
     name: str
     knee: float = 1.0
 
@@ -251,6 +253,10 @@ class Loss:
     def classifies(self) -> bool:
         """Whether labels are classes, so that accuracy has a meaning."""
         return self.classification
+
+    def row_losses(self, A: Any, b: Any, x: Array) -> Array:
+        """Losses (rows,) of rows A (rows, ...) with labels b at the model x; of no linear model."""
+        raise NotImplementedError
 
     def dimension(self, features: int) -> int:
         """How many parameters a model on so many features has."""

@@ -7,18 +7,16 @@ over that have been drawn so slow that nothing of theirs ever ends. So it is sai
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.absences import needed
-from desim.engine.observer import MOST
+from desim.engine.observer import MAX_OBSERVATIONS
 from desim.engine.opening import opening
 from desim.engine.patience import cure
 from desim.engine.play import Simulation
-from desim.engine.presences import ROUNDING, never
+from desim.engine.presences import ROUNDING, needed, never
 from desim.engine.settings import Settings
 from desim.errors import InputError
-from desim.network.conditions.compute import fastest, speeds_of
-from desim.network.timeline.intake import takes
+from desim.network.conditions.devices import fastest, speeds_of
+from desim.network.timeline.computations import Speeds, takes
 from desim.network.timeline.messages import Links
-from desim.network.timeline.speed import Speeds
 from desim.numerics.distributions import bounds
 from desim.scenario import registry
 from desim.scenario.blame import explained
@@ -131,10 +129,10 @@ def _unobservable(scenario: Scenario) -> list[str]:
     every, stop = scenario.observe.every, scenario.stop
     if not isinstance(every, float) or stop.time is None or stop.rounds or stop.targets:
         return []
-    if stop.time <= MOST * every:
+    if stop.time <= MAX_OBSERVATIONS * every:
         return []
     text = f"found {every:g} s, {stop.time / every:.3g} observations until {stop.time:g} s"
-    return [f"observe.every: {text}; allowed: at most {MOST} in a run"]
+    return [f"observe.every: {text}; allowed: at most {MAX_OBSERVATIONS} in a run"]
 
 
 def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:

@@ -1,17 +1,97 @@
-"""What links, transport, the graph and the devices owe the rest of a scenario."""
+"""What codecs, links, transport, the graph and the devices owe the rest of a scenario."""
 
-from desim.fields.numbers import LARGEST
+from desim.fields.numbers import MAX_WHOLE
 from desim.methods.shared.declarations import Kind
+from desim.network.conditions.codec import LOSSY, Codecs
 from desim.numerics.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Policy
+from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.data import Npz
-from desim.scenario.sections.devices import Churn, Compute
-from desim.scenario.sections.measured import SpeedTrace
+from desim.scenario.sections.devices import Churn, Compute, SpeedTrace
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
+
+# How messages are coded.
+
+
+def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
+    """A method says with which codecs it works, and why not with others."""
+    method, written = algorithm.method, codec.up.kind
+    if written != "none" and kind != method.kind:
+        text = f"found {written} with {algorithm.name} on a graph, where its duals need the whole"
+        yield ("codec",), f"{text}; allowed there: none"
+    elif written != "none" and written not in method.codecs:
+        yield ("codec",), _refused(algorithm, written)
+
+
+def downlink_fits(
+    algorithm: Algorithm, codec: Codec, kind: Kind, policy: Policy, network: Network,
+    churn: Churn | None,
+) -> Found:  # fmt: skip
+    """A coordinator's models may be rounded; more where both ends know what was sent before."""
+    method, down, place = algorithm.method, codec.down.kind, ("codec", "downlink")
+    if codec.word or down == "none":
+        return
+    if kind != "coordinator":
+        text = f"found {down}, but {algorithm.name} has no coordinator here; allowed: none"
+        yield place, text
+    elif down not in method.codecs:
+        yield place, _refused(algorithm, down)
+    elif down in LOSSY and method.messages != "changes":
+        reason = "differences of what it sends are of use only where replies are changes of it"
+        yield (
+            place,
+            f"found {down}, but {reason}; allowed with {algorithm.name}: none, float32, float16",
+        )
+    elif down in LOSSY and policy.kind != "all" and (policy.late or "discard") == "discard":
+        reason = f"with policy {policy.kind} a call may be void, and both ends know it differently"
+        yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+    elif down in LOSSY and _dropped(network, kind, churn):
+        reason = "an agent may miss a call for good, and both ends know it differently"
+        yield place, f"found {down}, but with on_loss: drop {reason}; allowed: on_loss: resend"
+    elif down in LOSSY and churn is not None and churn.memory == "lost":
+        reason = "an agent that has lost its memory has lost what differences are added to"
+        yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+
+
+def _dropped(network: Network, kind: Kind, churn: Churn | None) -> bool:
+    """Whether calls may be lost that nobody sends again."""
+    absent = churn is not None and churn.messages == "lost"
+    for which in network.sides(kind):
+        link = network.along(which)
+        lossy = absent or (max(link.losses) > 0 and not network.by_tcp(which))
+        if which != "uplink" and lossy and link.on_loss == "drop":
+            return True
+    return False
+
+
+def differences_fit(algorithm: Algorithm, codec: Codec, churn: Churn | None) -> Found:
+    """Differences to what a receiver knows mean nothing to an agent that has forgotten it."""
+    known = algorithm.method.messages == "models"
+    if churn and churn.memory == "lost" and codec.up.codec(known).memory == "known":
+        reason = "an agent that has lost its memory does not know what the receiver has"
+        yield (
+            ("codec",),
+            f"found {codec.up.kind}, but {reason}; allowed: churn.memory: kept",
+        )
+
+
+def _refused(algorithm: Algorithm, kind: str) -> str:
+    """Why a method's messages are not coded so, and how they may be."""
+    method = algorithm.method
+    allowed = ", ".join(["none", *method.codecs])
+    return f"found {kind}, but {method.uncoded}; allowed with {algorithm.name}: {allowed}"
+
+
+def biased(codecs: Codecs) -> list[str]:
+    """A warning where what top-k leaves out is lost for good."""
+    if codecs.up.kind != "top-k" or codecs.up.memory != "none":
+        return []
+    lost = "what top-k leaves out is lost for good, and a limit may be far from the optimum"
+    return [f"codec.error_feedback: {lost} without it"]
 
 
 def losses_fit(
@@ -71,7 +151,7 @@ def differing_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
 
 def ends_exist(network: Network, agents: int | None) -> Found:
     """Links that differ are those of agents that there are."""
-    most = LARGEST if agents is None else agents - 1
+    most = MAX_WHOLE if agents is None else agents - 1
     for index, one in enumerate(network.links):
         for key, nodes in (("sender", one.sender), ("receiver", one.receiver)):
             for odd in [node for node in nodes or () if node > most][:1]:
@@ -218,9 +298,9 @@ def lines_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         text = f"found with {algorithm.name}, whose agents talk to each other"
         yield here, f"{text}; allowed: with a coordinator"
         return
-    given = [key for key in ("uplink", "downlink") if getattr(network, key).contention is not None]
-    if network.contention != "none" or given:
-        key = (given[0], "contention") if given else ("contention",)
+    keys = [key for key in ("uplink", "downlink") if getattr(network, key).contention is not None]
+    if network.contention != "none" or keys:
+        key = (keys[0], "contention") if keys else ("contention",)
         text = "found beside network.behind, whose lines are what messages share"
         yield ("network", *key), f"{text}; allowed: behind.contention, or no lines"
     for which in ("uplink", "downlink"):

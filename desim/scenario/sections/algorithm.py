@@ -1,20 +1,19 @@
 """The sections `algorithm`, `policy` and `participation`: the method, who acts, whom it awaits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationInfo,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from desim.errors import refusal, show, spelling
+from desim.errors import spelling
 from desim.fields import (
     Count,
     Duration,
@@ -31,12 +30,10 @@ from desim.fields import (
     Whole,
 )
 from desim.methods.shared.declarations import Method
-from desim.network.timeline.staleness import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
+from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 from desim.scenario import registry
 
 # The key `policy.staleness`: what a reply weighs that answers an older model.
-
-P = TypeVar("P", bound=Any)
 
 
 class Hinge(Strict):
@@ -71,18 +68,10 @@ class Weighing(Form):
         return Staleness(HINGE, self.hinge.a, self.hinge.b) if self.hinge else UNWEIGHED
 
 
-def weighable(policy: P) -> P:
-    """The policy; ValueError where its weights have no late reply to weigh."""
-    if policy.staleness is not None and policy.late != "carry":
-        text = "found staleness where late replies are discarded"
-        raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
-    return policy
-
-
 # The sections `algorithm` and `policy`.
 
 
-class Algorithm(Strict):
+class Algorithm(registry.Named):
     """A method by name, and its own parameters."""
 
     name: str
@@ -95,27 +84,11 @@ class Algorithm(Strict):
         """The class that the registry holds under this name."""
         return registry.get(self.name)
 
-    @model_serializer(mode="plain")
-    def _written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
-
 
 def read_algorithm(value: object, info: ValidationInfo) -> Algorithm:
     """{name: ..., parameter: ...} as an Algorithm whose parameters its own class has checked."""
-    if isinstance(value, Algorithm):
-        return value
-    names = registry.names()
-    if isinstance(value, str):
-        value = {"name": value}
-    if not isinstance(value, Mapping):
-        raise ValueError(refusal(value, "a mapping with name and the method's parameters"))
-    name = value.get("name")
-    if not isinstance(name, str) or name not in names:
-        found = f"found name: {show(name)}" if "name" in value else "found no name"
-        raise ValueError(f"{found}; allowed: {', '.join(names)}{spelling(name, names)}")
-    written = {key: item for key, item in value.items() if key != "name"}
-    parameters = registry.get(name).Parameters.model_validate(written, context=info.context)
-    return Algorithm(name=name, parameters=parameters)
+    form = "a mapping with name and the method's parameters"
+    return Algorithm.read(value, info, registry.names(), registry.get, form=form)
 
 
 class _Methods:
@@ -197,10 +170,6 @@ class Policy(Form):
     """what replies to older models weigh: constant (default), {polynomial: a}, {hinge: {a: ..,
     b: ..}}; with each, {buffer: 1, staleness: ...} says the same"""
 
-    @model_validator(mode="after")
-    def _weighable(self) -> "Policy":
-        return weighable(self)
-
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written, with the fate of late replies that suits the policy."""
@@ -216,6 +185,9 @@ class Policy(Form):
     @model_validator(mode="after")
     def _combines(self) -> "Policy":
         rule, least = self.kind, self.at_least
+        if self.staleness is not None and self.late != "carry":
+            text = "found staleness where late replies are discarded"
+            raise ValueError(f"{text}; allowed: with buffer, or with late: carry")
         if self.at_most is not None and rule not in ("quorum", "buffer", "adaptive"):
             text = f"at_most: found with {rule}"
             raise ValueError(f"{text}; allowed: with quorum, buffer or adaptive, or a deadline")
@@ -437,11 +409,11 @@ def _tiers(found: Mapping[str, Any]) -> None:
     if not isinstance(tiers, int):
         return
     for key in ("probabilities", "credits"):
-        given = found.get(key)
-        if isinstance(given, list | tuple) and len(given) != tiers:
-            text = f"found {len(given)} entries for {tiers} tiers"
+        entries = found.get(key)
+        if isinstance(entries, list | tuple) and len(entries) != tiers:
+            text = f"found {len(entries)} entries for {tiers} tiers"
             raise ValueError(f"{key}: {text}; allowed: one for each tier")
-        if isinstance(given, list | tuple) and given and not any(given):
+        if isinstance(entries, list | tuple) and entries and not any(entries):
             raise ValueError(f"{key}: found only 0; allowed: more for some tier")
     shares = found.get("probabilities")
     if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):

@@ -4,25 +4,20 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    GetJsonSchemaHandler,
+    Field,
     PlainValidator,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from desim import units
 from desim.errors import refusal
 from desim.fields import Form, Strict
 from desim.fields.numbers import quantity, wholes
-from desim.fields.strict import UNKNOWN_KEY
 from desim.network.conditions import codec
 
-HYPHENS = {"top_k": "top-k", "random_k": "random-k"}  # keys of files, by names in Python
 ALLOWED = "a share of the coordinates, such as 10 %, or a whole number of them"
-SPARSE = ("top_k", "random_k")
+SPARSE = ("top-k", "random-k")
+UNDERSCORED = {"top_k": "top-k", "random_k": "random-k"}  # also allowed
 
 
 def _amount(value: object) -> float | int:
@@ -40,9 +35,8 @@ def _amount(value: object) -> float | int:
     return share
 
 
-def _flag(value: object) -> bool:
-    """Whether it is true or false; ValueError for anything else."""
-    if isinstance(value, bool):
+def _feedback(value: object) -> object:
+    if isinstance(value, bool) or value == "ef21":
         return value
     raise ValueError(refusal(value, "true, false or ef21"))
 
@@ -56,7 +50,7 @@ Levels = Annotated[int, *wholes(2, 32)]
 
 Feedback = Annotated[
     bool | Literal["ef21"],
-    PlainValidator(lambda value: value if value == "ef21" else _flag(value)),
+    PlainValidator(_feedback),
     WithJsonSchema({"enum": [True, False, "ef21"]}),
 ]
 
@@ -75,12 +69,11 @@ class OneWay(Form):
 
     words: ClassVar[tuple[str, ...]] = ("none", "float32", "float16")
     modifiers: ClassVar[tuple[str, ...]] = ("error_feedback", "numbers", "indices")
-    spellings: ClassVar[Mapping[str, str]] = HYPHENS
     examples: ClassVar[Mapping[str, Any]] = {"quantise": {"bits": 4}}
 
-    top_k: Amount | None = None
+    top_k: Amount | None = Field(None, alias="top-k")
     """the largest coordinates alone, the first of equal ones: a share or a number of them"""
-    random_k: Amount | None = None
+    random_k: Amount | None = Field(None, alias="random-k")
     """coordinates drawn anew for every message: a share or a number of them"""
     quantise: Quantise | None = None
     """levels between minus and plus the norm, rounded at random (QSGD)"""
@@ -94,50 +87,15 @@ class OneWay(Form):
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written, keys as in Python, every default explicit."""
-        names = {hyphened: name for name, hyphened in HYPHENS.items()}
+        """What was written, every default explicit."""
         if isinstance(data, Mapping):
-            data = {names.get(key, key): value for key, value in data.items()}
-        try:
-            written = super().mapping(names.get(data, data) if isinstance(data, str) else data)
-        except ValueError as error:
-            raise ValueError(_hyphened(str(error))) from None
+            data = {UNDERSCORED.get(key, key): value for key, value in data.items()}
+        written = super().mapping(UNDERSCORED.get(data, data) if isinstance(data, str) else data)
         return written if "(word)" in written else {**_defaults(written), **written}
-
-    @classmethod
-    def allowed(cls) -> str:
-        """Words and alternatives as messages list them, in a file's spelling."""
-        return _hyphened(super().allowed())
-
-    @classmethod
-    def _unknown(cls, key: str) -> InitErrorDetails:
-        found = super()._unknown(key)
-        return {**found, "type": PydanticCustomError(UNKNOWN_KEY, _hyphened(str(found["type"])))}
-
-    @model_serializer(mode="wrap")
-    def _spelled(self, handler: SerializerFunctionWrapHandler) -> Any:
-        if self.word:
-            return self.word
-        return {
-            HYPHENS.get(key, key): value for key, value in handler(self).items() if key != "word"
-        }
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """As that of Form, in a file's spelling."""
-        schema = super().__get_pydantic_json_schema__(core, handler)
-        for option in schema["anyOf"]:
-            if "properties" in option:
-                own = option["properties"]
-                option["properties"] = {HYPHENS.get(key, key): own[key] for key in own}
-                option["required"] = [HYPHENS.get(key, key) for key in option["required"]]
-        return schema
 
     def codec(self, known: bool) -> codec.Codec:
         """As engines use it; known: differences to what the receiver has are coded."""
-        kind: Any = HYPHENS.get(self.kind, self.kind)
+        kind: Any = self.kind
         amount = self.quantise.bits if self.quantise else self.value or 0
         memory: Any = "none"
         if kind in codec.LOSSY:
@@ -186,34 +144,22 @@ class Codec(OneWay):
         """What a coordinator sends."""
         return self if self.word else self.downlink or OneWay.of("none")
 
-    @property
-    def plain(self) -> bool:
-        """Whether messages go out as they are."""
-        return self.up.kind == self.down.kind == "none"
+    def codecs(self, known: bool) -> codec.Codecs:
+        """As engines use them; known: of what agents send, differences to what is there."""
+        return codec.Codecs(self.up.codec(known), self.down.codec(known=True))
 
 
 def _defaults(written: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of the keys that go with what was chosen; ValueError for others."""
     sparse, found = any(one in written for one in SPARSE), dict[str, Any]()
     if sparse or "quantise" in written:
-        found["error_feedback"] = "top_k" in written
+        found["error_feedback"] = "top-k" in written
     if sparse:
         found["numbers"] = "float32"
     elif "numbers" in written and "uplink" not in written:
         raise ValueError("found numbers; allowed: with top-k and random-k")
-    if "random_k" in written:
+    if "random-k" in written:
         found["indices"] = "sent"
     elif "indices" in written and "uplink" not in written:
         raise ValueError("found indices; allowed: with random-k")
     return found
-
-
-def spelled(kind: str) -> str:
-    """The kind of a codec as a file has it."""
-    return HYPHENS.get(kind, kind)
-
-
-def _hyphened(text: str) -> str:
-    for name, hyphened in HYPHENS.items():
-        text = text.replace(name, hyphened)
-    return text

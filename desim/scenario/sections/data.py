@@ -35,6 +35,7 @@ from desim.scenario.sections.tabular import (
     Table,
     Test,
     TestShare,
+    one_of,
     quantity_or,
     tested_by,
 )
@@ -82,14 +83,6 @@ OF_ARRAYS: dict[str, Any] = {
     "required": ["inputs", "labels"],
     "additionalProperties": False,
 }
-
-
-def one_of(section: Any, first: str, second: str) -> None:
-    """ValueError unless exactly one of two keys is given."""
-    given = [key for key in (first, second) if getattr(section, key) is not None]
-    if len(given) != 1:
-        found = "both" if given else "neither"
-        raise ValueError(f"found {found} of {first} and {second}; allowed: one of them")
 
 
 class Arrays(Examples):

@@ -1,6 +1,6 @@
 """The sections `compute` and `churn`: how fast agents are, and when they are away."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,20 +27,73 @@ from desim.fields import (
     ScaleDist,
     Several,
     SizeDist,
+    Speed,
     SpeedDist,
     Strict,
     Text,
 )
-from desim.fields.choices import OneOf, OrElse, OrRead
-from desim.fields.numbers import number, quantity
-from desim.fields.random_values import Reader, written
+from desim.fields.numbers import Reader, number, written
+from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
-from desim.scenario.sections.measured import SpeedTrace, Trace, lasting, names, shifted_in_loops
+from desim.scenario.sections.links import (
+    Played,
+    Trace,
+    lasting,
+    names,
+    or_trace,
+    shifted_in_loops,
+    unit_of,
+)
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
 UNIT = "FLOP/s"  # what units of speeds end with that count operations
 AS_IT_IS = Distribution(CONSTANT, 1.0)
+
+
+class SpeedTrace(Trace):
+    """Measured speeds, scores, or durations of one gradient: rows of a matrix are devices.
+
+    order time: rows (time in s, speed), a speed that changes during a computation.
+    """
+
+    unit: (
+        Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.speed, units.seconds))] | None
+    ) = None
+    """what a 1 means: gradients (or operations) per time, or (ms, s) the duration of a gradient;
+    needed without median"""
+    median: Speed | None = None
+    """instead of unit, for benchmark scores: the speed of the median of all values"""
+    order: Literal["random", "measured", "time"] = "random"
+    """whether a speed is drawn among the agent's, a round takes the next one, or times are given"""
+    end: Literal["loop", "hold", "error"] = "loop"
+    """order measured or time, after the last: the first again, the last, or the run ends before"""
+    offset: Literal["none", "random"] = "none"
+    """order time, end loop: whether agents begin at random places of their traces"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree."""
+        found = super().mapping(data)
+        if "median" in found and found.get("unit", "/s") != "/s":
+            raise ValueError("found unit and median; allowed: only one of them")
+        timed = found.get("order") == "time"
+        if "median" in found and timed:
+            raise ValueError("found median with order time; allowed: unit")
+        if timed and isinstance(found.get("unit"), str) and lasting(found["unit"]):
+            unit = found["unit"]
+            raise ValueError(f"found unit {unit} with order time; allowed: a rate such as /s")
+        shifted = found.get("offset", "none") != "none"
+        if shifted and not (timed and found.get("end", "loop") == "loop"):
+            raise ValueError("found offset random; allowed: with order time and end loop")
+        return found
+
+    @model_validator(mode="after")
+    def _says_what_it_means(self) -> "SpeedTrace":
+        if self.unit is None and self.median is None:
+            allowed = "what a 1 in the file means, such as /s or ms, or median"
+            raise ValueError(f"unit: missing; allowed: {allowed}")
+        return self
 
 
 class ScoreTrace(Trace):
@@ -52,14 +105,10 @@ class ScoreTrace(Trace):
     """this machine's own score: a device that scores twice that is twice as fast"""
 
 
-_scale: TypeAdapter[Distribution] = TypeAdapter(ScaleDist)
-
 if TYPE_CHECKING:
     ScaleLaw = Distribution | ScoreTrace
 else:
-    ScaleLaw = Annotated[
-        ScoreTrace, OrRead(_scale.validate_python, written, _scale.json_schema, "trace")
-    ]
+    ScaleLaw = Annotated[ScoreTrace, or_trace(ScaleDist, ScoreTrace)]
 
 
 class Timing(Strict):
@@ -101,37 +150,34 @@ class MeasuredSpeed(Strict):
         return super().mapping(data)
 
 
-_speed: TypeAdapter[Distribution] = TypeAdapter(SpeedDist)
+def _or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
+    """How what `drawn` reads, or a list with one entry for each agent, is read and written.
 
+    And its JSON Schema, where it is asked for.
+    """
+    law: TypeAdapter[Distribution] = TypeAdapter(drawn)
 
-def _speeds(value: object) -> Distribution | tuple[float, ...]:
-    """A speed, a law of speeds, or a list with one for each agent."""
-    if isinstance(value, Distribution) or not isinstance(value, list | tuple):
-        return _speed.validate_python(value)
-    return _each(value, partial(units.speed, above=True, infinite=False))
+    def either(value: object) -> Distribution | tuple[float, ...]:
+        if isinstance(value, Distribution) or not isinstance(value, list | tuple):
+            return law.validate_python(value)
+        if not value:
+            raise ValueError(refusal(value, "one entry for each agent"))
+        found = []
+        for agent, one in enumerate(value):
+            try:
+                found.append(read(one))
+            except ValueError as error:
+                raise ValueError(f"of agent {agent}: {error}") from None
+        return tuple(found)
 
+    def listed(value: Distribution | tuple[float, ...]) -> Any:
+        return written(value) if isinstance(value, Distribution) else list(value)
 
-def _each(value: Sequence[object], read: Reader) -> tuple[float, ...]:
-    """The entries of a list with one for each agent; ValueError with the place of a wrong one."""
-    if not value:
-        raise ValueError(refusal(value, "one entry for each agent"))
-    found = []
-    for agent, one in enumerate(value):
-        try:
-            found.append(read(one))
-        except ValueError as error:
-            raise ValueError(f"of agent {agent}: {error}") from None
-    return tuple(found)
+    def schema() -> dict[str, Any]:
+        form = law.json_schema()
+        return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
 
-
-def _listed(value: Distribution | tuple[float, ...]) -> Any:
-    return written(value) if isinstance(value, Distribution) else list(value)
-
-
-def _speed_schema() -> dict[str, Any]:
-    """Of a speed, a law, or a list of speeds."""
-    form = _speed.json_schema()
-    return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
+    return either, listed, schema
 
 
 if TYPE_CHECKING:
@@ -139,35 +185,20 @@ if TYPE_CHECKING:
 else:
     SpeedLaw = Annotated[
         SpeedTrace | MeasuredSpeed,
-        OneOf(
-            (("trace", SpeedTrace), ("measured", MeasuredSpeed)),
+        OrRead(
+            *_or_list(SpeedDist, partial(units.speed, above=True, infinite=False)),
+            {"trace": SpeedTrace, "measured": MeasuredSpeed},
             ("measured",),
-            _speeds,
-            _listed,
-            _speed_schema,
         ),
     ]
 
 
-def _memory(value: object) -> Distribution | tuple[float, ...]:
-    """A size, a law of sizes, or a list with one for each agent."""
-    if isinstance(value, Distribution) or not isinstance(value, list | tuple):
-        return _size.validate_python(value)
-    return _each(value, partial(units.size, above=True))
-
-
-_size: TypeAdapter[Distribution] = TypeAdapter(SizeDist)
-
+_read, _written, _schema = _or_list(SizeDist, partial(units.size, above=True))
 Memory = Annotated[
     Distribution | tuple[float, ...],
-    PlainValidator(_memory),
-    PlainSerializer(_listed),
-    WithJsonSchema(
-        {
-            **(form := _size.json_schema()),
-            "anyOf": [*form["anyOf"], {"type": "array", "items": quantity(units.SIZE)}],
-        }
-    ),
+    PlainValidator(_read),
+    PlainSerializer(_written),
+    WithJsonSchema(_schema()),
 ]
 
 
@@ -352,7 +383,7 @@ OWN = {
 }
 
 
-class Churn(Form):
+class Churn(Form, Played):
     """Agents that leave and come back: none, or when they are up and down.
 
     A computation in progress is lost when its agent leaves and begun again when it is back.

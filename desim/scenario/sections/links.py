@@ -1,10 +1,17 @@
-"""What a message meets between two nodes: transport, latency, bandwidth and losses."""
+"""What a message meets between two nodes: transport, latency, bandwidth, losses, and traces."""
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    PlainValidator,
+    TypeAdapter,
+    WithJsonSchema,
+    model_validator,
+)
 
 from desim import units
 from desim.errors import refusal
@@ -13,18 +20,109 @@ from desim.fields import (
     Duration,
     DurationDist,
     FactorDist,
+    File,
     Flag,
     Form,
     Fraction,
+    Several,
     Strict,
+    Text,
 )
-from desim.fields.choices import OrRead
-from desim.fields.numbers import counted, quantity, sized, whole, wholes, within
-from desim.scenario.sections.measured import BandwidthLaw
+from desim.fields.numbers import counted, quantity, sized, text, whole, wholes, within, written
+from desim.fields.strict import OrElse, OrRead
+from desim.numerics.distributions import Distribution
+
+# Measurements in files, in place of a bandwidth or a speed.
+
+
+def unit_of(value: object, *readers: Any) -> str:
+    """Text such as ms or 50 /s, what a 1 in the file means; ValueError unless a reader takes it."""
+    found, why = text(value), ""
+    for read in readers if found.strip()[-1].isalpha() else ():
+        try:
+            if 0.0 < scale(found, read) < float("inf"):
+                return found
+        except ValueError as error:
+            why = why or f"; {error}"
+    allowed = "a unit such as Mbit/s, /s or ms, or a value with its unit such as 50 /s"
+    raise ValueError(refusal(value, allowed) + why)
+
+
+def scale(unit: str, read: Any) -> float:
+    """What a 1 in a file means in desim's units: Mbit/s is 1e6, 2 ms is 0.002."""
+    return float(read(unit if unit.strip()[:1].isdigit() else f"1 {unit}"))
+
+
+def lasting(unit: str) -> bool:
+    """Whether a unit of speeds says how long one gradient takes."""
+    return "/" not in unit
+
+
+def names(value: object) -> object:
+    """One name as a list of it."""
+    return (value,) if isinstance(value, str) else value
+
+
+def shifted_in_loops(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was written of a trace; ValueError for random places of one that does not loop."""
+    if found.get("offset") == "random" and found.get("end", "loop") != "loop":
+        raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
+    return found
+
+
+class Played:
+    """What has traces of a file: keys assign, end and offset, some of which may not be there."""
+
+    @property
+    def ways(self) -> dict[str, bool]:
+        """How agents play them, as `Traces` takes it."""
+        loops, shifted = getattr(self, "end", "loop"), getattr(self, "offset", "none")
+        shuffled = getattr(self, "assign", "random") == "random"
+        return {"loops": loops == "loop", "shuffled": shuffled, "shifted": shifted == "random"}
+
+
+class Trace(Strict, Played):
+    """Values of a file, and which agent's they are."""
+
+    trace: File
+    """npz or csv file of measured values"""
+    field: Annotated[Several[Text], BeforeValidator(names), OrElse((), single=True)] = ()
+    """names of arrays in an npz, of columns in a csv; default: all of them"""
+    assign: Literal["random", "in-order"] = "random"
+    """which agent's they are: each draws one array or row, or takes its own in turn"""
+
+
+class BandwidthTrace(Trace):
+    """Rates over time, constant from one sample to the next: rows (time in s, rate)."""
+
+    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.bits_per_second))]
+    """what a rate of 1 means"""
+    end: Literal["loop", "hold", "error"] = "loop"
+    """after its end a trace begins again, or keeps its last rate, or may not end before the run"""
+    offset: Literal["none", "random"] = "none"
+    """loop: whether agents begin at random places of their traces"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree."""
+        return shifted_in_loops(super().mapping(data))
+
+
+def or_trace(drawn: Any, trace: type[Trace]) -> OrRead:
+    """Annotation of a trace that stands in place of what `drawn` reads."""
+    law: TypeAdapter[Distribution] = TypeAdapter(drawn)
+    return OrRead(law.validate_python, written, law.json_schema, {"trace": trace})
+
+
+if TYPE_CHECKING:
+    BandwidthLaw = Distribution | BandwidthTrace
+else:
+    BandwidthLaw = Annotated[BandwidthTrace, or_trace(BandwidthDist, BandwidthTrace)]
+
 
 # What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.
 
-LONGEST = 1 << 15  # segments under way at once: what a kernel keeps of each is in memory
+MAX_SEGMENTS = 1 << 15  # segments under way at once: what a kernel keeps of each is in memory
 
 
 class Tcp(Strict):
@@ -61,7 +159,7 @@ class Tcp(Strict):
     @property
     def most(self) -> int:
         """Segments under way at most."""
-        return max(1, min(LONGEST, int(self.buffer // self.segment)))
+        return max(1, min(MAX_SEGMENTS, int(self.buffer // self.segment)))
 
 
 class Transport(Form):
@@ -134,7 +232,7 @@ def _fraction(value: object) -> float:
 if TYPE_CHECKING:
     LossLaw = float | BurstLoss
 else:
-    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE))
+    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE), {"": BurstLoss})
     LossLaw = Annotated[BurstLoss, _READ]
 
 
@@ -215,8 +313,8 @@ class LinkChange(Strict):
 
     def applied(self, link: Link) -> Link:
         """`link` with these changes."""
-        given = {key: getattr(self, key) for key in self.keys() if key != "contention"}
-        return link.model_copy(update={key: new for key, new in given.items() if new is not None})
+        changes = {key: getattr(self, key) for key in self.keys() if key != "contention"}
+        return link.model_copy(update={key: new for key, new in changes.items() if new is not None})
 
 
 def _nodes(value: object) -> tuple[int, ...]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, PlainValidator, model_validator
+from pydantic import BeforeValidator, PlainValidator, WithJsonSchema, model_validator
 
+from desim import units
 from desim.errors import refusal
 from desim.fields import (
     BandwidthDist,
@@ -17,13 +18,66 @@ from desim.fields import (
     Several,
     Share,
     Strict,
+    Text,
     Whole,
 )
-from desim.fields.choices import OrElse
 from desim.fields.numbers import number, whole
-from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
-from desim.scenario.sections.measured import LatencyMatrix
+from desim.fields.strict import OrElse
+from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf, unit_of
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
+
+# The key `network.latency_matrix`: measured latencies, and where the agents sit.
+
+
+def _places(value: object) -> object:
+    if value in ("first", "random"):
+        return value
+    if isinstance(value, list | tuple) and value:
+        return tuple(whole(site, 0) for site in value)
+    raise ValueError(refusal(value, "first, random, or a list of sites"))
+
+
+Places = Annotated[
+    str | tuple[int, ...],
+    PlainValidator(_places),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["first", "random"]},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]
+
+
+class LatencyMatrix(Strict):
+    """Measured latencies between sites, and where the agents sit; added to link.latency."""
+
+    examples = {"field": "rtt_ms", "unit": "ms", "coordinator": 12}
+
+    file: File
+    """npz (one square matrix, or several slices of it) or csv without a header"""
+    field: Text | None = None
+    """name of the array in the npz; default: the only square one"""
+    slice: Whole = 0
+    """which matrix of an array of several"""
+    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.seconds))] | None = None
+    """what a 1 means; default: as the array's name ends (_us, _ms, _s)"""
+    measured: Literal["round-trip", "one-way"] = "round-trip"
+    """a row's site measured round trips, of which half is one way, or one way itself"""
+    missing: Literal["error", "mirror", "median"] = "error"
+    """0 and NaN: an error, the opposite direction's, or that and else the median of all"""
+    places: Places = "first"
+    """sites of the agents: the first ones, drawn ones, or a list"""
+    coordinator: Whole | None = None
+    """star: its site; default: the next one, or a drawn one"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """The file alone, or the mapping."""
+        return {"file": data} if isinstance(data, str) else super().mapping(data)
+
 
 # Agents behind one shared access line: a home, an office, a site with its own up- and downlink.
 
@@ -69,11 +123,12 @@ class Behind(Strict):
             raise ValueError(f"agents: found agent {twice[0]} twice; allowed: behind one line")
         return self
 
-    def line_of(self, agent: int, agents: int) -> int | None:
-        """Which line an agent of so many is behind; None for none."""
+    def lines(self, agents: int) -> list[int]:
+        """Which line each of so many agents is behind, -1 for none."""
         if self.sites is not None:
-            return agent * min(self.sites, agents) // agents
-        return next((k for k, home in enumerate(self.agents or ()) if agent in home), None)
+            return [i * min(self.sites, agents) // agents for i in range(agents)]
+        behind = {i: k for k, home in enumerate(self.agents or ()) for i in home}
+        return [behind.get(i, -1) for i in range(agents)]
 
 
 # The key `network.topology`: who can talk to whom, always, in which round or at which time.
@@ -192,8 +247,8 @@ class Topology(Form):
             if key in cls.modifiers and key not in own:
                 those = ", ".join(name for name, keys in OWN.items() if key in keys)
                 raise ValueError(f"found {key}; allowed: with {those}")
-        given = {key: value for key, value in own.items() if value is not None}
-        return {**given, **found} if kind else found
+        defaults = {key: value for key, value in own.items() if value is not None}
+        return {**defaults, **found} if kind else found
 
     @property
     def lasting(self) -> int:

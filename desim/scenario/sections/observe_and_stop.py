@@ -1,20 +1,84 @@
-"""The sections `observe` and `stop`: what is measured, and when a run ends."""
+"""The sections `observe`, `stop`, `listeners`: what is measured, what ends a run, who hears it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     PlainSerializer,
     PlainValidator,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     WithJsonSchema,
     model_serializer,
     model_validator,
 )
 
-from desim.errors import refusal
+from desim.engine.signals import Listener, Signals
+from desim.errors import refusal, show
 from desim.fields import Count, Duration, Flag, Several, Strict
 from desim.fields.numbers import TARGET, duration, target
+from desim.scenario import registry
+from desim.scenario.sections.problem import SCHEMA
+
+# The key `listeners`: what hangs on a play, of a plug-in, with its parameters.
+
+
+class Listening(registry.Named):
+    """A listener by name, and its own parameters."""
+
+    examples = {"name": "energy-meter"}
+
+    name: str
+    """one of desim list listeners"""
+    parameters: SerializeAsAny[Strict]
+    """the listener's Parameters"""
+
+    @property
+    def of(self) -> type[Listener]:
+        """The class that the registry holds under this name."""
+        found: type[Listener] = registry.plugged().listeners[self.name]
+        return found
+
+    @property
+    def changes(self) -> bool:
+        """Whether it hears what happens inside rounds, which it may change."""
+        return Signals([self.of()]).inside
+
+    def one(self) -> Listener:
+        """A new one, that has heard nothing."""
+        listener = self.of()
+        listener.parameters = self.parameters
+        return listener
+
+
+def _several(value: object) -> object:
+    """One listener may stand alone."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _once(found: tuple[Listening, ...]) -> tuple[Listening, ...]:
+    names = [one.name for one in found]
+    if twice := next((one for one in names if names.count(one) > 1), ""):
+        raise ValueError(f"found {twice} twice; allowed: once")
+    return found
+
+
+def _read(value: object, info: ValidationInfo) -> Listening:
+    """A name, or {name: ..., parameter: ...}, as a choice that its class has checked."""
+    known, nameless = registry.plugged().listeners, f"found no name in {show(value)}"
+    return Listening.read(value, info, known, known.__getitem__, nameless=nameless)
+
+
+ListenersSection = Annotated[
+    tuple[Annotated[Listening, BeforeValidator(_read)], ...],
+    BeforeValidator(_several),
+    AfterValidator(_once),
+    WithJsonSchema({"anyOf": [*SCHEMA["anyOf"], {"type": "array", "items": SCHEMA}]}),
+]
+
 
 Metric = Literal[
     "error", "loss", "accuracy", "consensus", "gradient", "positive_rate", "risk_difference",
@@ -31,32 +95,31 @@ def round_or_duration(value: object, allowed: str) -> str | float:
         raise ValueError(refusal(value, allowed, ["round"])) from None
 
 
-def _targets(value: object) -> tuple[tuple[str, float], ...]:
+def _pairs(value: object, many: bool) -> tuple[tuple[str, float], ...]:
+    """{metric: target} as pairs; many: or a list of targets, each once."""
     if isinstance(value, tuple):
         return value
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(refusal(value, f"{{metric: value}} with {', '.join(METRICS)}"))
+        shape = "{metric: [targets]}" if many else "{metric: value}"
+        raise ValueError(refusal(value, f"{shape} with {', '.join(METRICS)}"))
     for name in value:
         if name not in METRICS:
             raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
-    return tuple((str(name), target(one)) for name, one in value.items())
-
-
-def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
-    """{metric: target, or a list of them} as pairs, each once."""
-    if isinstance(value, tuple):
-        return value
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(refusal(value, f"{{metric: [targets]}} with {', '.join(METRICS)}"))
     found = []
     for name, targets in value.items():
-        if name not in METRICS:
-            raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
-        several = targets if isinstance(targets, list | tuple) else [targets]
+        several = targets if many and isinstance(targets, list | tuple) else [targets]
         found += [(str(name), target(one)) for one in several]
         if not several or len(set(several)) < len(several):
             raise ValueError(f"{name}: {refusal(targets, 'one or more targets, each once')}")
     return tuple(found)
+
+
+def _metrics(each: dict[str, Any]) -> WithJsonSchema:
+    """JSON Schema of a mapping from metrics."""
+    properties = dict.fromkeys(METRICS, each)
+    return WithJsonSchema(
+        {"type": "object", "properties": properties, "additionalProperties": False}
+    )
 
 
 def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
@@ -70,30 +133,18 @@ def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
 EVERY = WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]})
 OFTEN = "round, or a duration > 0 such as 100 ms"
 Every = Annotated[str | float, PlainValidator(lambda x: round_or_duration(x, OFTEN)), EVERY]
+NUMBERS = {"anyOf": [*TARGET["anyOf"], {"type": "array", "items": TARGET}]}
 Targets = Annotated[
     tuple[tuple[str, float], ...],
-    PlainValidator(_targets),
+    PlainValidator(lambda x: _pairs(x, False)),
     PlainSerializer(dict),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": dict.fromkeys(METRICS, TARGET),
-            "additionalProperties": False,
-        }
-    ),
+    _metrics(TARGET),
 ]
-NUMBERS = {"anyOf": [*TARGET["anyOf"], {"type": "array", "items": TARGET}]}
 Checkpoints = Annotated[
     tuple[tuple[str, float], ...],
-    PlainValidator(_checkpoints),
+    PlainValidator(lambda x: _pairs(x, True)),
     PlainSerializer(_listed),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {name: NUMBERS for name in METRICS},
-            "additionalProperties": False,
-        }
-    ),
+    _metrics(NUMBERS),
 ]
 
 

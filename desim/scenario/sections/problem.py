@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from desim.errors import refusal, show, spelling
+from desim.errors import refusal
 from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
-from desim.fields.choices import OrElse
 from desim.fields.numbers import finite, positive
+from desim.fields.strict import OrElse
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
 from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
@@ -114,7 +114,6 @@ Penalties = Annotated[
 # The section `problem.model`: a model of a plug-in, its parameters; and `problem.augment`.
 
 MODEL = "model"  # the kind of a loss that a model brings
-FORMS = "its name, or {name: ..., its parameters}"
 SCHEMA = {
     "anyOf": [
         {"type": "string"},
@@ -123,11 +122,7 @@ SCHEMA = {
 }
 
 
-class NoParameters(Strict):
-    """Of a model that has none."""
-
-
-class ModelChoice(Strict):
+class ModelChoice(registry.Named):
     """A model by name, and its own parameters."""
 
     examples = {"name": "my-network"}
@@ -143,28 +138,11 @@ class ModelChoice(Strict):
         found: type[Model] = registry.plugged().models[self.name]
         return found
 
-    @model_serializer(mode="plain")
-    def _written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.parameters.model_dump(exclude_none=True)}
-
 
 def read_model(value: object, info: ValidationInfo) -> ModelChoice | None:
     """{name: ..., parameter: ...} as a choice whose parameters the model's class has checked."""
-    if value is None or isinstance(value, ModelChoice):
-        return value
     known = registry.plugged().models
-    if isinstance(value, str):
-        value = {"name": value}
-    if not isinstance(value, Mapping):
-        raise ValueError(refusal(value, FORMS))
-    name = value.get("name")
-    if not isinstance(name, str) or name not in known:
-        found = f"found name: {show(name)}" if "name" in value else "found no name"
-        allowed = ", ".join(known) or "none, as no plug-in that is known here brings any (plugins)"
-        raise ValueError(f"{found}; allowed: {allowed}{spelling(name, known)}")
-    written = {key: item for key, item in value.items() if key != "name"}
-    kind = known[name].Parameters or NoParameters
-    return ModelChoice(name=name, parameters=kind.model_validate(written, context=info.context))
+    return None if value is None else ModelChoice.read(value, info, known, known.__getitem__)
 
 
 ModelSection = Annotated[ModelChoice | None, BeforeValidator(read_model), WithJsonSchema(SCHEMA)]
@@ -328,12 +306,12 @@ class Loss(Form):
     def made(self) -> losses.Loss:
         """What desim computes; data may still have to tell how many classes there are."""
         if self.mlp is not None:
-            given = self.mlp
+            mlp = self.mlp
             return LayeredLoss(
                 "mlp",
-                classes=given.classes or 0,
-                hidden=given.hidden,
-                activation=given.activation,
+                classes=mlp.classes or 0,
+                hidden=mlp.hidden,
+                activation=mlp.activation,
             )
         if self.kind == "softmax":
             return LayeredLoss("softmax", classes=self.softmax.classes or 0 if self.softmax else 0)

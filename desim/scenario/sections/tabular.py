@@ -203,6 +203,14 @@ class Columns(Table):
         return self
 
 
+def one_of(section: Any, first: str, second: str) -> None:
+    """ValueError unless exactly one of two keys is present."""
+    present = [key for key in (first, second) if getattr(section, key) is not None]
+    if len(present) != 1:
+        found = "both" if present else "neither"
+        raise ValueError(f"found {found} of {first} and {second}; allowed: one of them")
+
+
 class OpenML(Columns):
     """A data set of openml.org, downloaded once and cached by scikit-learn."""
 
@@ -220,9 +228,7 @@ class OpenML(Columns):
 
     @model_validator(mode="after")
     def _one_address(self) -> "OpenML":
-        if (self.name is None) == (self.id is None):
-            found = "neither" if self.name is None else "both"
-            raise ValueError(f"found {found} of name and id; allowed: one of them")
+        one_of(self, "name", "id")
         return self
 
 
