@@ -11,12 +11,10 @@ from mutant import mutant
 import desim
 from desim.experiments.audit import pairs, transcript_check
 from desim.experiments.audit.of_method import audit
-from desim.experiments.audit.pairs import beyond
-from desim.experiments.audit.transcript import Sent
+from desim.experiments.audit.pairs import Sent, beyond
 from desim.experiments.audit.verdict import judge
 from desim.experiments.contract import algorithm_laws
-from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.stage import Stage
+from desim.experiments.contract.stage import BrokenError, Stage
 from desim.masks import Mask, is_public, public
 from desim.scenario import registry
 from desim.scenario.build import build

@@ -8,8 +8,8 @@ from cases import NETWORK, star
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from desim.errors import InputError
-from desim.experiments.audit.game import Stage, play_game
 from desim.experiments.audit.neighbours import altered, candidates_for, neighbours, replaced
+from desim.experiments.audit.of_method import Stage, play_game
 from desim.experiments.audit.pairs import unobserved
 from desim.experiments.audit.verdict import Ground, judge, rigorous
 from desim.log.parquet import Tables

@@ -11,8 +11,7 @@ from desim.experiments import contract
 from desim.experiments.contract import algorithm_laws, loss_laws
 from desim.experiments.contract import algorithm_laws as laws
 from desim.experiments.contract.algorithm_laws import reads
-from desim.experiments.contract.finding import BrokenError, SkippedError
-from desim.experiments.contract.stage import Stage
+from desim.experiments.contract.stage import BrokenError, SkippedError, Stage
 from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.build import build

@@ -65,8 +65,8 @@ FENCES = {
     "pyarrow": "desim.log",
     "perfetto": "desim.runs.exports.perfetto",
     "dp_accounting": "desim.privacy",
-    "distributed": "desim.experiments.studies.hands",
-    "psutil": "desim.experiments.studies.processes",
+    "distributed": "desim.experiments.pool",
+    "psutil": "desim.experiments.pool",
     "optuna": "desim.experiments.tuning.sampling",
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),

@@ -8,8 +8,7 @@ import pytest
 from desim.errors import InputError
 from desim.experiments import contract
 from desim.experiments.contract import model_laws as laws
-from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.stage import Bench
+from desim.experiments.contract.stage import Bench, BrokenError
 from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.load import load

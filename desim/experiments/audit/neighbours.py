@@ -15,8 +15,14 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
-from desim.experiments.audit.pairs import PairReleases, completed, play_pair, recorded, unobserved
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import (
+    PairReleases,
+    Transcript,
+    completed,
+    play_pair,
+    recorded,
+    unobserved,
+)
 from desim.methods.shared.declarations import Ingredients
 from desim.numerics import keys
 from desim.numerics.keys import Stream

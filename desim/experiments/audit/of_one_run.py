@@ -19,7 +19,7 @@ from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.audit.neighbours import canary_records, longest_row, on
 from desim.experiments.audit.one_run import judge_one_run
-from desim.experiments.audit.pairs import completed, noised, unobserved
+from desim.experiments.audit.pairs import Transcript, completed, noised, said_last, unobserved
 from desim.experiments.audit.stored import (
     Audit,
     require_agent,
@@ -28,7 +28,6 @@ from desim.experiments.audit.stored import (
     tables_of,
     terms,
 )
-from desim.experiments.audit.transcript import Transcript, said_last
 from desim.experiments.audit.verdict import Ground, claims_of, rounded
 from desim.numerics import keys
 from desim.numerics.keys import Stream

@@ -14,8 +14,6 @@ from desim.arrays import Array
 from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
-from desim.experiments.audit.game import Stage
-from desim.experiments.audit.neighbours import Neighbours
 from desim.experiments.audit.pairs import unobserved
 from desim.experiments.audit.verdict import Finding
 from desim.log.parquet import Tables
@@ -132,7 +130,6 @@ def _number(value: Any) -> Any:
 
 
 # What the view shows of the runs of an audit, which decides how they are scored.
-HIDDEN = ("none", "objective-perturbation", "objective-laplace")  # no release of its own to score
 
 
 def require_agent(agent: int | None, agents: int) -> None:
@@ -167,39 +164,3 @@ def shown(
     ids = frozenset(releases.loc[own & shows, "release"].tolist())
     whole = bool(shows[own].all()) and adversary.kind != "direct"
     return ids, whole, frozenset(owner[~shows].tolist())
-
-
-def reading_of(
-    releases: pd.DataFrame, events: pd.DataFrame, adversary: Adversary, pair: Neighbours
-) -> Stage:
-    """The stage of a pair, of whose first simulation the tables are; InputError if nothing is seen.
-
-    A ratio of likelihoods needs all releases of the agent, and their noise: noise inside an
-    objective, or a method's own, leaves messages that are no function of what was released.
-    """
-    agent = pair.agent
-    ids, whole, hiding = shown(releases, events, adversary, agent)
-    own = releases["agent"] == agent
-    silent = not own.any() and adversary.kind == "eavesdropper"  # who hears that nothing is said
-    if not ids and not silent:
-        raise InputError(f"view: {adversary} sees no release of agent {agent}")
-    whole &= not (own & releases["mechanism"].isin(HIDDEN)).any()
-    reading = "model" if adversary.kind == "final-model" else "likelihood" if whole else "releases"
-    agents = frozenset(range(pair.first.problem.agents)) - hiding if hiding else None
-    heard = _heard(events, adversary, agent)
-    return Stage(pair.first, pair.second, agent, reading, ids, heard, agents)  # type: ignore[arg-type]
-
-
-def _heard(
-    events: pd.DataFrame, adversary: Adversary, agent: int
-) -> frozenset[tuple[int, int]] | None:
-    """(Round, release) of the agent's messages that the adversary sees; None for all of them."""
-    if adversary.kind == "eavesdropper":
-        return None
-    came = (events["kind"] == "deliver") & (events["peer"] == agent)
-    if adversary.kind == "coordinator":
-        came &= events["agent"] < 0
-    if adversary.kind == "direct":
-        came &= np.isin(events["agent"], adversary.agents)
-    rows = events[came]
-    return frozenset(zip(rows["round"].tolist(), rows["release"].tolist(), strict=True))

@@ -15,8 +15,15 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.experiments.audit.neighbours import Neighbours, turned, worst_pair
-from desim.experiments.audit.pairs import completed, ended, rounding, unobserved
-from desim.experiments.audit.transcript import Released, Sent, Transcript
+from desim.experiments.audit.pairs import (
+    Released,
+    Sent,
+    Transcript,
+    completed,
+    ended,
+    rounding,
+    unobserved,
+)
 from desim.log.parquet import Tables
 from desim.privacy.ledger.ledger import Mechanism
 

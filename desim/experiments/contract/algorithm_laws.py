@@ -16,14 +16,14 @@ from desim.errors import InputError
 from desim.experiments.audit.neighbours import worst_pair
 from desim.experiments.audit.pairs import completed, unobserved
 from desim.experiments.audit.transcript_check import TranscriptCheck, transcript_check
-from desim.experiments.contract.finding import (
+from desim.experiments.contract.stage import (
     BrokenError,
     Finding,
     SkippedError,
+    Stage,
     demand_same,
     findings,
 )
-from desim.experiments.contract.stage import Stage
 from desim.log.parquet import Tables
 from desim.network.timeline.record import is_beside
 from desim.numerics import jit

@@ -11,14 +11,15 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import InputError, raised, refusal
 from desim.experiments.audit.neighbours import SIZES
-from desim.experiments.contract.finding import (
+from desim.experiments.contract.stage import (
+    DATA,
+    LINK,
     BrokenError,
     Finding,
     SkippedError,
     demand_same,
     findings,
 )
-from desim.experiments.contract.stage import DATA, LINK
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
 from desim.problem.kernels.gradients import gradient
 from desim.problem.losses.regularizers import Regularizer

@@ -11,14 +11,14 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import InputError, RunError, raised, refusal
 from desim.experiments.audit.neighbours import extremes
-from desim.experiments.contract.finding import (
+from desim.experiments.contract.stage import (
+    Bench,
     BrokenError,
     Finding,
     SkippedError,
     demand_same,
     findings,
 )
-from desim.experiments.contract.stage import Bench
 from desim.problem.models.user_model import Model, Rows
 from desim.runs.recording import run as play
 from desim.scenario import registry

@@ -15,7 +15,7 @@ import pandas as pd
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, chosen, finite, refusal
-from desim.experiments.ranking.entrants import WORDS, Entrant, aimed, entered
+from desim.experiments.ranking.contenders import WORDS, Entrant, aimed, entered
 from desim.experiments.ranking.laws import (
     SEED,
     TRANSPORT,

@@ -8,12 +8,11 @@ Saltelli et al. (2010, doi 10.1016/j.cpc.2009.09.018), total ones Jansen's (1999
 10.1016/S0010-4655(98)00154-4), as scipy has them, with a bootstrap over points.
 """
 
-import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
-from multiprocessing.connection import Connection, wait
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +20,10 @@ import pandas as pd
 from scipy.stats import qmc, sobol_indices
 
 from desim.arrays import Array, Mask
-from desim.errors import DesimError, InputError, RunError
-from desim.experiments.ranking.entrants import Entrant, again
+from desim.errors import DesimError, InputError
+from desim.experiments.pool import mapped
+from desim.experiments.ranking.contenders import Entrant, again
 from desim.experiments.ranking.laws import scaled
-from desim.experiments.studies.processes import begun
 from desim.numerics.plain import at_once
 from desim.scenario.schema import Scenario
 
@@ -88,89 +87,49 @@ def times(
 ) -> Array:
     """Seconds (worlds, methods) until the target; inf: never. workers: processes at most."""
     tell = progress or (lambda done, total: None)
-    found, began = np.full((len(worlds), len(field.entrants[worlds[0].seed])), np.nan), _clock()
+    found, began = (
+        np.full((len(worlds), len(field.entrants[worlds[0].seed])), np.nan),
+        perf_counter(),
+    )
     done = 0
     with at_once():
         for k, world in enumerate(worlds):
             found[k] = field.seconds(world)
             done = k + 1
             if done == 1:
-                began = _clock()  # the first one may have compiled
+                began = perf_counter()  # the first one may have compiled
                 continue
-            pace = (_clock() - began) / (done - 1)
+            pace = (perf_counter() - began) / (done - 1)
             tell(done, len(worlds))
-            if workers > 1 and _clock() - began > FIRST and pace * (len(worlds) - done) > WORTH:
+            if (
+                workers > 1
+                and perf_counter() - began > FIRST
+                and pace * (len(worlds) - done) > WORTH
+            ):
                 break
         else:
             return found
     size = max(1, min(int(CHUNK / pace), (len(worlds) - done) // (4 * workers) + 1))
-    for part, values in _elsewhere(field, worlds, range(done, len(worlds), size), size, workers):
-        found[part : part + size] = values
+    parts = [worlds[first : first + size] for first in range(done, len(worlds), size)]
+    plain = {seed: [one.plain for one in own] for seed, own in field.entrants.items()}
+    for values in mapped(partial(_race_of, plain), _seconds, parts, workers):
+        found[done : done + len(values)] = values
         done += len(values)
         tell(done, len(worlds))
     return found
 
 
-def _clock() -> float:
-    return time.perf_counter()
+def _race_of(plain: dict[int | None, list[dict[str, Any]]]) -> Field:
+    """The same methods in another process."""
+    return Field({seed: [again(one) for one in own] for seed, own in plain.items()})
 
 
-def _elsewhere(
-    field: Field, worlds: Sequence[World], starts: Sequence[int], size: int, workers: int
-) -> Iterator[tuple[int, Array]]:
-    """(place of the first, seconds of so many worlds) as processes have played them."""
-    plain = {seed: [one.plain for one in own] for seed, own in field.entrants.items()}
-    waiting, crew = list(reversed(starts)), [begun(serve) for _ in range(min(workers, len(starts)))]
+def _seconds(race: Field, worlds: Sequence[World]) -> list[list[float]]:
     try:
-        owed = {pipe: 0 for _, pipe in crew}
-        for _, pipe in crew:
-            pipe.send(plain)
-        while waiting or any(owed.values()):
-            for pipe in owed:
-                if waiting and not owed[pipe]:
-                    first = waiting.pop()
-                    pipe.send((first, worlds[first : first + size]))
-                    owed[pipe] = 1
-            ready = wait(list(owed))
-            for pipe in owed:
-                if pipe in ready:
-                    yield _heard(pipe)
-                    owed[pipe] = 0
-    except OSError as error:
-        raise RunError(f"workers: a process ended before its work was done ({error})") from None
-    finally:
-        for process, pipe in crew:
-            process.kill()
-            process.join()
-            pipe.close()
-
-
-def _heard(pipe: Any) -> tuple[int, Array]:
-    try:
-        said = pipe.recv()
-    except EOFError:
-        text = "workers: a process ended before its work was done"
-        raise RunError(f"{text}; allowed: --workers 1, which needs less memory") from None
-    if isinstance(said, str):
-        raise InputError(said)
-    first, values = said
-    return first, np.asarray(values)
-
-
-def serve(pipe: Connection) -> None:
-    """What a process does: worlds, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that waits
-    try:
-        plain = pipe.recv()
-        field = Field({seed: [again(one) for one in own] for seed, own in plain.items()})
         with at_once():
-            while True:
-                first, worlds = pipe.recv()
-                pipe.send((first, [field.seconds(world) for world in worlds]))
+            return [race.seconds(world) for world in worlds]
     except DesimError as error:
-        pipe.send(str(error))
-    except (EOFError, OSError):
-        return
+        raise InputError(str(error)) from None
 
 
 # In which share of the worlds an order of methods, or a first place, holds.

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError, RunError, refusal
+from desim.experiments.pool import check, players
 from desim.experiments.studies.cases import Case, cases, check_methods, key_of, opponents
 from desim.experiments.studies.file import StudyFile, check_overrides, read_study
 from desim.experiments.studies.folder import RUNS, claimed, finished, store_run, write_tables
-from desim.experiments.studies.hands import check, hands
 from desim.experiments.studies.study_tables import (
     StoredStudy,
     comparisons_table,
@@ -21,7 +21,7 @@ from desim.experiments.studies.study_tables import (
     summary_table,
 )
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.work import Job, Result, carry_out, families
+from desim.experiments.studies.work import Job, Result, families, run_job
 from desim.log.column_meanings import described
 from desim.runs.recording import played
 from desim.runs.retime import training_of
@@ -207,7 +207,7 @@ def study(
         token = stack.enter_context(claimed(path, about(planned))) if path else ""
         jobs = [replace(job, token=token) for job in planned.jobs]
         try:
-            for result in _carried_out(jobs, workers, dask, memory):
+            for result in _results(jobs, workers, dask, memory):
                 results[result.key] = _kept(result, path)
                 if progress is not None:
                     failed = sum(one.status == "failed" for one in results.values())
@@ -224,17 +224,17 @@ def study(
     return made
 
 
-def _carried_out(
+def _results(
     jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
 ) -> Iterator[Result]:
-    with hands(workers, dask, memory) as carry:
+    with players(workers, dask, memory) as carry:
         yield from carry(jobs)
 
 
 def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:
     """Results of runs that are stored, although whoever played them could not say so any more."""
     stored = [job for job in jobs if job.key not in results and finished(job.place)]
-    return {job.key: carry_out(job) for job in stored}
+    return {job.key: run_job(job) for job in stored}
 
 
 def _kept(result: Result, path: Path | None) -> Result:

@@ -83,7 +83,7 @@ class Result:
     told: str = ""
 
 
-def carry_out(job: Job) -> Result:
+def run_job(job: Job) -> Result:
     """Do a job; never raises but for Ctrl-C."""
     with _one:
         try:

@@ -9,10 +9,16 @@ from typing import Any
 
 from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
-from desim.experiments.studies.file import StudyFile, check_overrides, read_study
+from desim.experiments.studies.file import (
+    LEARNING,
+    SECRET,
+    StudyFile,
+    Tune,
+    check_overrides,
+    read_study,
+)
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.tuner import LEARNING, SECRET, Tune
 from desim.experiments.studies.varied import Vary
 from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Random, Sampler, size

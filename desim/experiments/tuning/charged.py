@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.experiments.studies.tuner import Charge, Tune
+from desim.experiments.studies.file import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
 from desim.privacy.accounting.loss_distribution import delta_at
 from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences

@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, TPESampler
 from optuna.trial import Trial, TrialState
 
 from desim.arrays import Array
-from desim.experiments.studies.tuner import Tune
+from desim.experiments.studies.file import Tune
 from desim.experiments.studies.varied import Range, Vary
 
 TRIES = 1000  # draws in a row that were all known before a sampler has nothing more to say

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from desim.errors import RunError
+from desim.experiments.pool import check, players
 from desim.experiments.studies.folder import RUNS, claimed, finished, write_tables
-from desim.experiments.studies.hands import check, hands
-from desim.experiments.tuning.book import Book, Tell, Wanted
 from desim.experiments.tuning.candidates import (
     BEST,
     INVALID,
@@ -21,7 +20,7 @@ from desim.experiments.tuning.candidates import (
     planned,
 )
 from desim.experiments.tuning.charged import Price, number_of_runs, price
-from desim.experiments.tuning.search import Search
+from desim.experiments.tuning.search import Book, Search, Tell, Wanted
 from desim.experiments.tuning.tuned import Tuned, as_played, tuned
 from desim.runs.directory import STUDY, versions, write_text
 from desim.runs.output import output
@@ -61,7 +60,7 @@ def tune(
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(claimed(path, about(plan, {}))) if path else ""
-        carry = stack.enter_context(hands(workers, dask, memory))
+        carry = stack.enter_context(players(workers, dask, memory))
         book = Book(plan.tune, plan.asked, carry, path, token, share, progress)
         search = Search(plan.study, plan.folder, plan.sampler, book)
         try:

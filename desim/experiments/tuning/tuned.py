@@ -22,7 +22,6 @@ from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated
 from desim.experiments.studies.work import Result
-from desim.experiments.tuning.book import Book, latest, until
 from desim.experiments.tuning.candidates import (
     BEST,
     DROPPED,
@@ -36,6 +35,7 @@ from desim.experiments.tuning.candidates import (
     Planned,
 )
 from desim.experiments.tuning.charged import Price
+from desim.experiments.tuning.search import Book, latest, until
 from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
