@@ -212,7 +212,7 @@ def test_each_law_finds_a_loss_that_breaks_it(law, right, wrong, tmp_path):
     (tmp_path / "broken.py").write_text(text.replace(right, wrong))
     registry.load_plugin(tmp_path / "broken.py")
     with pytest.raises(BrokenError):
-        law(loss_laws.Bench(registry.plugged().losses["log-cosh"]))
+        law(loss_laws.LossStage(registry.plugged().losses["log-cosh"]))
 
 
 def test_a_method_of_desim_keeps_the_contract_where_it_is_used():

@@ -455,7 +455,7 @@ def test_the_last_models_are_those_that_went_out(name):
         for engine in ("cohort", "agents"):
             simulation = built({**CASES[name], "stop": {"time": time}, "engine": engine})
             stage = of_method.Stage(simulation, simulation, 0, "model")
-            found.append(of_method._model(stage, 0, 3))
+            found.append(of_method.numbers_shown(stage, 0, 3))
             past = Transcript()
             noised(simulation, 3).play(Tables(), listeners=[past])
             said = said_last(past)

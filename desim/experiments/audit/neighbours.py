@@ -19,6 +19,7 @@ from desim.experiments.audit.pairs import (
     PairReleases,
     Transcript,
     completed,
+    costs,
     play_pair,
     recorded,
     unobserved,
@@ -476,10 +477,8 @@ def _trajectory(simulation: Simulation) -> tuple[Array, Transcript]:
 
 
 def _costliest(simulation: Simulation, transcript: Transcript) -> int:
-    cost = np.zeros(simulation.problem.agents)
+    total = np.zeros(simulation.problem.agents)
     for batch in transcript.releases:
         out = batch.release >= 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.nan_to_num((batch.sensitivity / batch.scale) ** 2, nan=0.0, posinf=0.0)
-        np.add.at(cost, batch.who[out], each[out])
-    return int(np.argmax(cost))
+        total += costs(len(total), batch.who[out], batch.sensitivity[out], batch.scale[out])
+    return int(np.argmax(total))

@@ -122,18 +122,16 @@ def play_game(
     """
     size = max(1, min(50, -(-2 * runs // (SHARES * workers))))
     tasks = [
-        (side, seed, first, min(first + size, runs))
-        for side in (0, 1)
-        for first in range(0, runs, size)
+        (side, seed, range(runs)[n : n + size]) for side in (0, 1) for n in range(0, runs, size)
     ]
     scores: tuple[list[Array], list[Array]] = [], []
     played: Iterator[list[Array]] = map(partial(_play, stage), tasks)
     if workers > 1 and again is not None:
         played = mapped(again, _elsewhere, tasks, workers)
     done = 0
-    for (side, _, first, last), rows in zip(tasks, played, strict=True):
+    for (side, *_), rows in zip(tasks, played, strict=True):
         scores[side].extend(rows)
-        done += last - first
+        done += len(rows)
         if tell is not None:
             tell(done, 2 * runs)
     if stage.reading != "likelihood":
@@ -155,13 +153,13 @@ def _scores(old: Array, new: Array) -> Scores:
     return Scores(*scores, exact, noise, int(draws), ratio=True, apart=apart)
 
 
-Task = tuple[int, int, int, int]  # side, seed, first run, run after the last
+Task = tuple[int, int, range]  # side, seed, runs
 
 
 def _play(stage: Stage, task: Task) -> list[Array]:
-    side, seed, first, last = task
-    read = {"likelihood": _ratio, "releases": _outputs, "model": _model}[stage.reading]
-    return [read(stage, side, noise_seed(seed, side, n)) for n in range(first, last)]
+    side, seed, runs = task
+    read = _ratio if stage.reading == "likelihood" else numbers_shown
+    return [read(stage, side, noise_seed(seed, side, n)) for n in runs]
 
 
 def _elsewhere(stage: Stage, task: Task) -> list[Array]:
@@ -183,14 +181,21 @@ def _ratio(stage: Stage, side: int, seed: int) -> Array:
     return np.array([ratio if side else -ratio, *noise_drawn(seen), float(exact), float(kind)])
 
 
-def _outputs(stage: Stage, side: int, seed: int) -> Array:
-    """All that the agent released and sent, and when and how large, as far as the view shows it.
-
-    First whether the run failed, which every view shows.
-    """
+def numbers_shown(stage: Stage, side: int, seed: int) -> Array:
+    """Whether a run fails or shows what is no number, as every view does; then its numbers (n,)."""
     transcript = Transcript()
-    outcome = ended(_silent(stage, side, seed), transcript)
-    shown = [
+    simulation = noised(unobserved((stage.simulation, stage.neighbour)[side]), seed)
+    outcome = ended(simulation, transcript)
+    read = _model(outcome, transcript) if stage.reading == "model" else _outputs(stage, transcript)
+    numbers = np.concatenate([*read, np.zeros(0)])
+    sound = np.isfinite(numbers)
+    failed = outcome.status == "failed" or not sound.all()
+    return np.concatenate([[float(failed)], np.where(sound, numbers, 0.0)])
+
+
+def _outputs(stage: Stage, transcript: Transcript) -> list[Array]:
+    """All that the agent released and sent, and when and how large, as far as the view shows it."""
+    released = [
         batch.output[r]
         for batch in transcript.releases
         for r in np.flatnonzero(batch.who == stage.agent)
@@ -202,31 +207,18 @@ def _outputs(stage: Stage, side: int, seed: int) -> Array:
         for r in np.flatnonzero(one.who == stage.agent)
         if stage.heard is None or (int(one.round_[r]), int(one.release[r])) in stage.heard
     ]
-    return _ended(outcome, np.concatenate([*shown, *sent, np.zeros(0)]))
+    return [*released, *sent]
 
 
-def _ended(outcome: Outcome, numbers: Array) -> Array:
-    """Whether the run failed or shows what is no number, and the numbers (n,), 0 for such."""
-    sound = np.isfinite(numbers)
-    failed = outcome.status == "failed" or not sound.all()
-    return np.concatenate([[float(failed)], np.where(sound, numbers, 0.0)])
-
-
-def _model(stage: Stage, side: int, seed: int) -> Array:
+def _model(outcome: Outcome, transcript: Transcript) -> list[Array]:
     """The final model: the coordinator's, or on a graph what every agent released and sent last."""
-    transcript = Transcript()
-    outcome = ended(_silent(stage, side, seed), transcript)
     if outcome.model is not None and len(outcome.model):
-        return _ended(outcome, np.asarray(outcome.model[-1], float))
+        return [np.asarray(outcome.model[-1], float)]
     last = {(1, i): payload for i, payload in said_last(transcript).items()}
     for batch in transcript.releases:
-        visible = [one >= 0 and int(one) not in transcript.kept for one in batch.release]
+        visible = [one >= 0 and int(one) not in transcript.unsent for one in batch.release]
         last.update({(0, int(i)): batch.output[r] for r, i in enumerate(batch.who) if visible[r]})
-    return _ended(outcome, np.concatenate([*(last[one] for one in sorted(last)), np.zeros(0)]))
-
-
-def _silent(stage: Stage, side: int, seed: int) -> Simulation:
-    return noised(unobserved((stage.simulation, stage.neighbour)[side]), seed)
+    return [last[one] for one in sorted(last)]
 
 
 def trained(old: Array, new: Array) -> tuple[Array, Array]:
@@ -235,7 +227,9 @@ def trained(old: Array, new: Array) -> tuple[Array, Array]:
     Columns are taken as independent: with hundreds of them and as many runs, a full covariance
     would be noise (Bickel, Levina 2004).
     """
-    old, new = _distinct(old, new)
+    first = np.unique(np.concatenate([old, new]), axis=1, return_index=True)[1]
+    distinct = np.sort(first)  # a column may say again what an earlier one says
+    old, new = old[:, distinct], new[:, distinct]
     cut = int(np.ceil(TRAINING * len(old)))
     both = np.concatenate([old[:cut], new[:cut]])
     least = 1e-9 * np.abs(both).max(axis=0, initial=0.0)  # of what no noise was added to
@@ -243,13 +237,6 @@ def trained(old: Array, new: Array) -> tuple[Array, Array]:
     apart = new[:cut].mean(axis=0) - old[:cut].mean(axis=0)
     weight = np.divide(apart, spread, out=np.zeros_like(apart), where=spread > 0.0)
     return (old[cut:] - both.mean(axis=0)) @ weight, (new[cut:] - both.mean(axis=0)) @ weight
-
-
-def _distinct(old: Array, new: Array) -> tuple[Array, Array]:
-    """Runs (n, p) as they are, without the columns that say again what an earlier one says."""
-    whole = np.concatenate([old, new])
-    first = np.sort(np.unique(whole, axis=1, return_index=True)[1])
-    return old[:, first], new[:, first]
 
 
 def _padded(rows: list[Array]) -> Array:

@@ -72,7 +72,7 @@ class Sent:
 class Transcript(Listener):
     """Releases and messages of one play in their order; with `recorded`, a replay of that one.
 
-    apart: releases or messages came in another order or number than recorded; kept: ids of the
+    apart: releases or messages came in another order or number than recorded; unsent: ids of the
     releases that no message has told of; failed: whether the play ended before its time.
     """
 
@@ -81,7 +81,7 @@ class Transcript(Listener):
         self.messages: list[Sent] = []
         self.recorded = recorded
         self.apart = self.failed = False
-        self.kept: set[int] = set()
+        self.unsent: set[int] = set()
 
     def releasing(self, batch: Release) -> Array:
         """Keep a batch of releases; return what goes out (n, dim)."""
@@ -109,9 +109,9 @@ class Transcript(Listener):
 
     def waiting(self, ids: Int, waits: bool) -> None:
         """Note that releases ids (n,), -1 for none, wait for a message, or do so no more."""
-        if waits or self.kept:
+        if waits or self.unsent:
             named = set(ids[ids >= 0].tolist())
-            self.kept = self.kept | named if waits else self.kept - named
+            self.unsent = self.unsent | named if waits else self.unsent - named
 
     def sending(self, message: Message) -> Array:
         """Keep a batch of messages; return what is received (n, dim)."""
@@ -280,6 +280,13 @@ def noised(simulation: Simulation, seed: int | None) -> Simulation:
     return replace(simulation, settings=replace(simulation.settings, noise_seed=seed))
 
 
+def costs(agents: int, who: Int, sensitivity: Array, scale: Array) -> Array:
+    """What releases of agents who (n,) cost each (agents,): squares of sensitivity over scale."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.nan_to_num((sensitivity / scale) ** 2, nan=0.0, posinf=0.0)
+    return np.bincount(who, each, agents)
+
+
 def completed(outcome: Outcome) -> Outcome:
     """The outcome, if its play came to its end; RunError if not."""
     if outcome.status == "failed":
@@ -299,14 +306,8 @@ def ended(simulation: Simulation, transcript: Transcript, sink: Sink | None = No
 
 def recorded(simulation: Simulation, noise_seed: int) -> Transcript:
     """What one play with noise of `noise_seed` reveals, which may have failed."""
-    transcript = Transcript()
-    _played(simulation, noise_seed, transcript)
+    ended(noised(unobserved(simulation, log="rounds"), noise_seed), transcript := Transcript())
     return transcript
-
-
-def _played(simulation: Simulation, noise_seed: int, transcript: Transcript) -> Outcome:
-    bare = noised(unobserved(simulation, log="rounds"), noise_seed)
-    return ended(bare, transcript)
 
 
 def play_pair(
@@ -327,7 +328,7 @@ def play_pair(
     """
     first = recorded(simulation, noise_seed) if first is None else first
     second = Transcript(first)
-    outcome = _played(neighbour, noise_seed, second)
+    outcome = ended(noised(unobserved(neighbour, log="rounds"), noise_seed), second)
     scored = np.ones(simulation.problem.agents, bool)
     if seen is not None:
         scored[:] = False
@@ -341,19 +342,20 @@ def play_pair(
 def _of_pair(
     first: Transcript, second: Transcript, agent: int, scored: Any, difference: str
 ) -> PairReleases:
-    rows, partial = list[tuple[Released, Released, int]](), False
+    rows, seen, partial = list[tuple[Released, Released, int]](), set[int](), False
     for mine, theirs in aligned(first, second):
         keep = mine.who == agent
         if not keep.all():
             keep |= (mine.value != theirs.value).any(axis=1) | (mine.scale != theirs.scale)
         keep &= (mine.release >= 0) & (theirs.release >= 0)
-        if first.kept:  # which nobody sees
-            keep &= ~np.isin(mine.release, list(first.kept))
+        if first.unsent:  # which nobody sees
+            keep &= ~np.isin(mine.release, list(first.unsent))
         for r in keep.nonzero()[0].tolist():
-            if scored[mine.who[r]]:
-                rows.append((mine, theirs, r))
-            else:
+            if not scored[mine.who[r]]:
                 partial = True
+            elif mine.release[r] not in seen:  # one draw of noise may go out again and again
+                seen.add(int(mine.release[r]))
+                rows.append((mine, theirs, r))
     sizes = [mine.output.shape[1] for mine, _, _ in rows]
 
     def vectors(of: Any) -> Array:
@@ -365,7 +367,7 @@ def _of_pair(
     def numbers(of: Any, dtype: Any = float) -> Any:
         return np.array([of(*row) for row in rows], dtype)
 
-    found = PairReleases(
+    return PairReleases(
         round=numbers(lambda mine, _, r: mine.round_[r], np.int64),
         release=numbers(lambda mine, _, r: mine.release[r], np.int64),
         output=vectors(lambda mine, _, r: mine.output[r]),
@@ -379,14 +381,3 @@ def _of_pair(
         apart=difference,
         partial=partial,
     )
-    return _once(found)
-
-
-def _once(found: PairReleases) -> PairReleases:
-    """Each release once, though its draw of noise has gone out again and again."""
-    first = np.unique(found.release, return_index=True)[1]
-    if len(first) == len(found.release):
-        return found
-    first.sort()
-    arrays: dict[str, Any] = {k: v[first] for k, v in vars(found).items() if np.ndim(v)}
-    return replace(found, **arrays)

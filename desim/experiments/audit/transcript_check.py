@@ -126,7 +126,7 @@ def _releases(one: Transcript, replay: Transcript, agent: int) -> list[Row]:
     for mine, theirs in zip(one.releases, replay.releases, strict=False):
         if mine.output.shape != theirs.output.shape:
             continue
-        slack, sent = rounding(mine.output), ~np.isin(mine.release, list(one.kept))
+        slack, sent = rounding(mine.output), ~np.isin(mine.release, list(one.unsent))
         for order, bound in _bounds(mine):
             moved = np.linalg.norm(theirs.output - mine.output, ord=order, axis=1)
             for r in np.flatnonzero((mine.release >= 0) & (theirs.release >= 0) & sent):

@@ -115,11 +115,7 @@ LINK = {
     "jitter": {"lognormal": 0.3},
 }
 DATA = {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 5}
-PROBLEM: dict[str, Any] = {
-    "data": DATA,
-    "loss": "logistic",
-    "regularizer": {"l2": 3.0},
-}
+PROBLEM: dict[str, Any] = {"data": DATA, "loss": "logistic", "regularizer": {"l2": 3.0}}
 POLICIES: dict[str, Any] = {
     "deadline": {"deadline": "120 ms"}, "adaptive": {"adaptive": {"mad": 1}},
     "quorum": {"quorum": 2}, "buffer": {"buffer": 2}, "each": "each",
@@ -152,20 +148,27 @@ def small(method: type[Method]) -> dict[str, Any]:
 class Stage:
     """A method's scenario, its variants, and the runs of them that have been played.
 
-    given: a scenario to start from instead of `small`; overrides: dotted keys of it.
+    scenario: to start from instead of `small`; overrides: dotted keys of it.
     """
 
     def __init__(
         self,
         method: type[Method],
-        given: Scenario | None = None,
+        scenario: Scenario | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
-        written = small(method) if given is None else given.written()
-        least = min(given.stop.rounds or ROUNDS, ROUNDS) if given else written["stop"]["rounds"]
-        fixed = {"observe.iterates": True, "stop": {"rounds": least}, "log": "all", "listeners": []}
-        folder = None if given is None else given.folder
+        written = small(method) if scenario is None else scenario.written()
+        rounds = (
+            min(scenario.stop.rounds or ROUNDS, ROUNDS) if scenario else written["stop"]["rounds"]
+        )
+        fixed = {
+            "observe.iterates": True,
+            "stop": {"rounds": rounds},
+            "log": "all",
+            "listeners": [],
+        }
+        folder = None if scenario is None else scenario.folder
         self._tree = written, {**fixed, **(overrides or {})}, folder
         self.scenario = self.changed()
         self._runs: dict[str, Run] = {}
@@ -187,15 +190,12 @@ class Stage:
     @cached_property
     def noisy(self) -> Scenario:
         """The scenario with noise; SkippedError where the method admits none."""
-        if self.scenario.privacy is not None and self._speaks_noisily(self.scenario):
+        if self.scenario.privacy is not None and (self.run().releases["scale"] > 0.0).any():
             return self.scenario
         kind = next((one for one in NOISES if one in self.method.noises), None)
         if kind is None:
             raise SkippedError(f"its noises are {', '.join(self.method.noises) or 'none'}")
         return self._possible(privacy__noise=NOISES[kind], problem__clip=1.0)
-
-    def _speaks_noisily(self, scenario: Scenario) -> bool:
-        return bool((self.run(scenario).releases["scale"] > 0.0).any())
 
     def _possible(self, **changes: Any) -> Scenario:
         try:
@@ -228,10 +228,10 @@ class Stage:
 # For a model: rows of a scenario, or generated ones, and places near its start.
 AGENTS, ROWS = 4, 12  # that are generated
 FEDAVG = {"name": "fedavg", "local": {"solver": "sgd", "batch": 4, "epochs": 2, "step": 0.1}}
-KEPT = ("seed", "plugins", "problem")  # of a scenario that is given
+TAKEN = ("seed", "plugins", "problem")  # of a scenario that is given
 
 
-class Bench:
+class ModelStage:
     """A model of class `of` on the rows of a scenario, or on generated ones in a file of `folder`.
 
     overrides: dotted keys of the scenario, such as the model's parameters.
@@ -241,10 +241,10 @@ class Bench:
         self,
         of: type[Model],
         folder: Path,
-        given: Scenario | None = None,
+        scenario: Scenario | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        self.of, self.generated = of, given is None
+        self.of, self.generated = of, scenario is None
         star = {
             "algorithm": FEDAVG,
             "network": {"link": LINK},
@@ -252,7 +252,7 @@ class Bench:
             "observe": {"metrics": ["loss"], "iterates": True},
             "stop": {"rounds": 4},
         }
-        if given is None:
+        if scenario is None:
             path = folder / "rows.npz"
             A, b = _rows(of)
             np.savez(path, A=A, b=b)
@@ -260,13 +260,13 @@ class Bench:
             self._tree = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}, **star}
             self._overrides, self._folder = dict(overrides or {}), folder
         else:
-            written = {key: one for key, one in given.written().items() if key in KEPT}
+            written = {key: one for key, one in scenario.written().items() if key in TAKEN}
             partition = written["problem"].get("partition")
-            told = isinstance(partition, dict) and "by" in partition  # the column's values
-            if written["problem"]["data"]["source"] != "npz" and not told:
+            by = isinstance(partition, dict) and "by" in partition  # the column's values
+            if written["problem"]["data"]["source"] != "npz" and not by:
                 written["problem"].setdefault("agents", AGENTS)
             self._tree = {**written, **star}
-            self._overrides, self._folder = {}, given.folder or folder
+            self._overrides, self._folder = {}, scenario.folder or folder
         self.scenario = self.changed()
 
     def changed(self, **changes: Any) -> Scenario:
@@ -299,7 +299,7 @@ class Bench:
         found: Facts = self.problem.loss.facts  # type: ignore[attr-defined]
         return found
 
-    def made(self, **facts: Any) -> Model:
+    def instance(self, **facts: Any) -> Model:
         """Another instance, with some facts changed."""
         loss: Any = self.problem.loss
         model: Model = self.of(loss.given, self.facts._replace(**facts))
@@ -309,7 +309,7 @@ class Bench:
     @cached_property
     def model(self) -> Model:
         """An instance that no run has used."""
-        return self.made()
+        return self.instance()
 
     def rows(self, m: int = ROWS, key: int | None = 11, first: int = 0) -> Rows:
         """Some rows of all agents' as those of one."""
