@@ -80,7 +80,7 @@ def test_runs_that_share_a_training_have_the_files_of_runs_played_alone(tmp_path
     assert len(failed) == 4
     for key, one in made.results.items():
         retimed = made.run(key).manifest.get("retimed")
-        assert retimed is None or retimed["run"] == one.told
+        assert retimed is None or retimed["run"] == one.root
         assert (retimed is None) == (key in roots or key in set(failed["run"]))
 
 

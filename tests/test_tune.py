@@ -237,7 +237,7 @@ def test_all_candidates_meet_the_same_seeds(monkeypatch):
     meet_the_same_seeds(desim.tune(plainly, workers=0))
     wrong = mutant(book_module, "seeded(unseeded, one.seed)",
                    "seeded(unseeded, one.seed + 10 * one.candidate.number)")  # fmt: skip
-    monkeypatch.setattr("desim.experiments.tuning.tune.Book", wrong.Book)
+    monkeypatch.setattr("desim.experiments.tuning.tune.RunCache", wrong.RunCache)
     with pytest.raises(AssertionError):
         meet_the_same_seeds(desim.tune(plainly, workers=0))
 

@@ -284,7 +284,7 @@ def costs(agents: int, who: Int, sensitivity: Array, scale: Array) -> Array:
     """What releases of agents who (n,) cost each (agents,): squares of sensitivity over scale."""
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.nan_to_num((sensitivity / scale) ** 2, nan=0.0, posinf=0.0)
-    return np.bincount(who, each, agents)
+    return np.asarray(np.bincount(who, each, agents), float)
 
 
 def completed(outcome: Outcome) -> Outcome:

@@ -291,7 +291,7 @@ def threads(stage: Stage) -> str:
     finally:
         jit.PARALLEL_WORK = before[0]
         jit.set_threads(before[1])
-    demand_same(*runs, "one thread and two")
+    demand_same(runs[0], runs[1], "one thread and two")
     return "same bits with one thread and two"
 
 

@@ -252,7 +252,7 @@ class Terms(Strict):
         return data
 
     @property
-    def given(self) -> dict[str, Any]:
+    def stated(self) -> dict[str, Any]:
         """The terms that are not the scenario's, by name."""
         return self.model_dump(exclude_none=True, exclude={"off"})
 
@@ -284,7 +284,7 @@ class Compare(Strict):
     against: Annotated[dict[str, Any], PlainValidator(varied.against)] = {}
     """values of the cases that the others are held against, or {label: ...}; default: the first"""
     epsilon: Annotated[
-        Terms, PlainSerializer(lambda terms: terms.given if not terms.off else False)
+        Terms, PlainSerializer(lambda terms: terms.stated if not terms.off else False)
     ] = Terms.model_validate({})
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95

@@ -13,7 +13,7 @@ from desim.experiments.studies.folder import (
     STUDY,
     StudyTables,
     from_file,
-    given,
+    groups_of,
     opened,
     stored_table,
 )
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from desim.experiments.studies.trials import Trials
 
 RUN = ("case", "label", "seed", "run", "status", "reason")
+SUMMARY = (
+    "case label measure unit statistic value low high level runs failed done never diverged settled"
+).split()
 
 
 def runs_table(
@@ -112,21 +115,27 @@ def summary_table(
     rows = []
     for case in cases:
         own = runs[runs["case"] == case.number]
-        counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
         for name in measures(runs, asked):
-            final, known = is_final(name), own[_counts(own, name)]
-            values = known[name].to_numpy(float)
-            when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
-            whole = values[np.isfinite(values)] if final else values
-            found = (mean_estimate if final else median_estimate)(whole, level)
-            rows.append({
-                "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
-                "statistic": "mean" if final else "median", "value": found.value,
-                "low": found.low, "high": found.high, "level": level, **counts,
-                "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
-                "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
-            })  # fmt: skip
-    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
+            found = summarised(own, name, level)
+            rows.append({"case": case.number, "label": case.label, **found})
+    return pd.DataFrame(rows, columns=SUMMARY if rows else ["case", "label", "measure", "value"])
+
+
+def summarised(own: pd.DataFrame, name: str, level: float) -> dict[str, Any]:
+    """The row of one measure of one case's runs; counted: how many are behind the estimate."""
+    final, known = is_final(name), own[_counts(own, name)]
+    values = known[name].to_numpy(float)
+    when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
+    whole = values[np.isfinite(values)] if final else values
+    found = (mean_estimate if final else median_estimate)(whole, level)
+    return {
+        "measure": name, "unit": unit(name), "statistic": "mean" if final else "median",
+        "value": found.value, "low": found.low, "high": found.high, "level": level,
+        "runs": len(own), "failed": int((own["status"] == "failed").sum()),
+        "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
+        "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
+        "counted": len(values),
+    }  # fmt: skip
 
 
 def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[bool]":
@@ -257,7 +266,7 @@ def source(runs: Any) -> StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run
     if isinstance(runs, str | Path):
         runs = [runs]
     if isinstance(runs, Mapping) or is_run(runs):
-        found: Sequence[Run] | Mapping[str, Sequence[Run]] = given(runs)
+        found: Sequence[Run] | Mapping[str, Sequence[Run]] = groups_of(runs)
         return found
     if len(runs) == 1 and not isinstance(runs[0], Run) and (Path(runs[0]) / STUDY).is_file():
         return open_study(runs[0])

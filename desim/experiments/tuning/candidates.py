@@ -158,7 +158,7 @@ def planned(
     some = checked(study, folder, tune.vary)
     base = Candidate(-1, {}, scenario_of(study, folder, {}))
     epsilon = "epsilon" in {*tune.least, *tune.limits}
-    terms = study.compare.epsilon.given if epsilon and not study.compare.epsilon.off else None
+    terms = study.compare.epsilon.stated if epsilon and not study.compare.epsilon.off else None
     asked = Asked((tune.target,), terms, study.compare.stays)
     problems = [*_unmeasured(some, tune, asked, epsilon)]
     if tune.charge is not None:

@@ -35,7 +35,7 @@ from desim.experiments.tuning.candidates import (
     Planned,
 )
 from desim.experiments.tuning.charged import Price
-from desim.experiments.tuning.search import Book, latest, until
+from desim.experiments.tuning.search import RunCache, latest, until
 from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
@@ -297,21 +297,21 @@ class Tuned(Found):
 
 
 def tuned(
-    planned: Planned, book: Book, candidates: Sequence[Candidate], complete: bool,
+    planned: Planned, cache: RunCache, candidates: Sequence[Candidate], complete: bool,
     price: Price | None,
 ) -> Tuned:  # fmt: skip
-    """The result of a search whose runs are in the book."""
+    """The result of a search whose runs are in the cache."""
     tune, level = planned.tune, planned.study.compare.level
     seeds = {one.number: seeds_of(planned, one) for one in [*candidates, planned.base]}
     best = [one for one in candidates if one.status in (BEST, FRONT)]
     if len(tune.least) > 1:
-        best.sort(key=lambda one: float(median(book.table([one], tune.seeds)[0, 0])))
-    table = candidates_table(book, candidates, seeds, best[0] if best else None, level)
+        best.sort(key=lambda one: float(median(cache.table([one], tune.seeds)[0, 0])))
+    table = candidates_table(cache, candidates, seeds, best[0] if best else None, level)
     goals = tune.least
     return Tuned(
-        planned.study.name, book.path, complete, tune.target, goals, level, table,
-        _runs(planned, book, candidates, seeds), _fresh(planned, book, best, level),
-        importance(tune.vary, table, goals[0]), book.counts, book.asked, planned.size, tune.seeds,
+        planned.study.name, cache.path, complete, tune.target, goals, level, table,
+        _runs(planned, cache, candidates, seeds), _fresh(planned, cache, best, level),
+        importance(tune.vary, table, goals[0]), cache.counts, cache.asked, planned.size, tune.seeds,
         tuple(best), tuple(as_played(planned, one) for one in best), price, planned.asked.epsilon,
     )  # fmt: skip
 
@@ -336,23 +336,23 @@ def seeds_of(planned: Planned, one: Candidate) -> tuple[int, ...]:
 
 
 def candidates_table(
-    book: Book, candidates: Sequence[Candidate], seeds: Mapping[int, tuple[int, ...]],
+    cache: RunCache, candidates: Sequence[Candidate], seeds: Mapping[int, tuple[int, ...]],
     best: Candidate | None, level: float,
 ) -> "pd.DataFrame":  # fmt: skip
     """The table `candidates` of Tuned."""
     rows = []
     for one in candidates:
-        seen = tuple(book.played(one, seeds[one.number]))
+        seen = tuple(cache.played(one, seeds[one.number]))
         status = OPEN if one.status == RACING else one.status
         values = {key: _cell(value) for key, value in one.values.items()}
         row = {"candidate": one.number, "label": one.label, **values, "status": status,
                "seeds": len(seen), "decided": one.at}  # fmt: skip
-        needed = book.table([one], seen)[:, 0] if seen else np.zeros((len(book.tune.least), 0))
-        for kind, numbers in zip(book.tune.least, needed, strict=True):
+        needed = cache.table([one], seen)[:, 0] if seen else np.zeros((len(cache.tune.least), 0))
+        for kind, numbers in zip(cache.tune.least, needed, strict=True):
             row |= {f"{kind}{end}": x for end, x in _estimate(numbers, level).items()}
             row |= {
                 f"{kind} ratio{end}": x
-                for end, x in _ratio(book, one, best, seen, kind, level).items()
+                for end, x in _ratio(cache, one, best, seen, kind, level).items()
             }
         rows.append({**row, "reason": one.reason})
     return pd.DataFrame(rows)
@@ -369,21 +369,21 @@ def _estimate(numbers: Array, level: float) -> dict[str, float]:
 
 
 def _ratio(
-    book: Book, one: Candidate, best: Candidate | None, seen: tuple[int, ...], kind: str,
+    cache: RunCache, one: Candidate, best: Candidate | None, seen: tuple[int, ...], kind: str,
     level: float,
 ) -> dict[str, float]:  # fmt: skip
     """The median ratio to the best over the seeds of both, and its interval."""
     nothing = {"": np.nan, " low": np.nan, " high": np.nan}
-    if best is None or book.tune.charge is not None or not seen:
+    if best is None or cache.tune.charge is not None or not seen:
         return nothing
-    place = book.tune.least.index(kind)
-    mine, other = (book.table([who], seen)[place, 0] for who in (one, best))
+    place = cache.tune.least.index(kind)
+    mine, other = (cache.table([who], seen)[place, 0] for who in (one, best))
     found = paired(mine, other, ratio=True, rising=False, level=level).estimate
     return {"": found.value, " low": found.low, " high": found.high} if found.n else nothing
 
 
 def _runs(
-    planned: Planned, book: Book, candidates: Sequence[Candidate],
+    planned: Planned, cache: RunCache, candidates: Sequence[Candidate],
     seeds: Mapping[int, tuple[int, ...]],
 ) -> "pd.DataFrame":  # fmt: skip
     """One row per run that was played, as in a study."""
@@ -391,29 +391,31 @@ def _runs(
     again = planned.tune.fresh_seeds
     for one in [*candidates, planned.base]:
         own = (*seeds[one.number], *again)
-        seen = tuple(dict.fromkeys(book.played(one, own)))
+        seen = tuple(dict.fromkeys(cache.played(one, own)))
         if seen and one.scenario is not None:
             cases.append(one.case(seen))
-    keys = {place: key for place, key in book.keys.items() if key in book.results}
-    results: dict[str, Result] = dict(book.results)
-    return runs_table(cases, keys, results, book.goal)
+    keys = {place: key for place, key in cache.keys.items() if key in cache.results}
+    results: dict[str, Result] = dict(cache.results)
+    return runs_table(cases, keys, results, cache.goal)
 
 
-def _fresh(planned: Planned, book: Book, best: Sequence[Candidate], level: float) -> "pd.DataFrame":
+def _fresh(
+    planned: Planned, cache: RunCache, best: Sequence[Candidate], level: float
+) -> "pd.DataFrame":
     """Medians on tuned and fresh seeds of the best and the base, and the ratio to the base."""
     rows = []
     again = planned.tune.fresh_seeds
     for one in [*best, planned.base]:
-        seen = tuple(book.played(one, again))
+        seen = tuple(cache.played(one, again))
         if not seen:
             continue
-        both = tuple(seed for seed in seen if book.result(planned.base, seed) is not None)
+        both = tuple(seed for seed in seen if cache.result(planned.base, seed) is not None)
         for place, kind in enumerate(planned.tune.least):
-            numbers = book.table([one], seen)[place, 0]
+            numbers = cache.table([one], seen)[place, 0]
             found = {f"fresh{end}": x for end, x in _estimate(numbers, level).items()}
-            own = tuple(book.played(one, planned.tune.seeds))
-            tuned_on = book.table([one], own)[place, 0] if own else np.zeros(0)
-            mine, other = (book.table([who], both)[place, 0] for who in (one, planned.base))
+            own = tuple(cache.played(one, planned.tune.seeds))
+            tuned_on = cache.table([one], own)[place, 0] if own else np.zeros(0)
+            mine, other = (cache.table([who], both)[place, 0] for who in (one, planned.base))
             ratio = paired(mine, other, ratio=True, rising=False, level=level)
             rows.append({
                 "candidate": one.number, "label": one.label or "base", "kind": kind,
