@@ -88,7 +88,7 @@ BESIDES = {
 def test_other_inputs_and_transports_are_those_of_a_fresh_run(name, transport):
     target = ("error", 0.3)
     found = entrant(merged(STARS["fedlin"], BESIDES[name]), target)
-    every = worlds.Field({None: [found]})
+    every = worlds.Race({None: [found]})
     world = worlds.World(FACTORS, None, transport)
     assert every.seconds(world) == [fresh(found, every.scenario(world, 0))]
     still = worlds.World({**FACTORS, name.split()[0].replace("fixed", "overhead"): 1.0})
@@ -113,7 +113,7 @@ def check_methods_apart(monkeypatch, module):
     network = {"link": {**LOSSY["link"], "loss": 0.0, "transport": "tcp"}}
     monkeypatch.setattr(contenders, "Player", module.Player)
     own = [entrant(STARS[name], ("error", 0.3), network=network) for name in ("fed-plt", "fedlin")]
-    together = worlds.Field({None: own}).seconds(worlds.World({}))
+    together = worlds.Race({None: own}).seconds(worlds.World({}))
     assert together == [desim.run(one.scenario).time_to(*one.target) for one in own]
 
 
@@ -191,7 +191,7 @@ def steady(name, epochs, **changes):
 
 def affine(scenario, target):
     """Coefficients (a, b, c) of 1 / latency factor ... in s: rounds x what one round takes."""
-    rounds = entrant(scenario, target).score.acts[:, 1].max()
+    rounds = entrant(scenario, target).trace.acts[:, 1].max()
     epochs = scenario["algorithm"]["local"]["epochs"]
     parts = 2 * LINK["latency"], 2 * 64 * DIM / LINK["bandwidth"], epochs * ROWS / SPEED
     return rounds * np.array(parts)

@@ -10,12 +10,12 @@ WHAT, ROUND, EXCHANGE, BITS, REPLY, FIRST, LAST, WORK = range(8)
 
 
 @lean_kernel
-def clock(score, terms, devices, book):
-    """When the last model of a score is shown, s; inf if a reply that is waited for never comes.
+def clock(trace, terms, devices, book):
+    """When the last model of a trace is shown, s; inf if a reply that is waited for never comes.
 
-    score, devices (see `call`) and book (Calls, Rows of events, Rows of releases) as plain tuples.
+    trace, devices (see `call`) and book (Calls, Rows of events, Rows of releases) as plain tuples.
     """
-    (acts, who, work), calls = score, Calls(*book[0])
+    (acts, who, work), calls = trace, Calls(*book[0])
     pending, due, now = calls.whole[:, PENDING], calls.real[:, DUE], 0.0
     for k in range(acts.shape[0]):
         book[1][3][0] = book[1][3][1] = book[2][3][0] = 0  # rows are written over

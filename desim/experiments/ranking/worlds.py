@@ -22,7 +22,7 @@ from scipy.stats import qmc, sobol_indices
 from desim.arrays import Array, Mask
 from desim.errors import DesimError, InputError
 from desim.experiments.pool import mapped
-from desim.experiments.ranking.contenders import Entrant, again
+from desim.experiments.ranking.contenders import Contender, again
 from desim.experiments.ranking.laws import scaled
 from desim.numerics.plain import at_once
 from desim.scenario.schema import Scenario
@@ -47,54 +47,55 @@ class World(NamedTuple):
         return {name: one for name, one in found.items() if one is not None}
 
 
-class Field:
+class Race:
     """All methods, by seed (None: their own): seconds of each in any world."""
 
-    def __init__(self, entrants: dict[int | None, list[Entrant]]) -> None:
-        self.entrants = entrants
-        self.alike = {seed: _alike(own) for seed, own in entrants.items()}
+    def __init__(self, contenders: dict[int | None, list[Contender]]) -> None:
+        self.contenders = contenders
+        self.alike = {seed: _alike(own) for seed, own in contenders.items()}
 
     def seconds(self, world: World) -> list[float]:
         """When s each method meets the target in a world; inf: never."""
         found, drawn = [], dict[int, Any]()
-        for entrant, first in zip(self.entrants[world.seed], self.alike[world.seed], strict=True):
-            if entrant.way != "notes":
-                found.append(entrant.seconds(_in(entrant, world)))
+        some = self.contenders[world.seed]
+        for contender, first in zip(some, self.alike[world.seed], strict=True):
+            if contender.way != "notes":
+                found.append(contender.seconds(_in(contender, world)))
                 continue
             if first not in drawn:
-                drawn[first] = entrant.conditions(_in(entrant, world))
-            found.append(entrant.clocked(drawn[first]))
+                drawn[first] = contender.conditions(_in(contender, world))
+            found.append(contender.clocked(drawn[first]))
         return found
 
     def scenario(self, world: World, number: int) -> Scenario:
         """What method `number` is in a world."""
-        return _in(self.entrants[world.seed][number], world)
+        return _in(self.contenders[world.seed][number], world)
 
 
-def _in(entrant: Entrant, world: World) -> Scenario:
-    return scaled(entrant.by(world.transport), world.factors)
+def _in(contender: Contender, world: World) -> Scenario:
+    return scaled(contender.by(world.transport), world.factors)
 
 
-def _alike(entrants: Sequence[Entrant]) -> list[int]:
+def _alike(contenders: Sequence[Contender]) -> list[int]:
     """For each the first that draws the same network and devices."""
     drawn = [(one.agents, one.scenario.seed, one.scenario.kind, one.scenario.network,
-              one.scenario.compute) for one in entrants]  # fmt: skip
+              one.scenario.compute) for one in contenders]  # fmt: skip
     return [drawn.index(one) for one in drawn]
 
 
 def times(
-    field: Field, worlds: Sequence[World], workers: int, progress: Progress | None = None
+    race: Race, worlds: Sequence[World], workers: int, progress: Progress | None = None
 ) -> Array:
     """Seconds (worlds, methods) until the target; inf: never. workers: processes at most."""
     tell = progress or (lambda done, total: None)
     found, began = (
-        np.full((len(worlds), len(field.entrants[worlds[0].seed])), np.nan),
+        np.full((len(worlds), len(race.contenders[worlds[0].seed])), np.nan),
         perf_counter(),
     )
     done = 0
     with at_once():
         for k, world in enumerate(worlds):
-            found[k] = field.seconds(world)
+            found[k] = race.seconds(world)
             done = k + 1
             if done == 1:
                 began = perf_counter()  # the first one may have compiled
@@ -111,7 +112,7 @@ def times(
             return found
     size = max(1, min(int(CHUNK / pace), (len(worlds) - done) // (4 * workers) + 1))
     parts = [worlds[first : first + size] for first in range(done, len(worlds), size)]
-    plain = {seed: [one.plain for one in own] for seed, own in field.entrants.items()}
+    plain = {seed: [one.plain for one in own] for seed, own in race.contenders.items()}
     for values in mapped(partial(_race_of, plain), _seconds, parts, workers):
         found[done : done + len(values)] = values
         done += len(values)
@@ -119,12 +120,12 @@ def times(
     return found
 
 
-def _race_of(plain: dict[int | None, list[dict[str, Any]]]) -> Field:
+def _race_of(plain: dict[int | None, list[dict[str, Any]]]) -> Race:
     """The same methods in another process."""
-    return Field({seed: [again(one) for one in own] for seed, own in plain.items()})
+    return Race({seed: [again(one) for one in own] for seed, own in plain.items()})
 
 
-def _seconds(race: Field, worlds: Sequence[World]) -> list[list[float]]:
+def _seconds(race: Race, worlds: Sequence[World]) -> list[list[float]]:
     try:
         with at_once():
             return [race.seconds(world) for world in worlds]
@@ -208,7 +209,7 @@ def first(labels: Sequence[str], seconds: Array, base: Array) -> pd.DataFrame:
 
 # What each input contributes to a lead: Sobol' indices on scrambled Sobol' points.
 RESAMPLES = 400
-MOST = 256  # points of an index, times (inputs + 2) worlds
+MAX_POINTS = 256  # points of an index, times (inputs + 2) worlds
 KEY = 7301  # apart from the seed of the points
 
 
@@ -235,7 +236,7 @@ def points(inputs: int, worlds: int, seed: int) -> Points:
     drawn = qmc.Sobol(2 * inputs, scramble=True, seed=seed).random_base2(half)
     drawn = np.clip(drawn, 1e-12, 1.0 - 1e-12)
     first, second = drawn[:, :inputs], drawn[:, inputs:]
-    some = min(len(drawn), MOST)
+    some = min(len(drawn), MAX_POINTS)
     crossed = np.repeat(first[None, :some], inputs, axis=0)
     for i in range(inputs):
         crossed[i, :, i] = second[:some, i]
@@ -275,7 +276,7 @@ def indices(names: Sequence[str], found: Points, values: Array, seed: int) -> pd
 
 def _estimate(first: Array, second: Array, crossed: Array) -> Array:
     """Rows first order and total of indices (2, inputs)."""
-    given = {"f_A": first[None], "f_B": second[None], "f_AB": crossed[:, None]}
+    values = {"f_A": first[None], "f_B": second[None], "f_AB": crossed[:, None]}
     with np.errstate(all="ignore"):
-        made = sobol_indices(func=given, n=len(first))
-    return np.array([made.first_order.ravel(), made.total_order.ravel()])
+        found = sobol_indices(func=values, n=len(first))
+    return np.array([found.first_order.ravel(), found.total_order.ravel()])
