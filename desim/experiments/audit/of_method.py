@@ -205,7 +205,7 @@ def _outputs(stage: Stage, transcript: Transcript) -> list[Array]:
         np.concatenate([one.payload[r], *([float(part[r])] for part in one.traffic)])
         for one in transcript.messages
         for r in np.flatnonzero(one.who == stage.agent)
-        if stage.heard is None or (int(one.round_[r]), int(one.release[r])) in stage.heard
+        if stage.heard is None or (int(one.round[r]), int(one.release[r])) in stage.heard
     ]
     return [*released, *sent]
 

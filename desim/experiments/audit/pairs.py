@@ -31,14 +31,14 @@ Batch = TypeVar("Batch")
 
 @dataclass(frozen=True)
 class Released:
-    """One batch of releases of agents who (n,) in round_ (n,) with ids release (n,), -1 for none.
+    """One batch of releases of agents who (n,) in round (n,) with ids release (n,), -1 for none.
 
     value (n, dim): what noise was added to (of noise in a kernel: the result without it); output
     (n, dim): with noise, as computed; sensitivity, scale, coupled (n,): as in Terms.
     """
 
     who: Int
-    round_: Int
+    round: Int
     release: Int
     value: Array
     output: Array
@@ -46,27 +46,6 @@ class Released:
     sensitivity: Array
     scale: Array
     coupled: Array | None
-
-
-@dataclass(frozen=True)
-class Sent:
-    """Messages that went out, a batch of who (n,) in round_ (n,): payload (n, dim) as computed.
-
-    release (n,): ids of the latest releases that they carry, -1 for none; traffic: arrays
-    (n,) of what is seen of messages that are not read, times s, sizes in bits, silences.
-    """
-
-    who: Int
-    round_: Int
-    release: Int
-    payload: Array
-    traffic: tuple[NDArray[Any], ...]
-
-    @property
-    def spoken(self) -> NDArray[np.bool_]:
-        """Which messages (n,) say something: a null does not."""
-        silent = self.traffic[-1]
-        return ~silent if silent.dtype == bool else np.ones(len(self.who), bool)
 
 
 class Transcript(Listener):
@@ -78,23 +57,20 @@ class Transcript(Listener):
 
     def __init__(self, recorded: "Transcript | None" = None) -> None:
         self.releases: list[Released] = []
-        self.messages: list[Sent] = []
+        self.messages: list[Message] = []
         self.recorded = recorded
         self.apart = self.failed = False
         self.unsent: set[int] = set()
 
     def releasing(self, batch: Release) -> Array:
         """Keep a batch of releases; return what goes out (n, dim)."""
-        who, round_, release = batch.who, batch.round, batch.release
-        value, output, terms, rows = batch.value, batch.output, batch.terms, batch.rows
-        sensitivity, scale = terms.sensitivity[rows], terms.scale[rows]
-        coupled = None if terms.coupled is None else terms.coupled[rows]
+        release, output, terms, rows = batch.release, batch.output, batch.terms, batch.rows
+        value, coupled = batch.value, None if terms.coupled is None else terms.coupled[rows]
         if terms.resolution > 0.0:  # discrete noise is centred on the level next to the value
             value = terms.resolution * np.rint(value / terms.resolution)
-        mechanism, value, mine = terms.mechanism, value.copy(), output.copy()
-        self.releases.append(
-            Released(who, round_, release, value, mine, mechanism, sensitivity, scale, coupled)
-        )
+        spread = terms.sensitivity[rows], terms.scale[rows], coupled
+        found = Released(batch.who, batch.round, release, value, output, terms.mechanism, *spread)
+        self.releases.append(found)
         if self.recorded is None:
             return output
         theirs = _counterpart(self.recorded.releases, len(self.releases) - 1)
@@ -103,8 +79,6 @@ class Transcript(Listener):
             return output
         same = theirs.release == release
         self.apart |= not same.all()
-        if same.all() and release.min(initial=0) >= 0:
-            return theirs.output.copy()
         return np.where((same & (release >= 0))[:, None], theirs.output, output)
 
     def waiting(self, ids: Int, waits: bool) -> None:
@@ -115,29 +89,29 @@ class Transcript(Listener):
 
     def sending(self, message: Message) -> Array:
         """Keep a batch of messages; return what is received (n, dim)."""
-        who, round_, payload = message.who, message.round, message.payload
-        self.messages.append(Sent(who, round_, message.release, payload.copy(), message.traffic))
+        self.messages.append(message)
         if self.recorded is None:
-            return payload
+            return message.payload
         theirs = _counterpart(self.recorded.messages, len(self.messages) - 1)
         if (
             theirs is None
-            or theirs.payload.shape != payload.shape
-            or not np.array_equal(theirs.who, who)
-            or not np.array_equal(theirs.round_, round_)
+            or theirs.payload.shape != message.payload.shape
+            or not np.array_equal(theirs.who, message.who)
+            or not np.array_equal(theirs.round, message.round)
         ):
             self.apart = True
-            return payload
-        return theirs.payload.copy()
+            return message.payload
+        return theirs.payload
 
 
 def said_last(transcript: Transcript) -> dict[int, Array]:
-    """The last message (dim,) of every agent that has said something."""
-    return {
-        int(sent.who[r]): sent.payload[r]
-        for sent in transcript.messages
-        for r in np.flatnonzero(sent.spoken)
-    }
+    """The last message (dim,) of every agent that has said something; a null says nothing."""
+    found = {}
+    for sent in transcript.messages:
+        silent = sent.traffic[-1]
+        spoken = ~silent if silent.dtype == bool else np.ones(len(sent.who), bool)
+        found.update({int(sent.who[r]): sent.payload[r] for r in np.flatnonzero(spoken)})
+    return found
 
 
 def _counterpart(batches: list[Batch], place: int) -> Batch | None:
@@ -181,7 +155,7 @@ def apart(first: Transcript, second: Transcript, agents: Bool) -> str:
     return found
 
 
-def _same(block: list[tuple[Sent, Sent]]) -> bool:
+def _same(block: list[tuple[Message, Message]]) -> bool:
     """Whether messages are the same to the last bit, and in all that is seen of them."""
     if any(mine.payload.shape != theirs.payload.shape for mine, theirs in block):
         return False
@@ -193,7 +167,7 @@ def _same(block: list[tuple[Sent, Sent]]) -> bool:
     return all(np.array_equal(np.concatenate(a), np.concatenate(b)) for a, b in columns)
 
 
-def _moved(mine: Sent, theirs: Sent, agents: Bool) -> bool:
+def _moved(mine: Message, theirs: Message, agents: Bool) -> bool:
     """Whether messages of `agents` go out at other times, in another size, or not at all."""
     if mine.payload.shape != theirs.payload.shape or not np.array_equal(mine.who, theirs.who):
         return True
@@ -208,7 +182,7 @@ def _unlike(mine: Released, theirs: Released, agents: Bool) -> bool:
     return bool(((one != other) & out).any())
 
 
-def beyond(mine: Sent, theirs: Sent) -> Bool:
+def beyond(mine: Message, theirs: Message) -> Bool:
     """Which messages (n,) of two batches of one shape differ by more than rounding."""
     a, b = mine.payload, theirs.payload
     if a is b or np.array_equal(a, b):
@@ -368,7 +342,7 @@ def _of_pair(
         return np.array([of(*row) for row in rows], dtype)
 
     return PairReleases(
-        round=numbers(lambda mine, _, r: mine.round_[r], np.int64),
+        round=numbers(lambda mine, _, r: mine.round[r], np.int64),
         release=numbers(lambda mine, _, r: mine.release[r], np.int64),
         output=vectors(lambda mine, _, r: mine.output[r]),
         mean=vectors(lambda mine, _, r: mine.value[r]),

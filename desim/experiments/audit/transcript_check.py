@@ -16,8 +16,8 @@ from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.experiments.audit.neighbours import Neighbours, turned, worst_pair
 from desim.experiments.audit.pairs import (
+    Message,
     Released,
-    Sent,
     Transcript,
     completed,
     ended,
@@ -131,7 +131,7 @@ def _releases(one: Transcript, replay: Transcript, agent: int) -> list[Row]:
             moved = np.linalg.norm(theirs.output - mine.output, ord=order, axis=1)
             for r in np.flatnonzero((mine.release >= 0) & (theirs.release >= 0) & sent):
                 own = int(mine.who[r]) == agent
-                place = int(mine.who[r]), int(mine.round_[r]), int(mine.release[r])
+                place = int(mine.who[r]), int(mine.round[r]), int(mine.release[r])
                 declared, free = (float(bound[r]), float(slack[r])) if own else (0.0, 0.0)
                 found.append(("release", *place, float(moved[r]), declared, free))
     return found
@@ -158,7 +158,7 @@ def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) ->
         if not _alike(mine, theirs):
             continue
         moved = np.linalg.norm(theirs.payload - mine.payload, axis=1)
-        rows = zip(mine.who, mine.round_, moved, rounding(mine.payload), strict=True)
+        rows = zip(mine.who, mine.round, moved, rounding(mine.payload), strict=True)
         for who, round_, difference, free in rows:
             declared = np.inf if who == agent and not bounded else 0.0
             place = int(who), int(round_), -1
@@ -166,7 +166,7 @@ def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) ->
     return found
 
 
-def _alike(mine: Sent, theirs: Sent) -> bool:
+def _alike(mine: Message, theirs: Message) -> bool:
     return mine.payload.shape == theirs.payload.shape and np.array_equal(mine.who, theirs.who)
 
 

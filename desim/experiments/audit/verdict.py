@@ -350,18 +350,15 @@ class Ground:
 
 def claims_of(names: Sequence[str | float], ground: Ground) -> tuple[list[Claim], list[str]]:
     """The claims of these names that can be tested, and why the others cannot."""
-    every = [claimed(name, ground) for name in names]
+    known = {"rigorous": rigorous, "paper": paper}
+    every = [
+        known[name](ground)
+        if isinstance(name, str) and name in known
+        else Claim("given", float(name), ground.delta, about="as it was given")
+        for name in names
+    ]
     claims = [one for one in every if isinstance(one, Claim)]
     return claims, [one for one in every if isinstance(one, str)]
-
-
-def claimed(name: str | float, ground: Ground) -> Claim | str:
-    """The claim `name` (paper, rigorous, or an epsilon), or why it cannot be tested."""
-    if name == "rigorous":
-        return rigorous(ground)
-    if name == "paper":
-        return paper(ground)
-    return Claim("given", float(name), ground.delta, about="as it was given")
 
 
 def rigorous(ground: Ground) -> Claim:

@@ -145,6 +145,15 @@ def small(method: type[Method]) -> dict[str, Any]:
     }
 
 
+Tree = tuple[dict[str, Any], dict[str, Any], Path | None]  # a scenario, overrides, its folder
+
+
+def _with(tree: Tree, changes: Mapping[str, Any]) -> Scenario:
+    written, overrides, folder = tree
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return load(deepcopy(written), {**overrides, **dotted}, folder)
+
+
 class Stage:
     """A method's scenario, its variants, and the runs of them that have been played.
 
@@ -175,9 +184,7 @@ class Stage:
 
     def changed(self, **changes: Any) -> Scenario:
         """The scenario with other values, by dotted key with __ for the dots."""
-        written, overrides, folder = self._tree
-        dotted = {key.replace("__", "."): value for key, value in changes.items()}
-        return load(deepcopy(written), {**overrides, **dotted}, folder)
+        return _with(self._tree, changes)
 
     def run(self, scenario: Scenario | None = None) -> Run:
         """The scenario, by default as it is, played in memory; once for equal ones."""
@@ -245,6 +252,7 @@ class ModelStage:
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
         self.of, self.generated = of, scenario is None
+        self._tree: Tree
         star = {
             "algorithm": FEDAVG,
             "network": {"link": LINK},
@@ -257,22 +265,20 @@ class ModelStage:
             A, b = _rows(of)
             np.savez(path, A=A, b=b)
             data = {"source": "npz", "file": str(path)}
-            self._tree = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}, **star}
-            self._overrides, self._folder = dict(overrides or {}), folder
+            written = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}}
+            self._tree = {**written, **star}, dict(overrides or {}), folder
         else:
             written = {key: one for key, one in scenario.written().items() if key in TAKEN}
             partition = written["problem"].get("partition")
             by = isinstance(partition, dict) and "by" in partition  # the column's values
             if written["problem"]["data"]["source"] != "npz" and not by:
                 written["problem"].setdefault("agents", AGENTS)
-            self._tree = {**written, **star}
-            self._overrides, self._folder = {}, scenario.folder or folder
+            self._tree = {**written, **star}, {}, scenario.folder or folder
         self.scenario = self.changed()
 
     def changed(self, **changes: Any) -> Scenario:
         """The scenario with other values, by dotted key with __ for the dots."""
-        dotted = {key.replace("__", "."): value for key, value in changes.items()}
-        return load(deepcopy(self._tree), {**self._overrides, **dotted}, self._folder)
+        return _with(self._tree, changes)
 
     @cached_property
     def _built(self) -> Problem | InputError:

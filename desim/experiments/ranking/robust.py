@@ -408,7 +408,6 @@ def _contributions(found: Any) -> Iterator[str]:
 
 
 # The result in files: all tables as JSON, the worlds as CSV.
-ENDINGS = (".json", ".csv")
 
 
 def write(found: Any, path: Path) -> None:

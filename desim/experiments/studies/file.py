@@ -28,7 +28,6 @@ SECRET = 1 << 48  # seeds below can all be tried
 DRAWN = "none, so that it is drawn, or one from 2^48 on: it tells how many runs there were"
 LARGEST_SEED = 2**32 - 1  # of their random numbers
 SPENT = ("time", "bytes", "rounds", "epsilon")
-LAWS = ("geometric", "logarithmic", "poisson")
 READ = {"time": units.seconds, "bytes": units.size, "rounds": positive, "epsilon": positive}
 
 
@@ -76,7 +75,11 @@ def _cap(value: object) -> float | Literal[False]:
 
 
 def _mean(value: object) -> float:
-    return number(value, f"a number above 1, at most {varied.MOST}", lambda x: 1 < x <= varied.MOST)
+    return number(
+        value,
+        f"a number above 1, at most {varied.MAX_VALUES}",
+        lambda x: 1 < x <= varied.MAX_VALUES,
+    )
 
 
 class Charge(Strict):
@@ -150,8 +153,8 @@ class Tune(Strict):
                     raise ValueError(
                         f"sampler: found grid with a range, vary.{key}; allowed: lists of values"
                     )
-                if isinstance(one, Range) and one.high - one.low >= varied.MOST:
-                    most = f"ranges of at most {varied.MOST} numbers"
+                if isinstance(one, Range) and one.high - one.low >= varied.MAX_VALUES:
+                    most = f"ranges of at most {varied.MAX_VALUES} numbers"
                     raise ValueError(
                         f"sampler: found grid, and more in vary.{key}; allowed: {most}"
                     )
@@ -311,6 +314,15 @@ class Search(Strict):
     """seed of these draws"""
 
 
+def _require_not_set(settings: Mapping[str, Any], keys: Collection[str], varies: str) -> None:
+    for key in settings.keys() & {*keys}:
+        raise ValueError(f"found {key} in set, though {varies.format('it')}; allowed: one of both")
+    for key, outer in [inner] if (inner := varied.inside(settings, keys)) else []:
+        raise ValueError(
+            f"found {key} in set, though {varies.format(outer)}; allowed: in its values"
+        )
+
+
 class StudyFile(Strict):
     """A study as it is written: grid x list x random are its cases, `seed` repeats each of them."""
 
@@ -349,12 +361,7 @@ class StudyFile(Strict):
         for key in (set(self.grid) & (listed | drawn)) | (listed & drawn):
             raise ValueError(f"found {key} in two of grid, list and random; allowed: in one")
         varies = {*self.grid, *listed, *drawn}
-        for key in self.set.keys() & varies:
-            raise ValueError(f"found {key} in set, though it varies; allowed: one of both")
-        if inner := varied.inside(self.set, varies):
-            raise ValueError(
-                "found {} in set, though {} varies; allowed: in its values".format(*inner)
-            )
+        _require_not_set(self.set, varies, "{} varies")
         return self
 
     @together(mode="after")
@@ -368,12 +375,7 @@ class StudyFile(Strict):
         found |= {key: "tune.vary" for key, there in others.items() if there}
         for key, other in found.items():
             raise ValueError(f"found {key} beside tune; allowed: {other}")
-        for key in self.set.keys() & self.tune.vary.keys():
-            raise ValueError(f"found {key} in set, though tune varies it; allowed: one of both")
-        if inner := varied.inside(self.set, self.tune.vary):
-            raise ValueError(
-                "found {} in set, though tune varies {}; allowed: in its values".format(*inner)
-            )
+        _require_not_set(self.set, self.tune.vary, "tune varies {}")
         return self
 
 
@@ -402,18 +404,17 @@ def _null(data: Any, place: tuple[Any, ...]) -> bool:
     return data is None
 
 
-def check_overrides(keys: Iterable[str], others: Collection[str], whose: str) -> None:
+def check_overrides(keys: Iterable[str], others: Collection[str], owner: str) -> None:
     """InputError for keys that the study or tuner varies, or that are its file's own."""
     own = set(StudyFile.model_fields) - set(SECTIONS)
     for key in keys:
         if key in others:
-            raise InputError(f"override {key}: {whose} varies it; allowed: other keys")
+            raise InputError(f"override {key}: {owner} varies it; allowed: other keys")
         if key.partition(".")[0] in own:
             allowed = "keys of the scenario, as in algorithm.rho; change this one in the file"
-            raise InputError(f"override {key}: is a key of {whose}'s file; allowed: {allowed}")
-    if inner := varied.inside(keys, others):
-        key, outer = inner
-        raise InputError(f"override {key}: {whose} varies {outer}; allowed: other keys")
+            raise InputError(f"override {key}: is a key of {owner}'s file; allowed: {allowed}")
+    for key, outer in [inner] if (inner := varied.inside(keys, others)) else []:
+        raise InputError(f"override {key}: {owner} varies {outer}; allowed: other keys")
 
 
 def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:

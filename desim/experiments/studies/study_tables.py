@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
+from desim.experiments.studies import answers
 from desim.experiments.studies.cases import Case
 from desim.experiments.studies.folder import (
     STUDY,
@@ -18,16 +19,11 @@ from desim.experiments.studies.folder import (
     stored_table,
 )
 from desim.experiments.studies.statistics import mean_estimate, median_estimate, paired, settled
-from desim.experiments.studies.trials import SPENT, Asked, rises, unit
+from desim.experiments.studies.trials import SPENT, Asked, Trials, rises, trials, unit
 from desim.experiments.studies.words import awaited, is_final
 from desim.experiments.studies.work import Result
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run, is_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from desim.experiments.studies.trials import Trials
 
 RUN = ("case", "label", "seed", "run", "status", "reason")
 SUMMARY = (
@@ -138,7 +134,7 @@ def summarised(own: pd.DataFrame, name: str, level: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[bool]":
+def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[Any]":
     """Which rows a measure counts: those that failed only until targets; of: what columns end in.
 
     To leave them out there would leave the survivors, which are faster or slower than all.
@@ -210,35 +206,27 @@ class StoredStudy(StudyTables):
 
     def ert(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """Expected running times by method, problem and target; see `studies.answers`."""
-        from desim.experiments.studies import answers
-
         return answers.ert(self.trials(methods, level), spent)
 
     def ecdf(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """The share of problems and targets met for so much, with simulated restarts."""
-        from desim.experiments.studies import answers
-
         return answers.ecdf(self.trials(methods, level), spent)
 
     def profile(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """The share of problems on which each method is within a factor of the best.
 
         InputError for fewer than two methods.
         """
-        from desim.experiments.studies import answers
-
         return answers.profile(self.trials(methods, level), spent)
 
-    def trials(self, methods: Sequence[str] = (), level: float | None = None) -> "Trials":
+    def trials(self, methods: Sequence[str] = (), level: float | None = None) -> Trials:
         """The runs, each with its method and its problem."""
-        from desim.experiments.studies.trials import trials
-
         return trials(self, methods=methods, level=level)
 
 

@@ -19,7 +19,7 @@ from desim.experiments.studies.file import (
 )
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.varied import Vary
+from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
 from desim.fields.numbers import LARGEST
@@ -77,21 +77,17 @@ def _noised_next(scenario: Scenario) -> bool:
     return own and scenario.algorithm.method.shows() == "next"
 
 
-def first_values(vary: Vary) -> dict[str, Any]:
-    """The first value of each key, of a range its lower end."""
-    return {key: _some(one)[0] for key, one in vary.items()}
-
-
 def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
     """Scenarios by label in which each value of each key occurs once, beside the others' first.
 
     InputError with what is wrong with any of them, so that nothing is played before. Values that
     fit alone and not together are found when they are proposed.
     """
-    first = first_values(vary)
+    some = {key: one.some if isinstance(one, Range) else one for key, one in vary.items()}
+    first = {key: values[0] for key, values in some.items()}
     tried: dict[str, dict[str, Any]] = {}
-    for key, one in vary.items():
-        for value in _some(one):
+    for key, values in some.items():
+        for value in values:
             tried.setdefault(repr({**first, key: value}), {**first, key: value})
     found: dict[str, Scenario] = {}
     problems: list[tuple[str, str]] = []
@@ -104,11 +100,6 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
     if problems:
         raise InputError(each_once(problems, len(tried), "candidate"))
     return found
-
-
-def _some(one: Any) -> tuple[Any, ...]:
-    """Every value of a list; some of a range, its lower end first."""
-    return one if isinstance(one, tuple) else one.some
 
 
 # The file of a tuner: read, and checked in all that can be checked before anything is played.
@@ -162,10 +153,8 @@ def planned(
     asked = Asked((tune.target,), terms, study.compare.stays)
     problems = [*_unmeasured(some, tune, asked, epsilon)]
     if tune.charge is not None:
-        for text in dict.fromkeys(
-            text for one in some.values() for text in unchargeable(one, tune.target[0])
-        ):
-            problems.append(text)
+        lines = (text for one in some.values() for text in unchargeable(one, tune.target[0]))
+        problems += dict.fromkeys(lines)
     if problems:
         raise InputError(problems)
     return Planned(study, folder, asked, sampler_of(tune), base)

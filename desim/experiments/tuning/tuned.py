@@ -16,7 +16,7 @@ import numpy as np
 
 from desim.amounts import amount
 from desim.arrays import Array
-from desim.experiments.studies.statistics import lacking, median, median_estimate, paired
+from desim.experiments.studies.statistics import Estimate, lacking, median, median_estimate, paired
 from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.varied import Range, Vary
@@ -40,7 +40,7 @@ from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
-from desim.tabulated import Table
+from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class Found:
-    """The end of a search, or how far it came.
+class Tuned:
+    """The end of a search, or how far it came; see `desim.tune`.
 
     candidates: a row each, in the order in which they were proposed: values, status (best, front,
     within noise, dropped, infeasible, invalid, not decided), at so many seeds, median of each goal
     with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
     a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
     sensitivity: of each key the share of the differences that it explains; counts: runs played,
-    told after another training, and stored before; released: scenarios of the best, charged the run
-    that was chosen itself; terms: those that were asked for of epsilons,
-    None where none is looked at.
+    told (with another training), and stored before; released: scenarios of the best, charged the
+    run that was chosen itself; terms: those that were asked for of epsilons, None where none is
+    looked at.
     """
 
     name: str
@@ -82,9 +82,38 @@ class Found:
     price: Price | None = None
     terms: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
+
+    def _repr_html_(self) -> str:
+        return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
+
+    @property
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """The tables by name, as they are stored."""
+        return {
+            "candidates": self.candidates, "runs": self.runs, "fresh": self.fresh,
+            "sensitivity": self.sensitivity,
+        }  # fmt: skip
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the best candidate, of a front the first; empty where there is none."""
+        return dict(self.best[0].values) if self.best else {}
+
+    def yaml(self, place: int = 0) -> str:
+        """The scenario of the best candidate, or of one of the front, as `desim run` takes it."""
+        if len(self.best) <= place:
+            return ""
+        return resolved_yaml(self.released[place])
+
+    def text(self) -> str:
+        """All that there is to say, in lines."""
+        return "\n".join(lines(self))
+
 
 # The result in words: the best, what it is worth, who is level, and the caveats.
-SHOWN = 12  # candidates of the table; all are in candidates.parquet
+MAX_ROWS = 12  # candidates of the table; all are in candidates.parquet
 ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
 UNCHARGED = (
     "privacy: these runs looked at the data to choose, which no epsilon here pays for; tune.charge "
@@ -92,12 +121,12 @@ UNCHARGED = (
 )
 
 
-def lines(found: Found) -> list[str]:
+def lines(found: Tuned) -> list[str]:
     """All of it."""
     return [*_head(found), *_best(found), "", *table(found).text().splitlines(), *_foot(found)]
 
 
-def _head(found: Found) -> Iterator[str]:
+def _head(found: Tuned) -> Iterator[str]:
     metric, value = found.target
     of = "" if math.isinf(found.size) else f" of {found.size:g}"
     counted: Mapping[str, int] = (
@@ -116,7 +145,7 @@ def _head(found: Found) -> Iterator[str]:
         yield "  stopped early: nothing is decided"
 
 
-def _best(found: Found) -> Iterator[str]:
+def _best(found: Tuned) -> Iterator[str]:
     if not found.best:
         if not found.complete:
             return
@@ -132,7 +161,7 @@ def _best(found: Found) -> Iterator[str]:
         yield from (f"  {note}" for note in found.price.notes)
 
 
-def _worth(found: Found, one: Candidate) -> Iterator[str]:
+def _worth(found: Tuned, one: Candidate) -> Iterator[str]:
     """What it needed where it was chosen, on fresh seeds, and beside the base."""
     known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
     many = len(found.candidates)
@@ -164,7 +193,7 @@ def _estimated(row: Any, name: str, kind: str) -> str:
     return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
 
 
-def table(found: Found) -> Table:
+def table(found: Tuned) -> Table:
     """The candidates that stand best, with their ratio to the best over the same seeds."""
     level = f"{100 * found.level:g}% interval"
     head = ["candidate", "status", "seeds"]
@@ -177,7 +206,7 @@ def table(found: Found) -> Table:
         ["place", "seeds", found.least[0]], ascending=[True, False, True]
     )
     rows = []
-    for row in order.head(SHOWN).to_dict("records"):
+    for row in order.head(MAX_ROWS).to_dict("records"):
         cells = [row["label"], row["status"], str(row["seeds"])]
         for kind in found.least:
             unit = UNITS.get(kind, "")
@@ -189,21 +218,21 @@ def table(found: Found) -> Table:
             cells += ["" if math.isnan(ratio) else amount(ratio)]
             cells += [interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], "")]
         rows.append([*cells, row["reason"]])
-    more = len(order) - SHOWN
+    more = len(order) - MAX_ROWS
     rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
     few = lacking("median", len(found.seeds), found.level)
     notes = [*rest, *([few] if few and found.price is None else [])]
     return Table("candidates", [*head, "why"], rows, notes)
 
 
-def terms(found: Found) -> Iterator[str]:
+def terms(found: Tuned) -> Iterator[str]:
     """In which terms the epsilons of the best are told, where any are asked for."""
     if found.terms is not None and found.best:
         mine = found.runs["case"].isin([one.number for one in found.best])
         yield from stated(found.directory, found.runs[mine], found.terms)
 
 
-def _foot(found: Found) -> Iterator[str]:
+def _foot(found: Tuned) -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
         pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
@@ -216,7 +245,7 @@ def _foot(found: Found) -> Iterator[str]:
 
 # How much each key alone matters.
 PARTS = 3  # of a range
-FEWEST = 2  # candidates more than there are groups
+SPARE = 2  # candidates more than there are groups
 
 
 def importance(vary: Vary, candidates: "pd.DataFrame", goal: str) -> "pd.DataFrame":
@@ -241,10 +270,15 @@ def explained(needed: "NDArray[np.float64]", group: "NDArray[np.int64]") -> floa
     groups = [ranked[group == one] for one in np.unique(group)]
     n, k = len(ranked), len(groups)
     whole = float(((ranked - ranked.mean()) ** 2).sum())
-    if k < 2 or n < k + FEWEST or whole == 0.0:
+    if k < 2 or n < k + SPARE or whole == 0.0:
         return float("nan")
     within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups)
     return max(0.0, 1.0 - (within / (n - k)) / (whole / (n - 1)))
+
+
+def _cell(value: Any) -> Any:
+    """A value as a table holds it."""
+    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
 
 
 def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
@@ -255,45 +289,9 @@ def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
             numbers, low, high = np.log(numbers), np.log(low), np.log(high)
         part = PARTS * (numbers - low) / (high - low)
         return np.asarray(np.clip(part.astype(np.int64), 0, PARTS - 1))
-    names = [str(setting_text(value)) if isinstance(value, Mapping | list | tuple) else str(value)
-             for value in column]  # fmt: skip
+    names = [str(_cell(value)) for value in column]
     known = list(dict.fromkeys(names))
     return np.array([known.index(name) for name in names], np.int64)
-
-
-class Tuned(Found):
-    """The end of a search, or how far it came; see `desim.tune`, and `Found` for its tables."""
-
-    def __repr__(self) -> str:
-        return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
-
-    def _repr_html_(self) -> str:
-        from desim.tabulated import card
-
-        return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
-
-    @property
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """The tables by name, as they are stored."""
-        return {
-            "candidates": self.candidates, "runs": self.runs, "fresh": self.fresh,
-            "sensitivity": self.sensitivity,
-        }  # fmt: skip
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values of the best candidate, of a front the first; empty where there is none."""
-        return dict(self.best[0].values) if self.best else {}
-
-    def yaml(self, place: int = 0) -> str:
-        """The scenario of the best candidate, or of one of the front, as `desim run` takes it."""
-        if len(self.best) <= place:
-            return ""
-        return resolved_yaml(self.released[place])
-
-    def text(self) -> str:
-        """All that there is to say, in lines."""
-        return "\n".join(lines(self))
 
 
 def tuned(
@@ -358,13 +356,11 @@ def candidates_table(
     return pd.DataFrame(rows)
 
 
-def _cell(value: Any) -> Any:
-    """A value as a table holds it."""
-    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
-
-
 def _estimate(numbers: Array, level: float) -> dict[str, float]:
-    found = median_estimate(numbers, level)
+    return _columns(median_estimate(numbers, level))
+
+
+def _columns(found: Estimate) -> dict[str, float]:
     return {"": found.value, " low": found.low, " high": found.high}
 
 
@@ -379,7 +375,7 @@ def _ratio(
     place = cache.tune.least.index(kind)
     mine, other = (cache.table([who], seen)[place, 0] for who in (one, best))
     found = paired(mine, other, ratio=True, rising=False, level=level).estimate
-    return {"": found.value, " low": found.low, " high": found.high} if found.n else nothing
+    return _columns(found) if found.n else nothing
 
 
 def _runs(
