@@ -298,7 +298,10 @@ def chosen_tiers(slots: int, parameter: str, value: float) -> Tiers:
     Or, where so few slots cannot do that, much worse ones from those that the claim allows.
     """
     claimed = value if parameter == "mu" else float(np.sqrt(2.0 * value))
-    found = [_in_tiers(slots, k) for k in _sizes(slots, MAX_GUESSES)]
+    found = [
+        Tiers(slots, (surer := max(1, k // 3), k - surer), WEIGHTS)
+        for k in _sizes(slots, MAX_GUESSES)
+    ]
     best = 0
     for true, tested in DESIGNS:
         expected = Expected(slots, min(true * claimed, LARGEST_MU))
@@ -321,11 +324,6 @@ def _expected_score(tiers: Tiers, expected: Expected) -> int:
 
 def _sizes(slots: int, most: int) -> list[int]:
     return sorted({min(most, max(3, round(share * slots))) for share in SHARES})
-
-
-def _in_tiers(slots: int, guesses: int) -> Tiers:
-    surer = max(1, guesses // 3)
-    return Tiers(slots, (surer, guesses - surer), WEIGHTS)
 
 
 def judge_one_run(

@@ -16,7 +16,6 @@ from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.experiments.audit.neighbours import Neighbours, turned, worst_pair
 from desim.experiments.audit.pairs import (
-    Message,
     Released,
     Transcript,
     completed,
@@ -155,7 +154,7 @@ def _bounds(batch: Released) -> list[tuple[int, Array]]:
 def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) -> list[Row]:
     found: list[Row] = []
     for mine, theirs in zip(one.messages, replay.messages, strict=False):
-        if not _alike(mine, theirs):
+        if mine.payload.shape != theirs.payload.shape or not np.array_equal(mine.who, theirs.who):
             continue
         moved = np.linalg.norm(theirs.payload - mine.payload, axis=1)
         rows = zip(mine.who, mine.round, moved, rounding(mine.payload), strict=True)
@@ -164,10 +163,6 @@ def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) ->
             place = int(who), int(round_), -1
             found.append(("message", *place, float(difference), declared, float(free)))
     return found
-
-
-def _alike(mine: Message, theirs: Message) -> bool:
-    return mine.payload.shape == theirs.payload.shape and np.array_equal(mine.who, theirs.who)
 
 
 def _different(one: Tables, two: Tables) -> int:

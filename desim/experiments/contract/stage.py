@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import DesimError, InputError, raised
@@ -99,13 +98,9 @@ def demand_same(
         first, second = one.store.arrays(name), other.store.arrays(name)
         for key in sorted({*first, *second}):
             a, b = first.get(key), second.get(key)
-            if a is None or b is None or not _same(a, b):
+            numbers = a is not None and b is not None and a.dtype.kind == b.dtype.kind == "f"
+            if a is None or b is None or not np.array_equal(a, b, equal_nan=numbers):
                 raise BrokenError(f"{what}: {name if key == name else f'state us.{key}'} differs")
-
-
-def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays, of numbers or words, are the same."""
-    return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")
 
 
 ROUNDS = 12
@@ -265,7 +260,10 @@ class ModelStage:
             A, b = _rows(of)
             np.savez(path, A=A, b=b)
             data = {"source": "npz", "file": str(path)}
-            written = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}}
+            written: dict[str, Any] = {
+                "seed": 7,
+                "problem": {"data": data, "model": {"name": of.name}},
+            }
             self._tree = {**written, **star}, dict(overrides or {}), folder
         else:
             written = {key: one for key, one in scenario.written().items() if key in TAKEN}

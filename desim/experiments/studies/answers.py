@@ -58,8 +58,8 @@ def _ert(rows: pd.DataFrame, spent: str) -> Table:
     level, several = float(rows["level"].iloc[0]), rows["problem"].nunique() > 1
     interval = f"[{100 * level:g}% interval]"
     head = ["method", *(["problem"] * several), "met", f"ERT {interval}", f"over best {interval}"]
-    body = []
-    for row in rows.head(MAX_ROWS).itertuples():
+    body, shown = [], list[Any](rows.head(MAX_ROWS).itertuples())
+    for row in shown:
         ratio = amount(row.ratio) + _interval(row.ratio_low, row.ratio_high, "")
         endless = spent == "epsilon" and row.met
         value = one_epsilon(row.value) if endless else amount(row.value, row.unit)

@@ -40,8 +40,7 @@ def check_free(path: Path, name: str) -> None:
 
 def _begun(path: Path) -> bool:
     """Whether nothing is there but what a study leaves that was killed before it began."""
-    runs = path / RUNS
-    left = {RUNS, TOKEN, f".{TOKEN}.partial", f".{STUDY}.partial"}
+    runs, left = path / RUNS, {RUNS, TOKEN, f".{TOKEN}.partial", f".{STUDY}.partial"}
     unused = not runs.exists() or (runs.is_dir() and not any(runs.iterdir()))
     return unused and {one.name for one in path.iterdir()} <= left
 

@@ -86,8 +86,8 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
     some = {key: one.some if isinstance(one, Range) else one for key, one in vary.items()}
     first = {key: values[0] for key, values in some.items()}
     tried: dict[str, dict[str, Any]] = {}
-    for key, values in some.items():
-        for value in values:
+    for key, several in some.items():
+        for value in several:
             tried.setdefault(repr({**first, key: value}), {**first, key: value})
     found: dict[str, Scenario] = {}
     problems: list[tuple[str, str]] = []

@@ -69,10 +69,11 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             "would be one more release; allowed: accuracy, of test rows"
         )
     elif unreleased(scenario, metric):
+        released = (name for name in registry.OWN if registry.get(name).shows() != "own")
         yield (
             f"tune.charge: found {scenario.algorithm.name}, whose {metric} is of models before "
             "their noise, which nobody releases; allowed: methods with a coordinator, or that "
-            f"release their models or compute them from releases: {', '.join(_released())}"
+            f"release their models or compute them from releases: {', '.join(released)}"
         )
     if scenario.privacy is None:
         yield "tune.charge: found no privacy; allowed: a scenario with the section privacy"
@@ -98,11 +99,6 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             )
 
 
-def _released() -> Iterator[str]:
-    """Methods on a graph that release their models, or compute them from what they release."""
-    yield from (name for name in registry.OWN if registry.get(name).shows() != "own")
-
-
 def number_of_runs(charge: Charge, tune: Tune) -> int:
     """How many runs there are, by the law; the seed is secret, and so is the number."""
     assert tune.seed is not None
@@ -110,12 +106,12 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
     return drawn(charge.law, charge.mean, rng)
 
 
-def price(runs: Sequence[Run], charge: Charge, given: Mapping[str, Any]) -> Price:
-    """What releasing the best of the runs costs, by the most costly of them; given: terms.
+def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Price:
+    """What releasing the best of the runs costs, by the most costly of them; asked: terms.
 
     At least one run. Candidates that were not drawn must not cost more, which is said.
     """
-    accounts = [run.account(**given) for run in runs]
+    accounts = [run.account(**asked) for run in runs]
     first = accounts[0]
     curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
     for account in accounts:

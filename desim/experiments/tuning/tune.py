@@ -77,7 +77,10 @@ def tune(
                 cost = _charged(plan, search)
             else:
                 search.run()
-                _again(plan, cache, search)
+                best = [one for one in search.elites if one.status != LEVEL]
+                again = [*best, plan.base] if best else []  # on seeds that nothing was chosen by
+                wanted = [Wanted(one, seed) for one in again for seed in plan.tune.fresh_seeds]
+                cache.play(wanted, "the best on fresh seeds")
         except KeyboardInterrupt:
             complete = False
         except RunError as gone:
@@ -94,15 +97,6 @@ def tune(
     if error is not None:
         raise error
     return found
-
-
-def _again(plan: Planned, cache: RunCache, search: Search) -> None:
-    """The best, or the front, and the base on seeds that nothing was chosen by."""
-    best = [one for one in search.elites if one.status != LEVEL]
-    seeds = plan.tune.fresh_seeds
-    if best:
-        cache.play([Wanted(one, seed) for one in [*best, plan.base] for seed in seeds],
-                  "the best on fresh seeds")  # fmt: skip
 
 
 def _charged(plan: Planned, search: Search) -> Price | None:
