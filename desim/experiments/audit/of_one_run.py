@@ -301,7 +301,7 @@ def _spread(shown: Shown, residual: Array, effects: Array) -> Array:
 
 
 # The audit as a whole: how many canaries there are, and what its result says.
-LEAST, USUAL = 10, 500  # canaries
+MIN_CANARIES, USUAL = 10, 500
 NEVER = "`not refuted` is no proof: one run says less than many, and canaries that overlap say less"
 KNOWN = (
     "batches are those of the scenario's seed: claims that count on secret batches are not tested"
@@ -331,8 +331,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    few = canaries is not None and canaries < LEAST
-    others = [(few, f"canaries: {refusal(canaries, f'{LEAST} to the rows of the agent')}")]
+    few = canaries is not None and canaries < MIN_CANARIES
+    others = [(few, f"canaries: {refusal(canaries, f'{MIN_CANARIES} to the rows of the agent')}")]
     view, delta = terms(of, view, delta, level, claims, seed, others)
     with explained(of):
         simulation = build(of)
@@ -367,10 +367,10 @@ def _agent(simulation: Simulation, agent: int | None, who: Adversary) -> int:
         cost[list(who.agents)] = -1.0
         agent = int(np.argmax(cost))
     require_other(agent, who)
-    if simulation.problem.rows[agent] < LEAST:
-        rows, most = int(simulation.problem.rows[agent]), int(simulation.problem.rows.max())
-        allowed = f"an agent with {LEAST} rows or more, for as many canaries"
-        where = "agent" if most >= LEAST else "problem.data"
+    if simulation.problem.rows[agent] < MIN_CANARIES:
+        rows, enough = int(simulation.problem.rows[agent]), simulation.problem.rows >= MIN_CANARIES
+        allowed = f"an agent with {MIN_CANARIES} rows or more, for as many canaries"
+        where = "agent" if enough.any() else "problem.data"
         raise InputError(f"{where}: agent {agent} has {rows} rows; allowed: {allowed}")
     return agent
 

@@ -37,18 +37,18 @@ def terms(
     problems = [line for wrong, line in others if wrong]
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
-    given = scenario.privacy
-    if given is not None and given.relation != "replace-one":
+    privacy = scenario.privacy
+    if privacy is not None and privacy.relation != "replace-one":
         allowed = "replace-one, the relation that is tested; set privacy.relation"
-        problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
+        problems.append(f"privacy.relation: {refusal(privacy.relation, allowed)}")
     if not 0.0 < level < 0.5:
         problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
     if not claims:
         problems.append("claims: found none; allowed: paper, rigorous, or an epsilon")
+    names = ("paper", "rigorous")
     for claim in claims:
-        if isinstance(claim, str) and claim not in ("paper", "rigorous"):
-            allowed = "paper, rigorous, or an epsilon"
-            problems.append(f"claim: {refusal(claim, allowed, ('paper', 'rigorous'))}")
+        if isinstance(claim, str) and claim not in names:
+            problems.append(f"claim: {refusal(claim, 'paper, rigorous, or an epsilon', names)}")
         if not isinstance(claim, str) and not claim >= 0.0:
             problems.append(f"claim: {refusal(claim, 'an epsilon >= 0')}")
     if scenario.stop.targets:
@@ -101,24 +101,15 @@ class Audit:
     def plain(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
         return {
-            "name": self.name,
-            "view": self.view,
-            "relation": "replace-one",
-            "agent": self.agent,
-            **self.played,
-            "findings": [_plain(one) for one in self.findings],
+            "name": self.name, "view": self.view, "relation": "replace-one", "agent": self.agent,
+            **self.played, "findings": [_plain(one) for one in self.findings],
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    tests = [
-        {
-            "parameter": test.parameter, "method": test.method,
-            "claimed": _number(test.claimed), "low": _number(test.low),
-        }
-        for test in finding.tests
-    ]  # fmt: skip
+    keys = ("parameter", "method", "claimed", "low")
+    tests = [{key: _number(getattr(test, key)) for key in keys} for test in finding.tests]
     claim = {key: _number(item) for key, item in asdict(finding.claim).items()}
     return {"claim": claim, "level": finding.level, "verdict": finding.verdict, "tests": tests}
 

@@ -369,27 +369,21 @@ def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
     frames = []
     for k, method in enumerate(found.methods):
         at = np.unique(np.append(steps(one[k], POINTS), 1.0))
-        if again is not None:  # where the band rises, too
-            some = steps(again[:, k].ravel(), BENDS)
-            at = np.unique(np.concatenate([at, some]))
         low = high = np.full(len(at), np.nan)
-        if again is not None:
+        if again is not None:  # where the band rises, too
+            at = np.unique(np.concatenate([at, steps(again[:, k].ravel(), BENDS)]))
             shares = (again[:, k, :, None] <= at).mean(axis=1)
             low, high = ends(shares, found.level)
-        frames.append(pd.DataFrame({
-            "method": method, "ratio": at, "share": share_within(one[k], at), "low": low,
-            "high": high, "level": found.level, "problems": len(pairs),
-        }))  # fmt: skip
-    return described(pd.concat(frames, ignore_index=True), "profile")
+        curve = {"ratio": at, "share": share_within(one[k], at), "low": low, "high": high}
+        frames.append(pd.DataFrame({"method": method, **curve}))
+    known = {"level": found.level, "problems": len(pairs)}
+    return described(pd.concat(frames, ignore_index=True).assign(**known), "profile")
 
 
 def _taken(by_method: Sequence[Sequence[Cell]], drawn: Array) -> Array:
     """ERTs (resamples, methods, pairs)."""
-    every = [
-        expected_all([one.spent for one in own], [one.met for one in own], drawn)
-        for own in by_method
-    ]
-    return np.stack(every, axis=1)
+    sides = [([one.spent for one in own], [one.met for one in own]) for own in by_method]
+    return np.stack([expected_all(*side, drawn) for side in sides], axis=1)
 
 
 def _enough(by_method: Sequence[Sequence[Cell]], level: float) -> bool:
@@ -416,11 +410,10 @@ def ecdf(found: Trials, spent: str = "time") -> pd.DataFrame:
             again = next(resamples(len(found.seeds)))[:BANDS]  # of seeds, for all problems together
             shares = [_shares_again(cell, at, again) for cell in own]
             low, high = ends(np.asarray(np.nanmean(shares, axis=0)), found.level)
-        frames.append(pd.DataFrame({
-            "method": method, "value": at, "unit": unit(spent), "share": share, "low": low,
-            "high": high, "level": found.level, "problems": len(pairs),
-        }))  # fmt: skip
-    return described(pd.concat(frames, ignore_index=True), "ecdf")
+        curve = {"value": at, "unit": unit(spent), "share": share, "low": low, "high": high}
+        frames.append(pd.DataFrame({"method": method, **curve}))
+    known = {"level": found.level, "problems": len(pairs)}
+    return described(pd.concat(frames, ignore_index=True).assign(**known), "ecdf")
 
 
 def _simulated(spent: Array, met: Mask) -> Array:

@@ -21,7 +21,6 @@ from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated
-from desim.experiments.studies.work import Result
 from desim.experiments.tuning.candidates import (
     BEST,
     DROPPED,
@@ -165,18 +164,15 @@ def _worth(found: Tuned, one: Candidate) -> Iterator[str]:
     """What it needed where it was chosen, on fresh seeds, and beside the base."""
     known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
     many = len(found.candidates)
+    chosen = f"where it is the best of {many} candidates, so this is optimistic"
+    fresh = found.fresh.to_dict("records")
     for kind in found.least:
         text = _estimated(known, kind, kind)
         if found.price is not None:
             yield f"  {kind}: {text} on the one seed that it was played on"
             continue
-        yield f"  {kind}: {text} on {known['seeds']} seeds, where it is the best of {many}" + (
-            " candidates, so this is optimistic"
-        )
-        if not len(found.fresh):
-            continue
-        rows = found.fresh[(found.fresh["candidate"] == one.number) & (found.fresh["kind"] == kind)]
-        for row in rows.to_dict("records"):
+        yield f"  {kind}: {text} on {known['seeds']} seeds, {chosen}"
+        for row in (row for row in fresh if (row["candidate"], row["kind"]) == (one.number, kind)):
             yield f"    {_estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
             if not math.isnan(row["to base"]):
                 ends = interval(row["to base low"], row["to base high"], "")
@@ -209,14 +205,12 @@ def table(found: Tuned) -> Table:
     for row in order.head(MAX_ROWS).to_dict("records"):
         cells = [row["label"], row["status"], str(row["seeds"])]
         for kind in found.least:
-            unit = UNITS.get(kind, "")
+            unit, ratio = UNITS.get(kind, ""), row[f"{kind} ratio"]
             cells += [
-                amount(row[kind], unit),
-                interval(row[f"{kind} low"], row[f"{kind} high"], unit),
-            ]
-            ratio = row[f"{kind} ratio"]
-            cells += ["" if math.isnan(ratio) else amount(ratio)]
-            cells += [interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], "")]
+                amount(row[kind], unit), interval(row[f"{kind} low"], row[f"{kind} high"], unit),
+                "" if math.isnan(ratio) else amount(ratio),
+                interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], ""),
+            ]  # fmt: skip
         rows.append([*cells, row["reason"]])
     more = len(order) - MAX_ROWS
     rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
@@ -252,14 +246,11 @@ def importance(vary: Vary, candidates: "pd.DataFrame", goal: str) -> "pd.DataFra
     """Columns key, share, groups, candidates, largest first; share nan where too few differ."""
     rows = []
     known = candidates[candidates["seeds"] > 0] if len(candidates) else candidates
-    for key, one in vary.items():
-        if not len(known):
-            continue
-        needed = known[goal].to_numpy(float)
+    for key, one in vary.items() if len(known) else ():
         group = _groups(one, known[key])
-        share = explained(needed, group)
-        rows.append({"key": key, "share": share, "groups": len(set(group.tolist())),
-                     "candidates": len(needed)})  # fmt: skip
+        share = explained(known[goal].to_numpy(float), group)
+        groups = len(set(group.tolist()))
+        rows.append({"key": key, "share": share, "groups": groups, "candidates": len(known)})
     table = pd.DataFrame(rows, columns=["key", "share", "groups", "candidates"])
     return table.sort_values("share", ascending=False, ignore_index=True)
 
@@ -289,9 +280,7 @@ def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
             numbers, low, high = np.log(numbers), np.log(low), np.log(high)
         part = PARTS * (numbers - low) / (high - low)
         return np.asarray(np.clip(part.astype(np.int64), 0, PARTS - 1))
-    names = [str(_cell(value)) for value in column]
-    known = list(dict.fromkeys(names))
-    return np.array([known.index(name) for name in names], np.int64)
+    return np.asarray(pd.factorize(np.array([str(_cell(one)) for one in column], object))[0])
 
 
 def tuned(
@@ -391,8 +380,7 @@ def _runs(
         if seen and one.scenario is not None:
             cases.append(one.case(seen))
     keys = {place: key for place, key in cache.keys.items() if key in cache.results}
-    results: dict[str, Result] = dict(cache.results)
-    return runs_table(cases, keys, results, cache.goal)
+    return runs_table(cases, keys, cache.results, cache.goal)
 
 
 def _fresh(
