@@ -72,17 +72,17 @@ def mapped(
                 process.kill()  # of what it is at nobody will hear
 
 
-_made: Callable[[], Any]  # of a process that `mapped` has begun
+_state: Callable[[], Any]  # of a process that `mapped` has begun
 
 
 def _begin(make: Callable[[], Any]) -> None:
-    global _made
+    global _state
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
-    _made = cache(make)  # by the first task, whose errors are heard
+    _state = cache(make)  # by the first task, whose errors are heard
 
 
 def _done(do: Callable[[Any, Any], Any], task: Any) -> Any:
-    return do(_made(), task)
+    return do(_state(), task)
 
 
 # The order in which processes take jobs: a training comes before those that share it.

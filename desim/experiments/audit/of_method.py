@@ -38,7 +38,7 @@ from desim.experiments.audit.stored import (
     tables_of,
     terms,
 )
-from desim.experiments.audit.verdict import DECIMALS, Ground, claims_of, judge, rounded
+from desim.experiments.audit.verdict import DECIMALS, AuditedPlay, claims_of, judge, rounded
 from desim.experiments.pool import mapped
 from desim.log.outcome import Outcome
 from desim.numerics.cores import cores
@@ -289,8 +289,8 @@ def audit(
     )
     view, delta = terms(of, view, delta, level, claims, seed, others)
     with explained(of):
-        pair, stage, ground = _staged(of, view, delta, agent, row)
-        testable, untestable = claims_of(claims, ground)
+        pair, stage, audited = _staged(of, view, delta, agent, row)
+        testable, untestable = claims_of(claims, audited)
         again = partial(_again, of.written(), str(of.folder), view, delta, agent, row)
         workers = min(workers, cores())
         scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
@@ -298,12 +298,12 @@ def audit(
     findings = tuple(
         judge(claim, old, new, exact=exact, level=level, ratio=scores.ratio) for claim in testable
     )
-    notes = (*untestable, *_reservations(of, scores, ground), REAL, NEVER)
-    who = f"agent {pair.agent}, record {pair.row} replaced, seen by {ground.view}"
+    notes = (*untestable, *_reservations(of, scores, audited), REAL, NEVER)
+    who = f"agent {pair.agent}, record {pair.row} replaced, seen by {audited.view}"
     sizes = [len(old), len(new)]
     played = {"row": pair.row, "seed": seed, "runs": sizes, "exact_likelihood": scores.exact}
     return Audit(
-        name=of.name, view=ground.view, agent=pair.agent, findings=findings, notes=notes,
+        name=of.name, view=audited.view, agent=pair.agent, findings=findings, notes=notes,
         title=f"{who}; {sizes[0]} + {sizes[1]} runs", played=played, scores=scores,
         arrays={"old": old, "new": new}, samples=(old, new), of="runs",
     )  # fmt: skip
@@ -347,7 +347,7 @@ def _heard(
 
 def _staged(
     scenario: Scenario, view: str, delta: float, agent: int | None, row: int | None
-) -> tuple[Neighbours, Stage, Ground]:
+) -> tuple[Neighbours, Stage, AuditedPlay]:
     """The pair of simulations, what is read of each run, and what claims are about."""
     simulation = build(scenario)
     agents = simulation.problem.agents
@@ -363,8 +363,8 @@ def _staged(
     releases, events = tables_of(pair.first)
     words = partial(explained, scenario)
     stage = replace(reading_of(releases, events, who, pair), explained=words)
-    ground = Ground(pair.first, releases, events, pair.agent, str(who), delta)
-    return pair, stage, ground
+    audited = AuditedPlay(pair.first, releases, events, pair.agent, str(who), delta)
+    return pair, stage, audited
 
 
 def _again(
@@ -378,7 +378,7 @@ def _again(
         return _staged(scenario, view, delta, agent, row)[1]
 
 
-def _reservations(of: Scenario, scores: Scores, ground: Ground) -> list[str]:
+def _reservations(of: Scenario, scores: Scores, audited: AuditedPlay) -> list[str]:
     """What speaks against reading too much into the scores."""
     runs = len(scores.old) + len(scores.new)
     notes = [
@@ -389,10 +389,10 @@ def _reservations(of: Scenario, scores: Scores, ground: Ground) -> list[str]:
             f"the noise that was drawn is {scores.noise:.4g} times what the ledger declares: "
             "likelihood ratios are not exact, the hockey-stick and the mean bound are left out"
         )
-    if ground.sampled:
+    if audited.sampled:
         notes.append(
             "batches are those of the scenario's seed in every run: only claims that do not count "
             "on secret batches can be tested"
         )
-    public = bool(np.isfinite(ground.simulation.problem.row_norm))
+    public = bool(np.isfinite(audited.simulation.problem.row_norm))
     return [*notes, *(f"tuned on data, not charged: {text}" for text in tuned(of, public))]

@@ -35,7 +35,7 @@ from desim.experiments.audit.stored import (
     tables_of,
     terms,
 )
-from desim.experiments.audit.verdict import Ground, claims_of, rounded
+from desim.experiments.audit.verdict import AuditedPlay, claims_of, rounded
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.views import Adversary, adversary
@@ -341,15 +341,15 @@ def audit_one_run(
         slots = min(USUAL, int(simulation.problem.rows[agent])) if canaries is None else canaries
         most = longest_row(simulation.problem, simulation.method.parameters)
         records = canaries_of(simulation.problem, agent, slots, seed, most)
-        game, ground = _staged(simulation, records, who, delta)
-        testable, untestable = claims_of(claims, ground)
+        game, audited = _staged(simulation, records, who, delta)
+        testable, untestable = claims_of(claims, audited)
         guessable = play_once(game, seed=seed, tell=tell)
     scores, coins = guessable.scores, guessable.coins
     findings = tuple(judge_one_run(claim, scores, coins, level) for claim in testable)
-    notes = (*untestable, *([KNOWN] if ground.sampled else []), REAL, NEVER)
+    notes = (*untestable, *([KNOWN] if audited.sampled else []), REAL, NEVER)
     return Audit(
-        name=of.name, view=ground.view, agent=agent, findings=findings, notes=notes,
-        title=f"agent {agent}, {slots} canaries, seen by {ground.view}; one run",
+        name=of.name, view=audited.view, agent=agent, findings=findings, notes=notes,
+        title=f"agent {agent}, {slots} canaries, seen by {audited.view}; one run",
         played={"seed": seed, "runs": 1, "canaries": slots}, scores=guessable,
         arrays={"scores": scores, "coins": coins}, samples=(scores[~coins], scores[coins]),
         of="canaries",
@@ -377,7 +377,7 @@ def _agent(simulation: Simulation, agent: int | None, who: Adversary) -> int:
 
 def _staged(
     simulation: Simulation, of: Canaries, who: Adversary, delta: float
-) -> tuple[Game, Ground]:
+) -> tuple[Game, AuditedPlay]:
     """The game, and what claims are about: releases of a play on reference data."""
     reference = planted(simulation, of, np.ones(len(of), bool))
     releases, events = tables_of(reference)
@@ -385,5 +385,5 @@ def _staged(
     if not ids:
         raise InputError(f"view: {who} sees no release of agent {of.agent}")
     reading: Reading = "model" if who.kind == "final-model" else "all" if whole else "some"
-    ground = Ground(reference, releases, events, of.agent, str(who), delta)
-    return Game(simulation, of, reading, ids), ground
+    audited = AuditedPlay(reference, releases, events, of.agent, str(who), delta)
+    return Game(simulation, of, reading, ids), audited

@@ -66,8 +66,8 @@ class Player:
             self.rows, self.log = rows, empty_rows(rows, kept=0)
             self.ledger = empty_rows(rows, width=RELEASED)
         devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
-        book = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)
-        return float(clock(tuple(trace), self.terms, devices, book))
+        records = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)
+        return float(clock(tuple(trace), self.terms, devices, records))
 
 
 class NotedMethod(BlindMethod):

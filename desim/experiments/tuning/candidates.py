@@ -21,7 +21,7 @@ from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.tuning.charged import unchargeable
-from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
+from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.fields.numbers import LARGEST
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
@@ -204,7 +204,5 @@ def sampler_of(tune: Tune) -> Sampler:
         require("tune.sampler", "optuna", "tune")
         if tune.sampler == "cmaes":
             require("tune.sampler", "cmaes", "tune")
-        from desim.experiments.tuning.sampling import Learning
-
         return Learning(tune)
     return Random(tune.vary, tune.seed or 0, again=tune.charge is not None)
