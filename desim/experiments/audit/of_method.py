@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -65,8 +64,7 @@ class Stage:
     likelihood: the view shows every release of the agent, so the ratio of likelihoods can be told;
     releases: it shows those whose ids are in `seen`, and the messages whose (round, release) are in
     `heard`, None for all; model: it shows the final model only. The last two leave numbers from
-    which a score is trained. agents: those whose every release is shown, None for all. explained:
-    in which other processes play, so that errors are told in words.
+    which a score is trained. agents: those whose every release is shown, None for all.
     """
 
     simulation: Simulation
@@ -76,7 +74,6 @@ class Stage:
     seen: frozenset[int] = frozenset()
     heard: frozenset[tuple[int, int]] | None = None
     agents: frozenset[int] | None = None
-    explained: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -112,13 +109,13 @@ def play_game(
     *,
     seed: int = 0,
     workers: int = 1,
-    again: Callable[[], Stage] | None = None,
+    again: Callable[[], tuple[Scenario, Stage]] | None = None,
     tell: Tell | None = None,
 ) -> Scores:
     """Play `runs` runs on each side and score them.
 
-    again: makes the stage in another process (it must pickle), needed for workers > 1; tell is told
-    how many runs of how many are done.
+    again: makes the stage in another process (it must pickle), needed for workers > 1, of a
+    scenario that explains its errors; tell hears how many runs of how many are done.
     """
     size = max(1, min(50, -(-2 * runs // (SHARES * workers))))
     tasks = [
@@ -162,9 +159,9 @@ def _play(stage: Stage, task: Task) -> list[Array]:
     return [read(stage, side, noise_seed(seed, side, n)) for n in runs]
 
 
-def _elsewhere(stage: Stage, task: Task) -> list[Array]:
-    with stage.explained():
-        return _play(stage, task)
+def _elsewhere(known: tuple[Scenario, Stage], task: Task) -> list[Array]:
+    with explained(known[0]):
+        return _play(known[1], task)
 
 
 def noise_seed(seed: int, side: int, run: int) -> int:
@@ -361,8 +358,7 @@ def _staged(
         pair = neighbours(simulation, agent, row)
     require_other(pair.agent, who)
     releases, events = tables_of(pair.first)
-    words = partial(explained, scenario)
-    stage = replace(reading_of(releases, events, who, pair), explained=words)
+    stage = reading_of(releases, events, who, pair)
     audited = AuditedPlay(pair.first, releases, events, pair.agent, str(who), delta)
     return pair, stage, audited
 
@@ -370,12 +366,12 @@ def _staged(
 def _again(
     written: Mapping[str, Any], folder: str, view: str, delta: float, agent: int | None,
     row: int | None,
-) -> Stage:  # fmt: skip
+) -> tuple[Scenario, Stage]:  # fmt: skip
     """The same stage in another process, where relative names count from the same folder."""
     os.chdir(folder)
     scenario = load(written)
     with explained(scenario):
-        return _staged(scenario, view, delta, agent, row)[1]
+        return scenario, _staged(scenario, view, delta, agent, row)[1]
 
 
 def _reservations(of: Scenario, scores: Scores, audited: AuditedPlay) -> list[str]:

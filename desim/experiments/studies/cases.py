@@ -154,21 +154,19 @@ def cases(study: StudyFile, folder: Path) -> list[Case]:
     drafts = _drafts(study)
     found: list[Case] = []
     problems: list[tuple[str, str]] = []
-    base = study.base
-    if isinstance(base, Mapping):
-        base = {"name": study.name, **base}
-    for number, draft in enumerate(drafts):
+    for number, (name, listed, values, several) in enumerate(drafts):
+        named = listed if name else ()
+        rest = [_short_setting(k, v) for k, v in values.items() if k not in named]
+        label = ", ".join([name, *rest] if name else rest)
         try:
-            seeds = tuple(_seed(seed) for seed in draft.seeds)
+            seeds = tuple(_seed(seed) for seed in several)
             first = {"seed": seeds[0]} if seeds else {}
-            scenario = load(base, {**study.set, **draft.values, **first}, folder)
+            scenario = load(study.named_base, {**study.set, **values, **first}, folder)
             require_measured(scenario, "a study")
             wanted = seeds or (scenario.seed,)
-            found.append(
-                Case(number, draft.label, draft.values, wanted, scenario, draft.name, draft.listed)
-            )
+            found.append(Case(number, label, values, wanted, scenario, name, listed))
         except InputError as error:
-            problems += [(draft.label, text) for text in error.problems]
+            problems += [(label, text) for text in error.problems]
     if problems:
         raise InputError(each_once(problems, len(drafts)))
     return found
@@ -213,26 +211,12 @@ def each_once(problems: list[tuple[str, str]], cases: int, what: str = "case") -
     ]
 
 
-@dataclass
-class _Draft:
-    """A case before it is loaded."""
+def _drafts(study: StudyFile) -> list[tuple[str, frozenset[str], dict[str, Any], list[Any]]]:
+    """Name, keys of the list's entry, values and seeds of each case.
 
-    name: str
-    listed: frozenset[str]
-    values: dict[str, Any]
-    seeds: list[Any]
-
-    @property
-    def label(self) -> str:
-        """The entry's name, then the values that it does not stand for."""
-        named = self.listed if self.name else ()
-        rest = [_short_setting(k, v) for k, v in self.values.items() if k not in named]
-        return ", ".join([*([self.name] if self.name else []), *rest])
-
-
-def _drafts(study: StudyFile) -> list[_Draft]:
-    """Every case with its seeds: settings that differ in nothing but the seed are one case."""
-    found: dict[str, _Draft] = {}
+    Settings that differ in nothing but the seed are one case.
+    """
+    found: dict[str, tuple[str, frozenset[str], dict[str, Any], list[Any]]] = {}
     trials = 1 if study.random is None else study.random.trials
     runs = math.prod([len(study.list), trials, *map(len, study.grid.values())])
     if runs > MAX_VALUES:  # before any is drawn: that takes a minute for a million
@@ -240,9 +224,9 @@ def _drafts(study: StudyFile) -> list[_Draft]:
     for entry, settings in _settings(study):
         name = str(entry.get("label", ""))
         values = {key: value for key, value in settings.items() if key != "seed"}
-        draft = _Draft(name, frozenset(entry) - {"label"}, values, [])
-        draft = found.setdefault(name + repr(values), draft)
-        draft.seeds += [settings["seed"]] if "seed" in settings else []
+        draft = name, frozenset(entry) - {"label"}, values, list[Any]()
+        seeds = found.setdefault(name + repr(values), draft)[3]
+        seeds += [settings["seed"]] if "seed" in settings else []
     return list(found.values())
 
 

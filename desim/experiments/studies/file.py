@@ -354,6 +354,11 @@ class StudyFile(Strict):
     tune: Tune | None = None
     """of a file for `desim tune`, which has no grid, list and random: what is looked for"""
 
+    @property
+    def named_base(self) -> Any:
+        """The base scenario, called like the study where it is written out."""
+        return {"name": self.name, **self.base} if isinstance(self.base, Mapping) else self.base
+
     @together(mode="after")
     def _each_key_once(self) -> "StudyFile":
         listed = {key for entry in self.list for key in entry} - {"label"}

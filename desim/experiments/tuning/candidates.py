@@ -61,9 +61,7 @@ class Candidate:
 
 def scenario_of(study: StudyFile, folder: Path, values: Mapping[str, Any]) -> Scenario:
     """The scenario of a candidate; InputError with all that is wrong with it."""
-    base = study.base
-    if isinstance(base, Mapping):
-        base = {"name": study.name, **base}
+    base = study.named_base
     found = load(base, settings := {**study.set, **values}, folder)
     if study.tune is not None and study.tune.charge is not None and _noised_next(found):
         found = load(base, {**settings, "observe.models": "released"}, folder)
