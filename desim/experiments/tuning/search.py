@@ -329,6 +329,13 @@ class Search:
             self.sampler.tell([self._score(one) for one in batch])
         self._decide()
 
+    def play_fresh(self, base: Candidate) -> None:
+        """The best, or the front, and the base on seeds that nothing was chosen by."""
+        best = [one for one in self.elites if one.status != LEVEL]
+        again = [*best, base] if best else []
+        wanted = [Wanted(one, seed) for one in again for seed in self.tune.fresh_seeds]
+        self.cache.play(wanted, "the best on fresh seeds")
+
     def _affordable(self) -> int:
         """How many candidates of a batch may meet all seeds without more runs than allowed."""
         left = self.tune.budget - self.cache.asked

@@ -77,10 +77,7 @@ def tune(
                 cost = _charged(plan, search)
             else:
                 search.run()
-                best = [one for one in search.elites if one.status != LEVEL]
-                again = [*best, plan.base] if best else []  # on seeds that nothing was chosen by
-                wanted = [Wanted(one, seed) for one in again for seed in plan.tune.fresh_seeds]
-                cache.play(wanted, "the best on fresh seeds")
+                search.play_fresh(plan.base)
         except KeyboardInterrupt:
             complete = False
         except RunError as gone:
