@@ -202,7 +202,7 @@ def robust(
     {"error": 1e-3}; worlds: how many, rounded up to a power of two; vary: laws of factors by input
     (see `ranking.laws`), by default 0.5..2; seed: of the worlds; workers: processes,
     by default one a core, whose number changes no result; overrides: dotted keys of all scenarios;
-    progress: hears what is done, how much of it and of how much. InputError where there is nothing
+    progress: told what is done, how much of it and of how much. InputError where there is nothing
     to compare, or no method meets the target.
     """
     _check(worlds, seed, workers)

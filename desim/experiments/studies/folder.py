@@ -73,12 +73,10 @@ def _named(path: Path) -> str:
         return ""
 
 
-def about(
-    study: Mapping[str, Any], folder: Path, keys: Mapping[tuple[int, int], str]
-) -> dict[str, Any]:
-    """What the directory says: the file, as it is written, and the runs (case, seed) by hash."""
+def about(study: Any, folder: Path, keys: Mapping[tuple[int, int], str]) -> dict[str, Any]:
+    """What the directory says: the StudyFile as it is written, and the runs (case, seed) by hash."""
     runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in keys.items()]
-    return {"study": study, "folder": str(folder), "versions": versions(), "runs": runs}
+    return {"study": study.written(), "folder": str(folder), "versions": versions(), "runs": runs}
 
 
 def write_about(path: Path, found: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ class Plan:
     @property
     def about(self) -> dict[str, Any]:
         """What the study's directory says of it."""
-        return about(self.study.written(), self.folder, self.keys)
+        return about(self.study, self.folder, self.keys)
 
 
 class Study(StoredStudy):
@@ -194,7 +194,7 @@ def study(
     hash of their resolved scenario (default: nothing is stored, only measured); overrides: keys of
     the base scenario; workers: local processes of one thread each, default one per core, 0 for
     this process alone; dask: address of a scheduler instead; memory: bytes that a worker may hold,
-    default an equal share of 80 % of what is free; progress hears how many runs of how many are
+    default an equal share of 80 % of what is free; progress is told how many runs of how many are
     done and how many of them failed; share: runs that differ in network or devices alone, where
     everybody waits for everybody, share one training, with the same bits as without.
 

@@ -50,7 +50,7 @@ def tune(
     source: a study file with the section `tune`, or the same as a dict; out: directory, where runs
     are stored under the hash of their resolved scenario, so that the same call goes on where it
     was and ends alike (default: nothing is stored); overrides: keys of the base scenario; workers,
-    dask, memory, share: as in `desim.study`; progress hears how many runs of how many of a batch
+    dask, memory, share: as in `desim.study`; progress is told how many runs of how many of a batch
     are done, and what they are for.
 
     The same file gives the same candidates, races and tables with any workers. Tuning is not
@@ -64,11 +64,8 @@ def tune(
     complete, cost = True, None
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
-        token = (
-            stack.enter_context(claimed(path, about(plan.study.written(), plan.folder, {})))
-            if path
-            else ""
-        )
+        before = about(plan.study, plan.folder, {})
+        token = stack.enter_context(claimed(path, before)) if path else ""
         play = stack.enter_context(players(workers, dask, memory))
         cache = RunCache(plan.tune, plan.asked, play, path, token, share, progress)
         search = Search(plan.study, plan.folder, plan.sampler, cache)
@@ -84,7 +81,7 @@ def tune(
             complete, error = False, gone
         found = tuned(plan, cache, search.candidates, complete, cost)
         if path is not None:
-            write_about(path, about(plan.study.written(), plan.folder, cache.keys))
+            write_about(path, about(plan.study, plan.folder, cache.keys))
             write_tables(path, found.tables)
             if found.best and complete:
                 with output(path / BEST_FILE) as partial:
