@@ -6,6 +6,7 @@ through the kernels of the engines: the times have the same bits as those of `de
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -158,12 +159,6 @@ class Contender:
     retimable: Retimable | None = field(default=None, repr=False)
     others: dict[str, Scenario] = field(default_factory=dict, repr=False)
 
-    @property
-    def horizon(self) -> float:
-        """Virtual s that the scenario allows."""
-        stop = self.scenario.stop.time
-        return np.inf if stop is None else float(stop)
-
     def by(self, transport: str | None) -> Scenario:
         """The scenario with another law of transport; None: its own."""
         if transport is None:
@@ -188,7 +183,7 @@ class Contender:
         """When s the target is met under `conditions`, of way notes; inf: not in time."""
         assert self.trace is not None
         end = self.player.time(self.trace, *conditions)
-        return end if end <= self.horizon else np.inf
+        return end if end <= (self.scenario.stop.time or np.inf) else np.inf
 
     def seconds(self, world: Scenario) -> float:
         """When s the target is met in `world`, the scenario with another network or devices.
@@ -199,11 +194,9 @@ class Contender:
             return np.inf
         if self.way == "notes":
             return self.clocked(self.conditions(world))
-        if self.way == "retime" and self.retimable is not None:
-            try:
+        with suppress(InputError):  # it would end by time
+            if self.way == "retime" and self.retimable is not None:
                 return self._met(self.retimable.under(world))
-            except InputError:  # it would end by time
-                return self._met(build(world, self.problem))
         return self._met(build(world, self.problem))
 
     @property
@@ -233,23 +226,20 @@ class Curve(Discard):
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
-        self.parts: list[tuple[Array, Array]] = []
+        self.parts: list[Array] = []
 
     def append(self, name: str, columns: Any) -> None:
         """Take rows of a table."""
         if name == "metrics":
             own = np.asarray(columns["agent"]) < 0
             own &= np.asarray(columns["metric"], object).astype(str) == self.metric
-            self.parts.append(
-                (np.asarray(columns["time"], float)[own], np.asarray(columns["value"], float)[own])
-            )
+            rows = [np.asarray(columns[one], float)[own] for one in ("time", "value")]
+            self.parts.append(np.array(rows))
 
     @property
-    def curve(self) -> tuple[Array, Array]:
-        """Times s and values (n,)."""
-        empty = np.empty(0)
-        times, values = zip(*self.parts, strict=True) if self.parts else ((empty,), (empty,))
-        return np.concatenate(times), np.concatenate(values)
+    def curve(self) -> Array:
+        """Times s and values (2, n)."""
+        return np.concatenate([np.empty((2, 0)), *self.parts], axis=1)
 
 
 def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
@@ -260,8 +250,8 @@ def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
     """
     metric, value = target
     data = scenario.written()
-    limits = {key: one for key, one in data["stop"].items() if key in ("rounds", "time")}
-    limits = {key: one for key, one in limits.items() if one is not None}
+    stops = ((key, data["stop"].get(key)) for key in data["stop"] if key in ("rounds", "time"))
+    limits = {key: one for key, one in stops if one is not None}
     graph = scenario.kind != "coordinator" and "rounds" in limits
     stop = limits if graph else {**limits, "metric": {metric: value}}
     observe = {**data["observe"], "metrics": [metric], "iterates": graph}
@@ -278,8 +268,7 @@ def entered(scenario: Scenario, target: tuple[str, float]) -> Contender:
 
     InputError as `desim.run` raises it; KeyboardInterrupt where Ctrl-C ended the training.
     """
-    delays = delayed(scenario)
-    if delays:
+    if delays := delayed(scenario):
         return _played(scenario, target, delays[0])
     try:
         root = trained(scenario, None, "", scenario.name)

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -116,9 +117,7 @@ def _behind(behind: Behind, factors: Factors) -> Behind:
 
 
 def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
-    change: dict[str, Callable[[Any, float], Any]] = {
-        "latency": law_times, "bandwidth": _bandwidth, "loss": _loss,
-    }  # fmt: skip
+    change: Mapping[str, Any] = {"latency": law_times, "bandwidth": _bandwidth, "loss": _loss}
     found = {
         name: change[name](law, factor)
         for name, factor in factors.items()
@@ -298,7 +297,7 @@ def _law(said: object) -> Law | None:
     if said is None or said == "none" or said == 1:
         return None
     if isinstance(said, str):
-        return _ends("loguniform", _range(said, FORMS, float))
+        said = _range(said, FORMS, float)
     if isinstance(said, Sequence):
         return _ends("loguniform", list(said))
     if isinstance(said, Mapping) and len(said) == 1:
@@ -311,18 +310,15 @@ def _law(said: object) -> Law | None:
 
 
 def _range(said: str, forms: str, number: Any) -> list[Any]:
-    match = RANGE.fullmatch(said)
-    try:
-        if match:
+    with suppress(ValueError):
+        if match := RANGE.fullmatch(said):
             return [number(match[1]), number(match[2])]
-    except ValueError:
-        pass
     raise ValueError(refusal(said, forms))
 
 
 def _ends(kind: str, numbers: Any) -> Law:
-    fine = isinstance(numbers, list | tuple) and len(numbers) == 2
-    fine = fine and all(isinstance(x, int | float) and math.isfinite(x) for x in numbers)
+    two = isinstance(numbers, list | tuple) and len(numbers) == 2
+    fine = two and all(isinstance(x, int | float) and math.isfinite(x) for x in numbers)
     if not fine or not 0.0 < numbers[0] < numbers[1]:
         raise ValueError(f"found {show(numbers)}; allowed: two numbers, 0 < LOW < HIGH")
     return Law(kind, float(numbers[0]), float(numbers[1]))

@@ -243,11 +243,9 @@ def _that_matter(
 ) -> Laws:
     """The laws of inputs that change something; notes: says which do not, of rare ones if asked."""
     some = {name for one in found.values() for name in moved(one)} | {SEED, TRANSPORT}
-    idle = [name for name in drawn if name not in some]
-    for name in idle:
-        if name in RARE and name not in asked:
-            continue
-        notes.append(f"{name}: left out, no scenario has any that a factor would change")
+    why = "left out, no scenario has any that a factor would change"
+    said_of = [name for name in drawn if name not in RARE or name in asked]
+    notes += [f"{name}: {why}" for name in said_of if name not in some]
     left = {name: law for name, law in drawn.items() if name in some}
     if not left:
         raise InputError("vary: found no input that changes anything; allowed: at least one")

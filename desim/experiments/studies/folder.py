@@ -74,7 +74,7 @@ def _named(path: Path) -> str:
 
 
 def about(study: Any, folder: Path, keys: Mapping[tuple[int, int], str]) -> dict[str, Any]:
-    """What the directory says: the StudyFile as it is written, and the runs (case, seed) by hash."""
+    """What the directory says: the StudyFile as written, and the runs (case, seed) by hash."""
     runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in keys.items()]
     return {"study": study.written(), "folder": str(folder), "versions": versions(), "runs": runs}
 
