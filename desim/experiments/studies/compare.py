@@ -7,6 +7,7 @@ them, and nowhere else beside runs that are done. No epsilon stands there withou
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,7 @@ def compare(
     played = ([run.manifest.get("seed", -1) for run in row.runs] for row in rows)
     about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
     means = (*means, *seeds_played(played))
-    every = (
-        [run for some in groups.values() for run in some] if isinstance(groups, dict) else groups
-    )
+    every = [*chain(*groups.values())] if isinstance(groups, dict) else groups
     clocks, troubles = errors_of_clocks(every, targets, clock)
     about += [*_over_seeds(frame, level), *troubles]
     if not profile:

@@ -159,6 +159,16 @@ class Trials:
     about: tuple[str, ...] = ()
     mixed: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise InputError for no run, or two of one seed, method and problem."""
+        if self.rows.empty:
+            raise InputError("no run that is done or failed; allowed: at least one")
+        twice = self.rows[self.rows.duplicated(["method", "problem", "seed"])]
+        if len(twice):
+            one = twice.iloc[0]
+            text = f"found two runs of {one['method']} on {one['problem']}; allowed: one"
+            raise InputError(f"seed {one['seed']}: {text}")
+
     @cached_property
     def targets(self) -> list[str]:
         """The targets, as measures call them: accuracy 0.93."""
@@ -191,11 +201,8 @@ class Trials:
         for (method, problem), rows in self.rows.groupby(["method", "problem"], sort=False):
             where = rows["seed"].map(places).to_numpy()
             for target in self.targets:
-                when = (
-                    rows[f"time to {target}"]
-                    .fillna(rows["status"].map({"failed": np.inf}))
-                    .to_numpy(float)
-                )
+                lost = rows["status"].map({"failed": np.inf})
+                when = rows[f"time to {target}"].fillna(lost).to_numpy(float)
                 met, until = np.isfinite(when), rows[f"{kind} to {target}"].to_numpy(float)
                 own = np.where(met, until, rows[kind].to_numpy(float))
                 played = ~np.isnan(when)
@@ -212,22 +219,15 @@ class Trials:
         if not self.targets:
             raise InputError("target: found none; allowed: METRIC=VALUE, or those of the study")
         recorded = {name for name in self.rows if self.rows[name].notna().any()}
-        known = [
-            one
-            for one in SPENT
-            if recorded >= {one, *(f"{one} to {target}" for target in self.targets)}
-        ]
+        names = {one: {one, *(f"{one} to {target}" for target in self.targets)} for one in SPENT}
+        known = [one for one in SPENT if names[one] <= recorded]
         if kind not in known:
             why = {"bytes": ": logs leave messages out", "epsilon": ": no privacy is stated"}
-            raise InputError(
-                f"spent: found {kind}, which is not known{why.get(kind, '')}; "
-                f"allowed: {', '.join(known)}"
-            )
+            text = f"spent: found {kind}, which is not known{why.get(kind, '')}"
+            raise InputError(f"{text}; allowed: {', '.join(known)}")
         if kind == "epsilon" and self.mixed:
-            allowed = "one view, relation and delta for all"
-            raise InputError(
-                f"spent: found epsilons in different terms ({self.mixed}); allowed: {allowed}"
-            )
+            text = f"spent: found epsilons in different terms ({self.mixed})"
+            raise InputError(f"{text}; allowed: one view, relation and delta for all")
 
 
 # Trials from the table of a study, from its runs, or from any runs.
@@ -267,7 +267,7 @@ def trials(
         if run.status in ("done", "failed")
     ]  # fmt: skip
     about = tuple(terms(rows, stated))
-    return _checked(Trials(pd.DataFrame(found), level or LEVEL, about, _mixed(rows, stated)))
+    return Trials(pd.DataFrame(found), level or LEVEL, about, _mixed(rows, stated))
 
 
 def _mixed(rows: Sequence[Series[Run]], stated: Mapping[str, Any]) -> str:
@@ -340,7 +340,7 @@ def _of_study(
     }, index=runs.index)  # fmt: skip
     rest = runs.drop(columns=[key for key in keys if key in runs])
     level = float(compare.get("level") or LEVEL) if level is None else level
-    return _checked(Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys, stated)))
+    return Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys, stated))
 
 
 def _fixed(study: StudyTables, stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -411,17 +411,3 @@ def _opened(place: Path, failed: bool) -> Run | None:
         if failed:
             return None
         raise
-
-
-def _checked(found: Trials) -> Trials:
-    """The same; InputError for no run, or two of one seed, method and problem."""
-    if found.rows.empty:
-        raise InputError("no run that is done or failed; allowed: at least one")
-    twice = found.rows[found.rows.duplicated(["method", "problem", "seed"])]
-    if len(twice):
-        one = twice.iloc[0]
-        raise InputError(
-            f"seed {one['seed']}: found two runs of {one['method']} on {one['problem']}; "
-            "allowed: one"
-        )
-    return found
