@@ -22,7 +22,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "scenario": 7650,
     "runs": 6700,
     "deployments": 9500,
-    "experiments": 11300,
+    "experiments": 11250,
     "interface": 7500,
 }
 WORDS = (  # of the first floor, and the doors, which stand where their room does
