@@ -58,6 +58,11 @@ class LossStage:
         self.loss.verify()
         return out
 
+    def rising(self, kernel: object, b: float, cut: float = np.inf) -> Array:
+        """Derivatives of what `each` gives, on GRID, by central differences."""
+        ahead, behind = (self.each(kernel, GRID + step, b, cut) for step in (STEP, -STEP))
+        return (ahead - behind) / (2.0 * STEP)
+
 
 def loss(name: str) -> Iterator[Finding]:
     """Check each law of the plug-in's loss of that name, in turn."""
@@ -101,20 +106,15 @@ def derivatives(stage: LossStage) -> str:
     """`slope` is the derivative of `value` and `bend` that of `slope`, away from kinks."""
     pairs = ((values_into, slopes_into, "slope"), (slopes_into, bends_into, "bend"))
     for b in stage.labels:
-        smooth = np.abs(_middle(stage, slopes_into, GRID, b)) < 1e3
+        smooth = np.abs(stage.rising(slopes_into, b)) < 1e3
         for of, claimed, what in pairs:
-            found, said = _middle(stage, of, GRID, b), stage.each(claimed, GRID, b)
+            found, said = stage.rising(of, b), stage.each(claimed, GRID, b)
             odd = smooth & (np.abs(found - said) > NEAR * (1.0 + np.abs(said)))
             if odd.any():
                 at = int(np.argmax(odd))
                 values = f"{said[at]:.6g}, differences give {found[at]:.6g}"
                 raise BrokenError(f"{what}({GRID[at]:.4g}, {b:g}) is {values}")
     return "slope and bend are the derivatives, by central differences"
-
-
-def _middle(stage: LossStage, kernel: object, u: Array, b: float) -> Array:
-    ahead, behind = stage.each(kernel, u + STEP, b), stage.each(kernel, u - STEP, b)
-    return (ahead - behind) / (2.0 * STEP)
 
 
 def convex(stage: LossStage) -> str:
@@ -131,7 +131,7 @@ def convex(stage: LossStage) -> str:
 def curvature(stage: LossStage) -> str:
     """No bend is above what `curvature` says: steps come from it."""
     most = max(float(stage.each(bends_into, GRID, b).max()) for b in stage.labels)
-    jump = max(float(np.abs(_middle(stage, slopes_into, GRID, b)).max()) for b in stage.labels)
+    jump = max(float(np.abs(stage.rising(slopes_into, b)).max()) for b in stage.labels)
     said = stage.of.curvature
     if not said > 0.0:
         raise BrokenError(f"curvature is {said:g}; allowed: > 0, or inf where the slope jumps")
@@ -145,10 +145,8 @@ def clips(stage: LossStage) -> str:
     for b in stage.labels:
         for cut in CUTS:
             slopes = stage.each(slopes_into, GRID, b, cut)
-            values = [stage.each(values_into, GRID + step, b, cut) for step in (STEP, -STEP)]
-            found = (values[0] - values[1]) / (2.0 * STEP)
-            smooth = np.abs(_middle(stage, slopes_into, GRID, b)) < 1e3
-            odd = smooth & (np.abs(found - slopes) > NEAR * (1.0 + cut))
+            apart = np.abs(stage.rising(values_into, b, cut) - slopes) > NEAR * (1.0 + cut)
+            odd = apart & (np.abs(stage.rising(slopes_into, b)) < 1e3)  # where it is smooth
             if (np.abs(slopes) > cut).any() or odd.any():
                 at = GRID[int(np.argmax(odd))]
                 raise BrokenError(f"clipped to {cut:g} its value and slope part at u = {at:.4g}")
