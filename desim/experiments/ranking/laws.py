@@ -277,7 +277,8 @@ def laws(vary: Vary = None) -> Laws:
             problems.append(f"vary: {refusal(name, ', '.join(known), known)}")
             continue
         try:
-            found[name] = {SEED: _seeds, TRANSPORT: _transport}.get(name, _law)(one)
+            read = {SEED: _seeds, TRANSPORT: _transport}.get(name, _law)
+            found[name] = None if one is None or one == "none" else read(one)
         except ValueError as error:
             problems.append(f"vary.{name}: {error}")
     if problems:
@@ -294,7 +295,7 @@ def said(vary: Vary) -> dict[str, Any]:
 
 
 def _law(said: object) -> Law | None:
-    if said is None or said == "none" or said == 1:
+    if said == 1:
         return None
     if isinstance(said, str):
         said = _range(said, FORMS, float)
@@ -324,10 +325,8 @@ def _ends(kind: str, numbers: Any) -> Law:
     return Law(kind, float(numbers[0]), float(numbers[1]))
 
 
-def _seeds(said: object) -> Choice | None:
+def _seeds(said: object) -> Choice:
     forms = "FIRST..LAST, or a list of seeds"
-    if said is None or said == "none":
-        return None
     try:
         if isinstance(said, str):
             first, last = _range(said, forms, int)
@@ -340,9 +339,7 @@ def _seeds(said: object) -> Choice | None:
     return Choice(seeds)
 
 
-def _transport(said: object) -> Choice | None:
-    if said is None or said == "none":
-        return None
+def _transport(said: object) -> Choice:
     listed: list[Any] = list(said) if isinstance(said, list | tuple) else []
     listed = [one.strip() for one in said.split(",")] if isinstance(said, str) else listed
     words = [one for one in listed if one in TRANSPORTS]

@@ -90,13 +90,12 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             "tune.charge: found test rows that every seed draws anew, so that one run tests what "
             "another one trains on; allowed: test rows of the source, or that a column marks"
         )
-    if scenario.privacy is not None and scenario.privacy.relation == "agent":
-        if scenario.problem.partition.kind not in ("contiguous", "by"):
-            yield (
-                f"tune.charge: found relation agent and partition "
-                f"{scenario.problem.partition.kind}, which every seed deals anew; allowed: "
-                "contiguous, {by: ...}"
-            )
+    of_agents = scenario.privacy is not None and scenario.privacy.relation == "agent"
+    if of_agents and (kind := scenario.problem.partition.kind) not in ("contiguous", "by"):
+        yield (
+            f"tune.charge: found relation agent and partition {kind}, which every seed deals anew; "
+            "allowed: contiguous, {by: ...}"
+        )
 
 
 def number_of_runs(charge: Charge, tune: Tune) -> int:
