@@ -35,7 +35,7 @@ from desim.numerics.environment import environment
 
 # Local processes, of one thread each.
 THREADS = ("DESIM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SPENT = "workers: a process ended before its work was done; allowed: one, which needs less memory"
+KILLED = "workers: a process ended before its work was done"
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def mapped(
                 results = [processes.submit(_done, do, task) for task in tasks]
             yield from (one.result() for one in results)
         except BrokenProcessPool:
-            raise RunError(SPENT) from None
+            raise RunError(f"{KILLED}; allowed: --workers 1, which needs less memory") from None
         finally:
             for process in {*multiprocessing.active_children()} - others:
                 process.kill()  # of what it is at nobody will hear
