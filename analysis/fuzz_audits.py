@@ -21,8 +21,8 @@ from analysis.fuzz_scenarios import arguments
 from desim.engine.play import Simulation
 from desim.errors import InputError, RunError
 from desim.experiments.audit.neighbours import neighbours, worst_pair
+from desim.experiments.audit.of_method import HIDDEN
 from desim.experiments.audit.pairs import play_pair, unobserved
-from desim.experiments.audit.stored import HIDDEN
 from desim.experiments.audit.transcript_check import transcript_check
 from desim.log.parquet import Tables
 from desim.scenario.build import build

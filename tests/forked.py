@@ -5,13 +5,13 @@ What a new one does is seen where a script, a command, or a study of two process
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, get_context
+from multiprocessing import active_children, forkserver, get_context
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from desim.experiments.studies import processes
+from desim.experiments import pool
 
 LOADED = [
     "desim.experiments.studies.work", "desim.experiments.ranking.worlds",
@@ -25,7 +25,11 @@ def forked() -> Iterator[None]:
     several = get_context("forkserver")
     several.set_forkserver_preload(LOADED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda _: several))
+        patch.setattr(
+            pool,
+            "multiprocessing",
+            SimpleNamespace(get_context=lambda _: several, active_children=active_children),
+        )
         try:
             yield
             server = psutil.Process(forkserver._forkserver._forkserver_pid)

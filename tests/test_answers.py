@@ -15,7 +15,7 @@ import desim
 from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies import cases as cases_module
-from desim.experiments.studies.cases import sided, told
+from desim.experiments.studies.cases import labels, sided
 from desim.experiments.studies.study import study
 from desim.experiments.studies.study_tables import open_study
 from desim.experiments.studies.trials import Trials, trials
@@ -228,8 +228,8 @@ def test_the_sides_of_a_case(cases, listed, chosen, expected):
 
 def test_cases_are_told_by_as_few_values_as_do():
     cases = [{"a.x": 1, "b.y": n, "c.z": n, "d.w": m} for n in (1, 2) for m in (3, 4)]
-    assert told(cases) == ["y 1, w 3", "y 1, w 4", "y 2, w 3", "y 2, w 4"]
-    assert told([{}, {"a.x": 1}]) == ["base", "x 1"]
+    assert labels(cases) == ["y 1, w 3", "y 1, w 4", "y 2, w 3", "y 2, w 4"]
+    assert labels([{}, {"a.x": 1}]) == ["base", "x 1"]
     assert cases_module.METHOD[0] == "algorithm"
 
 

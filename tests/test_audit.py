@@ -13,10 +13,9 @@ from scipy.stats import laplace, norm
 
 import desim
 from desim.errors import InputError
-from desim.experiments.audit import game, neighbours, pairs
-from desim.experiments.audit.game import Stage, noise_seed, play_game, trained
+from desim.experiments.audit import neighbours, of_method, pairs
 from desim.experiments.audit.neighbours import likelihood_ratio, worst_pair
-from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.of_method import Stage, audit, noise_seed, play_game, trained
 from desim.experiments.audit.pairs import PairReleases
 from desim.experiments.audit.verdict import judge, zcdp_of
 from desim.interface.cli import main
@@ -138,7 +137,7 @@ def correct(seen):
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(game, "play_pair", noted)
+        patch.setattr(of_method, "play_pair", noted)
         return audit(SMALL, runs=800, claims=["rigorous"])
 
 
@@ -170,11 +169,11 @@ def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
 def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, seen, right, wrong):
     """The same plays, scored otherwise: the right score of them is that of the audit itself."""
     plays, twin = iter(seen + seen), mutant(neighbours, right, wrong)
-    monkeypatch.setattr(game, "play_pair", lambda *pair: next(plays))
+    monkeypatch.setattr(of_method, "play_pair", lambda *pair: next(plays))
     scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
     assert np.array_equal(scores.old, correct.scores.old)
     assert np.array_equal(scores.new, correct.scores.new)
-    monkeypatch.setattr(game, "likelihood_ratio", twin.likelihood_ratio)
+    monkeypatch.setattr(of_method, "likelihood_ratio", twin.likelihood_ratio)
     scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
     with pytest.raises(AssertionError):
         check_scores(scores, correct.findings[0].claim.mu)

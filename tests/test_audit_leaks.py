@@ -9,14 +9,13 @@ from cases import graph
 from mutant import mutant
 
 import desim
+from desim.engine.signals import Message
 from desim.experiments.audit import pairs, transcript_check
 from desim.experiments.audit.of_method import audit
 from desim.experiments.audit.pairs import beyond
-from desim.experiments.audit.transcript import Sent
 from desim.experiments.audit.verdict import judge
 from desim.experiments.contract import algorithm_laws
-from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.stage import Stage
+from desim.experiments.contract.stage import BrokenError, Stage
 from desim.masks import Mask, is_public, public
 from desim.scenario import registry
 from desim.scenario.build import build
@@ -166,7 +165,7 @@ def test_masks_know_where_they_come_from():
 
 def check_rounding(module):
     """A last bit is no leak, and more is one, in messages of any size."""
-    mine = Sent(np.arange(2), np.ones(2, int), np.zeros(2, int), np.full((2, 3), 7e8), None)
+    mine = Message(np.arange(2), np.ones(2, int), np.zeros(2, int), np.full((2, 3), 7e8), None)
     for moved, leaks in ((1e-7, False), (1e-2, True)):
         theirs = replace(mine, payload=mine.payload + np.array([[moved], [0.0]]))
         assert module.beyond(mine, theirs).tolist() == [leaks, False]
@@ -174,7 +173,7 @@ def check_rounding(module):
 
 def test_messages_are_compared_up_to_rounding():
     check_rounding(pairs)
-    assert not beyond(*(2 * [Sent(None, None, None, np.zeros((1, 2)), None)])).any()
+    assert not beyond(*(2 * [Message(None, None, None, np.zeros((1, 2)), None)])).any()
     for right, wrong in (("ROUNDING *", "0.0 *"), ("ROUNDING = 1e-12", "ROUNDING = 1e-3")):
         with pytest.raises(AssertionError):
             check_rounding(mutant(pairs, right, wrong))

@@ -8,10 +8,10 @@ from cases import NETWORK, star
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from desim.errors import InputError
-from desim.experiments.audit.game import Stage, play_game
 from desim.experiments.audit.neighbours import altered, candidates_for, neighbours, replaced
+from desim.experiments.audit.of_method import Stage, play_game
 from desim.experiments.audit.pairs import unobserved
-from desim.experiments.audit.verdict import Ground, judge, rigorous
+from desim.experiments.audit.verdict import AuditedPlay, judge, rigorous
 from desim.log.parquet import Tables
 from desim.problem.problem import Problem
 from desim.scenario.build import build
@@ -70,7 +70,9 @@ def releases(simulation):
 def verdict(pair, runs=60):
     """What so many runs a side say about the rigorous claim of a run on the first data."""
     scores = play_game(Stage(pair.first, pair.second, pair.agent), runs)
-    claim = rigorous(Ground(pair.first, *releases(pair.first), pair.agent, "eavesdropper", 1e-5))
+    claim = rigorous(
+        AuditedPlay(pair.first, *releases(pair.first), pair.agent, "eavesdropper", 1e-5)
+    )
     exact = scores.exact and scores.as_declared
     return judge(claim, scores.old, scores.new, exact=exact, ratio=scores.ratio)
 

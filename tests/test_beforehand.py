@@ -9,7 +9,7 @@ import desim
 from desim.engine import observer
 from desim.engine.world import Discard
 from desim.errors import InputError
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import Transcript
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.runs import joint, premises
 from desim.runs.privacy import statement

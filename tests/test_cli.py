@@ -585,13 +585,13 @@ CODES = {  # what is interrupted, of which command, and what comes of it
         "stopped by Ctrl-C",
     ),
     "desim.experiments.studies.study.plan": (["study", "study.yaml"], 130, "stopped by Ctrl-C"),
-    "desim.experiments.studies.study._carried_out": (
+    "desim.experiments.studies.study.players": (
         ["study", "study.yaml"],
         1,
         "not all runs could be simulated; the same command goes on",
     ),
     "desim.experiments.tuning.tune.planned": (["tune", "tuner.yaml"], 130, "stopped by Ctrl-C"),
-    "desim.experiments.tuning.book.Book.play": (
+    "desim.experiments.tuning.search.RunCache.play": (
         ["tune", "tuner.yaml"],
         1,
         "not all runs could be simulated; the same command goes on",

@@ -11,8 +11,7 @@ from desim.experiments import contract
 from desim.experiments.contract import algorithm_laws, loss_laws
 from desim.experiments.contract import algorithm_laws as laws
 from desim.experiments.contract.algorithm_laws import reads
-from desim.experiments.contract.finding import BrokenError, SkippedError
-from desim.experiments.contract.stage import Stage
+from desim.experiments.contract.stage import BrokenError, SkippedError, Stage
 from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.build import build
@@ -213,7 +212,7 @@ def test_each_law_finds_a_loss_that_breaks_it(law, right, wrong, tmp_path):
     (tmp_path / "broken.py").write_text(text.replace(right, wrong))
     registry.load_plugin(tmp_path / "broken.py")
     with pytest.raises(BrokenError):
-        law(loss_laws.Bench(registry.plugged().losses["log-cosh"]))
+        law(loss_laws.LossStage(registry.plugged().losses["log-cosh"]))
 
 
 def test_a_method_of_desim_keeps_the_contract_where_it_is_used():

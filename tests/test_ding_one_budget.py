@@ -10,7 +10,7 @@ from analysis.reproductions import ding_one_budget, ding_one_budget_words, page
 from analysis.reproductions.adult_admm import DELTA, calibrated, reached
 from analysis.reproductions.ding_one_budget import EPSILONS, ETA, KINDS, SETS, settings
 from desim.engine.world import Discard
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import Transcript
 from desim.interface.plots import save
 from desim.privacy.accounting import prices
 from desim.privacy.accounting.gaussian import epsilon_of

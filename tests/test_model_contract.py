@@ -8,8 +8,7 @@ import pytest
 from desim.errors import InputError
 from desim.experiments import contract
 from desim.experiments.contract import model_laws as laws
-from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.stage import Bench
+from desim.experiments.contract.stage import BrokenError, ModelStage, findings
 from desim.interface.cli import main
 from desim.scenario import registry
 from desim.scenario.load import load
@@ -37,7 +36,7 @@ def bench(folder, *changes):
     file = folder / f"mine{len([*folder.iterdir()])}.py"  # of one name, Python keeps old bytecode
     file.write_text(text)
     registry.load_plugin(file)
-    return Bench(registry.plugged().models["numpy-scores"], folder)
+    return ModelStage(registry.plugged().models["numpy-scores"], folder)
 
 
 def test_a_model_keeps_the_contract(capsys):
@@ -121,12 +120,12 @@ def test_a_model_that_cannot_clip_is_not_asked_to(tmp_path):
 
 def test_rows_of_another_shape_are_stated_by_the_class(tmp_path):
     square = ("rows.inputs.reshape(len(rows.inputs), -1)", "rows.inputs[:, 0, :]")
-    found = next(laws.model_findings(bench(tmp_path, square)))
+    found = next(findings(laws.LAWS, bench(tmp_path, square)))
     assert found.outcome == "broken"
     assert "tried on generated rows of shape (6,) with 3 classes: `example = (shape" in found.about
     stated = ("    summary", "    example = ((1, 5), 4)\n    summary")
     whole = ("int(np.prod(self.facts.shape))", "5")
-    found = list(laws.model_findings(bench(tmp_path, square, stated, whole)))
+    found = list(findings(laws.LAWS, bench(tmp_path, square, stated, whole)))
     assert {one.outcome for one in found if one.law != "threads"} == {"kept"}
 
 

@@ -12,7 +12,7 @@ from test_engines import differences
 import desim
 from desim.errors import DesimError, InputError
 from desim.experiments.contract import loss_laws
-from desim.experiments.contract.finding import BrokenError
+from desim.experiments.contract.stage import BrokenError
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
 from desim.problem.losses.regularizers import Regularizer

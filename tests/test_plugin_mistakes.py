@@ -10,8 +10,7 @@ import pytest
 import desim
 from desim.errors import DesimError, RunError
 from desim.experiments.contract import algorithm_laws
-from desim.experiments.contract.finding import BrokenError
-from desim.experiments.contract.stage import Stage
+from desim.experiments.contract.stage import BrokenError, Stage
 from desim.runs.directory import write_arrays
 from desim.scenario import own, registry
 from desim.scenario.registry import odd

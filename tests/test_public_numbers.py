@@ -15,8 +15,7 @@ from releases import claimed
 
 import desim
 from desim.errors import RunError
-from desim.experiments.audit.pairs import completed, unobserved
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import Transcript, completed, unobserved
 from desim.log.parquet import Tables
 from desim.problem.problem import Problem
 from desim.runs.premises import tuned

@@ -12,8 +12,8 @@ from scipy.stats import binomtest
 
 import desim
 from desim.errors import InputError
-from desim.experiments.ranking import entrants, turning, worlds
-from desim.experiments.ranking.entrants import aimed, entered
+from desim.experiments.ranking import contenders, turning, worlds
+from desim.experiments.ranking.contenders import aimed, entered
 from desim.experiments.ranking.laws import scaled
 from desim.experiments.ranking.turning import Contest
 from desim.interface.cli import main
@@ -88,7 +88,7 @@ BESIDES = {
 def test_other_inputs_and_transports_are_those_of_a_fresh_run(name, transport):
     target = ("error", 0.3)
     found = entrant(merged(STARS["fedlin"], BESIDES[name]), target)
-    every = worlds.Field({None: [found]})
+    every = worlds.Race({None: [found]})
     world = worlds.World(FACTORS, None, transport)
     assert every.seconds(world) == [fresh(found, every.scenario(world, 0))]
     still = worlds.World({**FACTORS, name.split()[0].replace("fixed", "overhead"): 1.0})
@@ -111,18 +111,18 @@ def test_access_lines_and_costs_are_inputs_where_there_are_any():
 def check_methods_apart(monkeypatch, module):
     """Methods that meet the same network begin with connections that have carried nothing."""
     network = {"link": {**LOSSY["link"], "loss": 0.0, "transport": "tcp"}}
-    monkeypatch.setattr(entrants, "Player", module.Player)
+    monkeypatch.setattr(contenders, "Player", module.Player)
     own = [entrant(STARS[name], ("error", 0.3), network=network) for name in ("fed-plt", "fedlin")]
-    together = worlds.Field({None: own}).seconds(worlds.World({}))
+    together = worlds.Race({None: own}).seconds(worlds.World({}))
     assert together == [desim.run(one.scenario).time_to(*one.target) for one in own]
 
 
 def test_methods_do_not_meet_each_others_connections(monkeypatch):
-    check_methods_apart(monkeypatch, entrants)
+    check_methods_apart(monkeypatch, contenders)
 
 
 def test_connections_that_remember_another_method_are_noticed(monkeypatch):
-    wrong = mutant(entrants, "down.unused, up.unused", "down, up")
+    wrong = mutant(contenders, "down.unused, up.unused", "down, up")
     with pytest.raises(AssertionError):
         check_methods_apart(monkeypatch, wrong)
 
@@ -136,8 +136,8 @@ WRONG_NOTES = {
 
 @pytest.mark.parametrize("name", WRONG_NOTES)
 def test_notes_that_are_wrong_are_not_used(name, monkeypatch):
-    twin = mutant(entrants, *WRONG_NOTES[name])
-    monkeypatch.setattr(entrants, "NotedMethod", twin.NotedMethod)
+    twin = mutant(contenders, *WRONG_NOTES[name])
+    monkeypatch.setattr(contenders, "NotedMethod", twin.NotedMethod)
     assert entrant(STARS["fed-plt"], ("error", 0.3)).way == "retime"
 
 
@@ -191,7 +191,7 @@ def steady(name, epochs, **changes):
 
 def affine(scenario, target):
     """Coefficients (a, b, c) of 1 / latency factor ... in s: rounds x what one round takes."""
-    rounds = entrant(scenario, target).score.acts[:, 1].max()
+    rounds = entrant(scenario, target).trace.acts[:, 1].max()
     epochs = scenario["algorithm"]["local"]["epochs"]
     parts = 2 * LINK["latency"], 2 * 64 * DIM / LINK["bandwidth"], epochs * ROWS / SPEED
     return rounds * np.array(parts)
@@ -407,7 +407,7 @@ def test_ctrl_c_in_a_training_ends_all(monkeypatch):
     class Stopped:
         status, manifest = "stopped", {"reason": "interrupted"}
 
-    monkeypatch.setattr(entrants, "trained", lambda *_: type("Root", (), {"run": Stopped()}))
+    monkeypatch.setattr(contenders, "trained", lambda *_: type("Root", (), {"run": Stopped()}))
     with pytest.raises(KeyboardInterrupt):
         desim.robust([star(), star()], TARGET, worlds=4)
 

@@ -13,10 +13,10 @@ from study_scenes import BASE, changed
 from test_study_runs import NOISY
 
 import desim
+from desim.experiments.pool import Turns
 from desim.experiments.studies import study as studies
 from desim.experiments.studies import work
 from desim.experiments.studies import work as jobs
-from desim.experiments.studies.processes import Turns
 from desim.experiments.studies.study import plan, study
 from desim.interface.cli.commands.study import report
 from desim.runs import retime
@@ -80,7 +80,7 @@ def test_runs_that_share_a_training_have_the_files_of_runs_played_alone(tmp_path
     assert len(failed) == 4
     for key, one in made.results.items():
         retimed = made.run(key).manifest.get("retimed")
-        assert retimed is None or retimed["run"] == one.told
+        assert retimed is None or retimed["run"] == one.root
         assert (retimed is None) == (key in roots or key in set(failed["run"]))
 
 
@@ -231,9 +231,9 @@ def check_turns(module):
 
 
 def test_who_shares_a_training_comes_after_who_has_it():
-    check_turns(__import__("desim.experiments.studies.processes", fromlist=["Turns"]))
+    check_turns(__import__("desim.experiments.pool", fromlist=["Turns"]))
     with pytest.raises(AssertionError):
-        check_turns(mutant(__import__("desim.experiments.studies.processes", fromlist=["Turns"]),
+        check_turns(mutant(__import__("desim.experiments.pool", fromlist=["Turns"]),
                            "job.root != job.key", "False"))  # fmt: skip
     stored = [jobs.Job("a1", {}, 0, "", None, "", family="a", root="a0")]
     assert Turns(stored).take("")[0].key == "a1"

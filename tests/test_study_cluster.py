@@ -14,10 +14,10 @@ from study_scenes import BASE, STUDY, changed
 
 import desim
 from desim.errors import InputError, RunError
-from desim.experiments.studies import hands
+from desim.experiments import pool
 from desim.experiments.studies.folder import store_run
 from desim.experiments.studies.study import plan, study
-from desim.experiments.studies.work import Job, carry_out
+from desim.experiments.studies.work import Job, run_job
 
 pytestmark = pytest.mark.filterwarnings("default")  # of dask's own modules
 
@@ -75,7 +75,7 @@ def test_a_scheduler_that_goes_away_loses_nothing(tmp_path):
 
 
 def test_nobody_at_the_address_is_bad_input(tmp_path, monkeypatch):
-    monkeypatch.setattr(hands, "PATIENCE", 0.3)
+    monkeypatch.setattr(pool, "PATIENCE", 0.3)
     for address in ("tcp://127.0.0.1:1", "nonsense://x"):
         with pytest.raises(InputError, match="no scheduler answers at"):
             study(STUDY, tmp_path / "out", dask=address)
@@ -89,7 +89,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
 
 def test_a_worker_far_away_sends_its_files(tmp_path):
     [job, *_] = plan(STUDY, tmp_path / "out").jobs
-    there = carry_out(Job(**{**vars(job), "token": "of another machine"}))
+    there = run_job(Job(**{**vars(job), "token": "of another machine"}))
     assert there.status == "done"
     assert not (tmp_path / "out").exists()
     store_run(job.place, there.files)

@@ -9,9 +9,8 @@ from analysis.docs.generate import completed
 from analysis.docs.generate.examples import example
 from analysis.docs.generate.scenario import study
 from desim.errors import InputError
-from desim.experiments.studies.file import Compare, Profile, Search, StudyFile, Terms
+from desim.experiments.studies.file import Charge, Compare, Profile, Search, StudyFile, Terms, Tune
 from desim.experiments.studies.study import plan
-from desim.experiments.studies.tuner import Charge, Tune
 from desim.experiments.tuning import candidates as tuning
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"

@@ -16,7 +16,8 @@ from test_resume import unlike
 
 import desim
 from desim.errors import Diverged, InputError, RunError
-from desim.experiments.studies import processes, study_tables, trials, work
+from desim.experiments import pool
+from desim.experiments.studies import study_tables, trials, work
 from desim.experiments.studies.folder import check_free
 from desim.experiments.studies.study import study
 from desim.experiments.studies.trials import Asked, measured
@@ -164,13 +165,13 @@ def test_a_target_that_was_met_before_a_failure_counts_and_no_other(tmp_path):
     assert rows.loc["time", "value"] == runs["time"][0]
     twin = mutant(work, "for name in (*names, *SPENT)", "for name in SPENT")
     [job] = [one for one in made.plan.jobs if one.seed == 1 and "deadline" not in one.text]
-    assert "time to error 0.9" not in twin.carry_out(job).numbers
+    assert "time to error 0.9" not in twin.run_job(job).numbers
 
 
 @pytest.mark.slow
 def test_what_is_stored_starts_no_process(tmp_path, monkeypatch):
     first = study(STUDY, tmp_path, workers=0)
-    monkeypatch.setattr(processes, "begun", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(pool.Worker, "begun", lambda: pytest.fail("a process was started"))
     again = study(STUDY, tmp_path, workers=2)
     pd.testing.assert_frame_equal(first.runs, again.runs)
     assert all(one.stored for one in again.results.values())
@@ -298,12 +299,11 @@ def test_ctrl_c_ends_a_study_with_what_is_there(tmp_path, monkeypatch):
 
 
 def test_runs_that_are_stored_count_though_nobody_said_so(tmp_path, monkeypatch):
-    def silent(jobs, *_):
-        work.carry_out(jobs[0])
+    def silent(jobs):
+        work.run_job(jobs[0])
         raise RunError("the scheduler is gone")
-        yield
 
-    monkeypatch.setattr("desim.experiments.studies.study._carried_out", silent)
+    monkeypatch.setattr("desim.experiments.studies.study.players", lambda *_: nullcontext(silent))
     with pytest.raises(RunError, match="the scheduler is gone"):
         study(STUDY, tmp_path)
     stored = pd.read_parquet(tmp_path / "runs.parquet")

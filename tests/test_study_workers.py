@@ -13,7 +13,7 @@ from forked import forked
 from study_scenes import BASE, STUDY, changed, stillborn
 
 from desim.errors import RunError
-from desim.experiments.studies import processes
+from desim.experiments import pool
 from desim.experiments.studies.study import study
 
 WORKER = "import multiprocessing, os, pathlib, time\nif multiprocessing.parent_process():\n    "
@@ -55,7 +55,7 @@ def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_cannot_begin_are_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "serve", stillborn)
+    monkeypatch.setattr(pool, "serve", stillborn)
     with pytest.raises(RunError, match=r"processes end before they begin \(exit code 3\)"):
         study(STUDY, tmp_path, workers=1)
     assert set(pd.read_parquet(tmp_path / "runs.parquet")["status"]) == {"stopped"}

@@ -14,10 +14,9 @@ from mutant import mutant
 from analysis import fuzz_audits
 from desim.engine.signals import Signals
 from desim.errors import InputError, RunError
-from desim.experiments.audit import game
+from desim.experiments.audit import of_method
 from desim.experiments.audit.neighbours import altered, neighbours, worst_pair
-from desim.experiments.audit.pairs import noised, play_pair, unobserved
-from desim.experiments.audit.transcript import Transcript, said_last
+from desim.experiments.audit.pairs import Transcript, noised, play_pair, said_last, unobserved
 from desim.experiments.audit.transcript_check import transcript_check
 from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
@@ -455,8 +454,8 @@ def test_the_last_models_are_those_that_went_out(name):
         found = []
         for engine in ("cohort", "agents"):
             simulation = built({**CASES[name], "stop": {"time": time}, "engine": engine})
-            stage = game.Stage(simulation, simulation, 0, "model")
-            found.append(game._model(stage, 0, 3))
+            stage = of_method.Stage(simulation, simulation, 0, "model")
+            found.append(of_method.numbers_shown(stage, 0, 3))
             past = Transcript()
             noised(simulation, 3).play(Tables(), listeners=[past])
             said = said_last(past)

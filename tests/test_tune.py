@@ -17,10 +17,9 @@ import desim
 from desim.errors import InputError
 from desim.experiments.studies.cases import key_of
 from desim.experiments.studies.varied import Range, vary
-from desim.experiments.tuning import book as book_module
-from desim.experiments.tuning.book import until
+from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
-from desim.experiments.tuning.search import front
+from desim.experiments.tuning.search import front, until
 from desim.experiments.tuning.tuned import explained
 from desim.scenario.load import resolved_yaml
 
@@ -238,7 +237,7 @@ def test_all_candidates_meet_the_same_seeds(monkeypatch):
     meet_the_same_seeds(desim.tune(plainly, workers=0))
     wrong = mutant(book_module, "seeded(unseeded, one.seed)",
                    "seeded(unseeded, one.seed + 10 * one.candidate.number)")  # fmt: skip
-    monkeypatch.setattr("desim.experiments.tuning.tune.Book", wrong.Book)
+    monkeypatch.setattr("desim.experiments.tuning.tune.RunCache", wrong.RunCache)
     with pytest.raises(AssertionError):
         meet_the_same_seeds(desim.tune(plainly, workers=0))
 

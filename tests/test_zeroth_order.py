@@ -25,8 +25,7 @@ import desim
 from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.experiments.audit.neighbours import replaced
-from desim.experiments.audit.pairs import noised, unobserved
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import Transcript, noised, unobserved
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.papers import d_zoa as printed

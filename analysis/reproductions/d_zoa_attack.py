@@ -21,9 +21,8 @@ from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, simu
 from analysis.reproductions.zcdp_nfl_errors import minimiser
 from desim.arrays import Array
 from desim.engine.play import Simulation
-from desim.experiments.audit.game import trained
 from desim.experiments.audit.neighbours import replaced
-from desim.experiments.audit.of_method import audit
+from desim.experiments.audit.of_method import audit, trained
 from desim.experiments.audit.verdict import Claim, judge
 from desim.interface.plots import COLOURS, Axes
 from desim.methods.d_zoa import schedule

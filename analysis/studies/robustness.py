@@ -20,9 +20,9 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import SCENARIOS, share_of_auto
 from analysis.studies.contests import METHODS, NETWORKS, SCENARIO, Contest, Point
 from desim.arrays import Array
-from desim.experiments.ranking.entrants import aimed, entered
+from desim.experiments.ranking.contenders import aimed, entered
 from desim.experiments.ranking.laws import laws
-from desim.experiments.ranking.worlds import Field, World, points, times, wilson
+from desim.experiments.ranking.worlds import Race, World, points, times, wilson
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
@@ -94,7 +94,7 @@ def played(network: str, sets: int, worlds: int) -> dict[Contest, Array]:
                 one._replace(network=network), tuned[network, one.method, one.way], seed
             )
             own.append(entered(aimed(made, TARGET), TARGET))
-        found.append(times(Field({None: own}), [World({}), *every], workers=2))
+        found.append(times(Race({None: own}), [World({}), *every], workers=2))
     return {one: np.array(found)[:, :, k] for k, one in enumerate(known)}
 
 

@@ -20,11 +20,10 @@ from analysis.reproductions import page
 from analysis.studies.tuned_scenarios import SCENARIOS
 from analysis.studies.unpaired import unpaired_worse
 from desim.arrays import Array
-from desim.experiments.studies.hands import Carry, hands
+from desim.experiments.pool import Play, players
 from desim.experiments.studies.work import Job, Result
-from desim.experiments.tuning.book import Book, Wanted
 from desim.experiments.tuning.candidates import Planned, planned
-from desim.experiments.tuning.search import FIRST, Search, medians, part, worse
+from desim.experiments.tuning.search import FIRST, RunCache, Search, Wanted, medians, part, worse
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = RESULTS.parent / "tuning.md"
@@ -43,23 +42,23 @@ def tuner(name: str, **changes: Any) -> dict[str, Any]:
     return {"name": name, "base": base, "tune": {**tune, "cap": False, "fresh": 0, **changes}}
 
 
-def searched(plan: Planned, carry: Carry) -> tuple[Search, Book]:
+def searched(plan: Planned, carry: Play) -> tuple[Search, RunCache]:
     """A search that is done, and its runs."""
-    book = Book(plan.tune, plan.asked, carry, None, "", False, None)
+    book = RunCache(plan.tune, plan.asked, carry, None, "", False, None)
     search = Search(plan.study, plan.folder, plan.sampler, book)
     search.run()
     return search, book
 
 
-def exhaustive(name: str) -> tuple[Planned, Search, Book]:
+def exhaustive(name: str) -> tuple[Planned, Search, RunCache]:
     """Every cell of the grid on every seed."""
     plan = planned(tuner(name, sampler="grid", race=False, runs=10**6, batch=10**6))
-    with hands(0, None, None) as carry:
+    with players(0, None, None) as carry:
         search, book = searched(plan, carry)
     return plan, search, book
 
 
-def looked_up(known: Mapping[str, Result]) -> Carry:
+def looked_up(known: Mapping[str, Result]) -> Play:
     """Results of runs that were played already."""
 
     def carry(jobs: list[Job]) -> Iterator[Result]:
@@ -68,7 +67,7 @@ def looked_up(known: Mapping[str, Result]) -> Carry:
     return carry
 
 
-def tuned(name: str, whole: Search, book: Book, repeats: int) -> list[dict[str, Any]]:
+def tuned(name: str, whole: Search, book: RunCache, repeats: int) -> list[dict[str, Any]]:
     """A row for each sampler and seed of it: how far above the grid's least, by how many runs."""
     seeds = whole.seeds
     every = medians(book.table(whole.candidates, seeds))[0]
@@ -92,8 +91,8 @@ def tuned(name: str, whole: Search, book: Book, repeats: int) -> list[dict[str, 
 def more_seeds(plan: Planned, whole: Search, cells: Sequence[int]) -> Array:
     """What cells need on LONGEST further seeds (cells, seeds)."""
     seeds = tuple(range(1000, 1000 + LONGEST))
-    with hands(0, None, None) as carry:
-        book = Book(plan.tune, plan.asked, carry, None, "", False, None)
+    with players(0, None, None) as carry:
+        book = RunCache(plan.tune, plan.asked, carry, None, "", False, None)
         some = [whole.candidates[cell] for cell in cells]
         book.play([Wanted(one, seed) for one in some for seed in seeds], "")
         return book.table(some, seeds)[0]

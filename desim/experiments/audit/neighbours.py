@@ -15,8 +15,15 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
-from desim.experiments.audit.pairs import PairReleases, completed, play_pair, recorded, unobserved
-from desim.experiments.audit.transcript import Transcript
+from desim.experiments.audit.pairs import (
+    PairReleases,
+    Transcript,
+    completed,
+    costs,
+    play_pair,
+    recorded,
+    unobserved,
+)
 from desim.methods.shared.declarations import Ingredients
 from desim.numerics import keys
 from desim.numerics.keys import Stream
@@ -336,10 +343,10 @@ def on(simulation: Simulation, problem: Problem) -> Simulation:
     """
     method, settings = simulation.method, replace(simulation.settings, problem=problem)
     if simulation.origin is not None:
-        made = simulation.origin.method(type(method), settings)
+        again = simulation.origin.method(type(method), settings)
     else:
-        made = type(method)(Ingredients(method.parameters, settings, method.noise))
-    return replace(simulation, settings=settings, method=made)
+        again = type(method)(Ingredients(method.parameters, settings, method.noise))
+    return replace(simulation, settings=settings, method=again)
 
 
 def altered(
@@ -399,7 +406,11 @@ def worst_pair(
     pinned: the second has the moduli of the first, as if steps that follow from them were public.
     """
     models, transcript = _trajectory(simulation)
-    who = _costliest(simulation, transcript) if agent is None else agent
+    total = np.zeros(simulation.problem.agents)
+    for batch in transcript.releases:
+        out = batch.release >= 0
+        total += costs(len(total), batch.who[out], batch.sensitivity[out], batch.scale[out])
+    who = int(np.argmax(total)) if agent is None else agent
     most = longest_row(simulation.problem, simulation.method.parameters)
     candidates = candidates_for(simulation.problem, models[:, who], most, curved=not pinned)
     searched = row is None
@@ -437,8 +448,8 @@ def _try(
     for one, other in candidates:
         with suppress(RunError, InputError):  # with which the method diverges, or is refused
             if (key := np.hstack([np.ravel(part) for part in one]).tobytes()) not in played:
-                made = altered(simulation, agent, row, one)
-                played[key] = made, recorded(made, seed)
+                first = altered(simulation, agent, row, one)
+                played[key] = first, recorded(first, seed)
             first, transcript = played[key]
             moduli = first.problem.moduli if pinned else None
             second = altered(simulation, agent, row, other, moduli)
@@ -467,13 +478,3 @@ def _trajectory(simulation: Simulation) -> tuple[Array, Transcript]:
     outcome = completed(observed.play(Discard(), listeners=[transcript]))
     assert outcome.iterates is not None
     return outcome.iterates, transcript
-
-
-def _costliest(simulation: Simulation, transcript: Transcript) -> int:
-    cost = np.zeros(simulation.problem.agents)
-    for batch in transcript.releases:
-        out = batch.release >= 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.nan_to_num((batch.sensitivity / batch.scale) ** 2, nan=0.0, posinf=0.0)
-        np.add.at(cost, batch.who[out], each[out])
-    return int(np.argmax(cost))

@@ -5,7 +5,7 @@ coins. Its scores come from what the run shows and from plays on reference data 
 touched, with noise of their own: guesses from them are post-processing of the run.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,14 @@ from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.audit.neighbours import canary_records, longest_row, on
 from desim.experiments.audit.one_run import judge_one_run
-from desim.experiments.audit.pairs import completed, noised, unobserved
+from desim.experiments.audit.pairs import (
+    Transcript,
+    completed,
+    costs,
+    noised,
+    said_last,
+    unobserved,
+)
 from desim.experiments.audit.stored import (
     Audit,
     require_agent,
@@ -28,8 +35,7 @@ from desim.experiments.audit.stored import (
     tables_of,
     terms,
 )
-from desim.experiments.audit.transcript import Transcript, said_last
-from desim.experiments.audit.verdict import Ground, claims_of, rounded
+from desim.experiments.audit.verdict import AuditedPlay, claims_of, rounded
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.views import Adversary, adversary
@@ -90,7 +96,9 @@ def canaries_of(
     if not 1 <= slots <= rows:
         raise InputError(f"canaries: {refusal(slots, f'1 to {rows}, the rows of agent {agent}')}")
     if isinstance(problem.loss, ModelLoss):
-        return _of_model(problem, agent, slots, seed_of(seed, "records"))
+        start = int(problem.start[agent])
+        place = slice(start, start + slots)
+        return Canaries(agent, *canary_records(problem, place, seed_of(seed, "records")))
     features = problem.A.shape[1]
     directions = _directions(slots, features, seed_of(seed, "records"))
     longest = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
@@ -105,12 +113,6 @@ def canaries_of(
     clip = problem.clip if problem.clipped else 0.0
     far = FAR * (1.0 + float(np.abs(problem.b).max()) + clip)
     return Canaries(agent, first, first.copy(), far * ones, -far * ones)
-
-
-def _of_model(problem: Problem, agent: int, slots: int, seed: int) -> Canaries:
-    """Inputs in directions of their own, with opposite labels or signs."""
-    start = int(problem.start[agent])
-    return Canaries(agent, *canary_records(problem, slice(start, start + slots), seed))
 
 
 def _directions(count: int, features: int, seed: int) -> Array:
@@ -254,29 +256,23 @@ def _run(
     outcome = completed(own.play(Discard(), listeners=[transcript]))
     if game.reading == "model":
         return transcript, _final(transcript, outcome.model)
-    parts = [*_releases(game, transcript), *_messages(game, transcript)]
+    parts = [*_seen(game, transcript)]
     joined = (np.concatenate([np.zeros(0), *(part[k] for part in parts)]) for k in range(3))
     return transcript, Shown(*joined)
 
 
-def _releases(game: Game, transcript: Transcript) -> list[tuple[Array, Array, Array]]:
-    return [
-        (batch.output[r], batch.value[r], np.full(batch.output.shape[1], batch.scale[r]))
-        for batch in transcript.releases
-        for r in np.flatnonzero((batch.who == game.canaries.agent) & (batch.release >= 0))
-        if (game.reading == "all" or int(batch.release[r]) in game.seen)
-        and int(batch.release[r]) not in transcript.kept
-    ]
-
-
-def _messages(game: Game, transcript: Transcript) -> list[tuple[Array, Array, Array]]:
-    if game.reading != "all":
-        return []
-    return [
-        (batch.payload[r], batch.payload[r], np.zeros(batch.payload.shape[1]))
-        for batch in transcript.messages
-        for r in np.flatnonzero(batch.who == game.canaries.agent)
-    ]
+def _seen(game: Game, transcript: Transcript) -> Iterator[tuple[Array, Array, Array]]:
+    """Of each release and message its numbers, these without noise, and the noise's size."""
+    agent, every = game.canaries.agent, game.reading == "all"
+    for batch in transcript.releases:
+        for r in np.flatnonzero((batch.who == agent) & (batch.release >= 0)):
+            number = int(batch.release[r])
+            if (every or number in game.seen) and number not in transcript.unsent:
+                size = np.full(batch.output.shape[1], batch.scale[r])
+                yield batch.output[r], batch.value[r], size
+    for sent in transcript.messages if every else ():
+        for r in np.flatnonzero(sent.who == agent):
+            yield sent.payload[r], sent.payload[r], np.zeros(sent.payload.shape[1])
 
 
 def _final(transcript: Transcript, model: Array | None) -> Shown:
@@ -305,7 +301,7 @@ def _spread(shown: Shown, residual: Array, effects: Array) -> Array:
 
 
 # The audit as a whole: how many canaries there are, and what its result says.
-LEAST, USUAL = 10, 500  # canaries
+MIN_CANARIES, USUAL = 10, 500
 NEVER = "`not refuted` is no proof: one run says less than many, and canaries that overlap say less"
 KNOWN = (
     "batches are those of the scenario's seed: claims that count on secret batches are not tested"
@@ -335,8 +331,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    few = canaries is not None and canaries < LEAST
-    others = [(few, f"canaries: {refusal(canaries, f'{LEAST} to the rows of the agent')}")]
+    few = canaries is not None and canaries < MIN_CANARIES
+    others = [(few, f"canaries: {refusal(canaries, f'{MIN_CANARIES} to the rows of the agent')}")]
     view, delta = terms(of, view, delta, level, claims, seed, others)
     with explained(of):
         simulation = build(of)
@@ -345,15 +341,15 @@ def audit_one_run(
         slots = min(USUAL, int(simulation.problem.rows[agent])) if canaries is None else canaries
         most = longest_row(simulation.problem, simulation.method.parameters)
         records = canaries_of(simulation.problem, agent, slots, seed, most)
-        game, ground = _staged(simulation, records, who, delta)
-        testable, untestable = claims_of(claims, ground)
+        game, audited = _staged(simulation, records, who, delta)
+        testable, untestable = claims_of(claims, audited)
         guessable = play_once(game, seed=seed, tell=tell)
     scores, coins = guessable.scores, guessable.coins
     findings = tuple(judge_one_run(claim, scores, coins, level) for claim in testable)
-    notes = (*untestable, *([KNOWN] if ground.sampled else []), REAL, NEVER)
+    notes = (*untestable, *([KNOWN] if audited.sampled else []), REAL, NEVER)
     return Audit(
-        name=of.name, view=ground.view, agent=agent, findings=findings, notes=notes,
-        title=f"agent {agent}, {slots} canaries, seen by {ground.view}; one run",
+        name=of.name, view=audited.view, agent=agent, findings=findings, notes=notes,
+        title=f"agent {agent}, {slots} canaries, seen by {audited.view}; one run",
         played={"seed": seed, "runs": 1, "canaries": slots}, scores=guessable,
         arrays={"scores": scores, "coins": coins}, samples=(scores[~coins], scores[coins]),
         of="canaries",
@@ -366,24 +362,22 @@ def _agent(simulation: Simulation, agent: int | None, who: Adversary) -> int:
     require_agent(agent, agents)
     if agent is None:
         releases, _ = tables_of(simulation)
-        cost = np.zeros(agents)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = (releases["sensitivity"] / releases["scale"]).to_numpy(float) ** 2
-        np.add.at(cost, releases["agent"], np.nan_to_num(each, nan=0.0, posinf=0.0))
+        numbers = (releases[name].to_numpy(float) for name in ("sensitivity", "scale"))
+        cost = costs(agents, releases["agent"].to_numpy(), *numbers)
         cost[list(who.agents)] = -1.0
         agent = int(np.argmax(cost))
     require_other(agent, who)
-    if simulation.problem.rows[agent] < LEAST:
-        rows, most = int(simulation.problem.rows[agent]), int(simulation.problem.rows.max())
-        allowed = f"an agent with {LEAST} rows or more, for as many canaries"
-        where = "agent" if most >= LEAST else "problem.data"
+    if simulation.problem.rows[agent] < MIN_CANARIES:
+        rows, enough = int(simulation.problem.rows[agent]), simulation.problem.rows >= MIN_CANARIES
+        allowed = f"an agent with {MIN_CANARIES} rows or more, for as many canaries"
+        where = "agent" if enough.any() else "problem.data"
         raise InputError(f"{where}: agent {agent} has {rows} rows; allowed: {allowed}")
     return agent
 
 
 def _staged(
     simulation: Simulation, of: Canaries, who: Adversary, delta: float
-) -> tuple[Game, Ground]:
+) -> tuple[Game, AuditedPlay]:
     """The game, and what claims are about: releases of a play on reference data."""
     reference = planted(simulation, of, np.ones(len(of), bool))
     releases, events = tables_of(reference)
@@ -391,5 +385,5 @@ def _staged(
     if not ids:
         raise InputError(f"view: {who} sees no release of agent {of.agent}")
     reading: Reading = "model" if who.kind == "final-model" else "all" if whole else "some"
-    ground = Ground(reference, releases, events, of.agent, str(who), delta)
-    return Game(simulation, of, reading, ids), ground
+    audited = AuditedPlay(reference, releases, events, of.agent, str(who), delta)
+    return Game(simulation, of, reading, ids), audited

@@ -37,7 +37,7 @@ from desim.numerics.later import optimize, sparse, special
 from desim.privacy.accounting.gaussian import delta_of, mu_of
 
 # How large the score W can be by chance: the worst of all mechanisms that a curve allows.
-LARGEST = 700.0  # epsilon
+LARGEST_EPSILON = 700.0
 DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
 
 
@@ -74,7 +74,7 @@ def chance(tiers: Tiers, score: int, epsilons: Array, deltas: Array) -> float:
     epsilons, deltas (n,): the mechanism is (epsilon, delta)-DP for each pair, epsilon >= 0, data
     sets being neighbours that differ in the record of one slot.
     """
-    small = epsilons < LARGEST  # larger ones say nothing, and their powers are infinite
+    small = epsilons < LARGEST_EPSILON  # larger ones say nothing, and their powers are infinite
     epsilons, deltas = epsilons[small], deltas[small]
     if 2 * score <= tiers.most or not small.any():
         return 1.0
@@ -159,11 +159,10 @@ def _programme(gain: Any, owner: Int, shown: Array, charged: Array) -> tuple[Arr
 
 
 # Tests of claims, and how many slots are guessed for them.
-Curve = Callable[[Array], Array]
 SHARES = (  # of the slots, guessed
     0.05, 0.08, 0.11, 0.13, 0.15, 0.18, 0.2, 0.22, 0.25, 0.28, 0.3, 0.4, 0.6, 0.8, 1.0,
 )  # fmt: skip
-MOST = 300  # guesses in tiers, so that their programme stays small
+MAX_GUESSES = 300  # guesses in tiers, so that their programme stays small
 WEIGHTS = (3, 1)  # of right guesses in the surer third and in the rest
 POINTS = 12  # of a curve
 NEAR, FAR = 0.6, 4.2  # epsilons are mu^2 / 2 + mu t with t between these
@@ -171,7 +170,7 @@ DESIGNS = ((1.0, 0.6), (2.0, 1.0), (4.0, 1.0), (8.0, 1.0))  # true, tested mu ov
 LIKELY = 0.2  # a design whose chance is larger can refute nothing
 EPSILON_SHARE = 0.05  # of the level, where mu or rho is tested too, which says far more
 LARGEST_MU = 20.0
-LEAST = 1e-3  # a parameter is found to this share of what was claimed
+RESOLUTION = 1e-3  # a parameter is found to this share of what was claimed
 METHODS = {"epsilon": "right guesses", "mu": "tiers of guesses", "rho": "tiers of guesses"}
 
 
@@ -190,17 +189,11 @@ def chance_of_guesses(slots: int, guesses: int, right: int, epsilon: float, delt
     Steinke, Nasr, Jagielski 2023, Theorem 5.2: f(v) + 2 m delta max_i (f(v - i) - f(v)) / i over
     1 <= i <= v, f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v], m slots.
     """
-    tails = _tails(guesses, np.arange(right + 1), float(special.expit(epsilon)))
+    counts, p = np.arange(1, right + 1), float(special.expit(epsilon))
+    tails = np.append(1.0, special.betainc(counts, guesses - counts + 1.0, p))
     own = float(tails[right])
-    back = np.arange(1, right + 1)
-    slope = float(np.max((tails[right - back] - own) / back, initial=0.0))
+    slope = float(np.max((tails[right - counts] - own) / counts, initial=0.0))
     return min(1.0, own + 2.0 * slots * delta * slope)
-
-
-def _tails(n: int, counts: NDArray[np.int64], p: float) -> Array:
-    """P[Binomial(n, p) >= count] (counts,), a beta function."""
-    inside = special.betainc(np.maximum(counts, 1), n - np.maximum(counts, 1) + 1.0, p)
-    return np.asarray(np.where(counts > 0, inside, 1.0))
 
 
 def epsilon_low(slots: int, guesses: int, right: int, delta: float, level: float) -> float:
@@ -221,7 +214,7 @@ def parameter_low(
     """Lower bound of mu ("mu") or rho ("rho") that is above the true one with probability `level`.
 
     No mechanism that is mu-GDP, or rho-zCDP, with less than that reaches the score more often. It
-    is found to LEAST of `claimed`, > 0, and is 0 where it is below a twentieth of that.
+    is found to RESOLUTION of `claimed`, > 0, and is 0 where it is below a twentieth of that.
     """
     return _largest(lambda value: chance_of_score(tiers, score, parameter, value) <= level, claimed)
 
@@ -254,7 +247,7 @@ def _largest(rejected: Callable[[float], bool], start: float) -> float:
     low, high = 0.0, start
     while rejected(high) and high < 1024.0 * start:
         low, high = high, 2.0 * high
-    while high - low > LEAST * start and high > 0.05 * start:
+    while high - low > RESOLUTION * start and high > 0.05 * start:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rejected(middle) else (low, middle)
     return low
@@ -305,7 +298,10 @@ def chosen_tiers(slots: int, parameter: str, value: float) -> Tiers:
     Or, where so few slots cannot do that, much worse ones from those that the claim allows.
     """
     claimed = value if parameter == "mu" else float(np.sqrt(2.0 * value))
-    found = [_in_tiers(slots, k) for k in _sizes(slots, MOST)]
+    found = [
+        Tiers(slots, (surer := max(1, k // 3), k - surer), WEIGHTS)
+        for k in _sizes(slots, MAX_GUESSES)
+    ]
     best = 0
     for true, tested in DESIGNS:
         expected = Expected(slots, min(true * claimed, LARGEST_MU))
@@ -328,11 +324,6 @@ def _expected_score(tiers: Tiers, expected: Expected) -> int:
 
 def _sizes(slots: int, most: int) -> list[int]:
     return sorted({min(most, max(3, round(share * slots))) for share in SHARES})
-
-
-def _in_tiers(slots: int, guesses: int) -> Tiers:
-    surer = max(1, guesses // 3)
-    return Tiers(slots, (surer, guesses - surer), WEIGHTS)
 
 
 def judge_one_run(

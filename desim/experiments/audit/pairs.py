@@ -10,18 +10,113 @@ likelihood ratio is infinite. What was released counts as seen.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine.play import Observation, Simulation
-from desim.engine.signals import Sink
+from desim.engine.signals import Listener, Message, Release, Sink
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
-from desim.experiments.audit.transcript import Released, Sent, Transcript
 from desim.log.outcome import Outcome
+from desim.privacy.ledger.terms import Mechanism
+
+# What a play reveals, kept and replayed: the same transcript on other data shows what moved.
+
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Released:
+    """One batch of releases of agents who (n,) in round (n,) with ids release (n,), -1 for none.
+
+    value (n, dim): what noise was added to (of noise in a kernel: the result without it); output
+    (n, dim): with noise, as computed; sensitivity, scale, coupled (n,): as in Terms.
+    """
+
+    who: Int
+    round: Int
+    release: Int
+    value: Array
+    output: Array
+    mechanism: Mechanism
+    sensitivity: Array
+    scale: Array
+    coupled: Array | None
+
+
+class Transcript(Listener):
+    """Releases and messages of one play in their order; with `recorded`, a replay of that one.
+
+    apart: releases or messages came in another order or number than recorded; unsent: ids of the
+    releases that no message has told of; failed: whether the play ended before its time.
+    """
+
+    def __init__(self, recorded: "Transcript | None" = None) -> None:
+        self.releases: list[Released] = []
+        self.messages: list[Message] = []
+        self.recorded = recorded
+        self.apart = self.failed = False
+        self.unsent: set[int] = set()
+
+    def releasing(self, batch: Release) -> Array:
+        """Keep a batch of releases; return what goes out (n, dim)."""
+        release, output, terms, rows = batch.release, batch.output, batch.terms, batch.rows
+        value, coupled = batch.value, None if terms.coupled is None else terms.coupled[rows]
+        if terms.resolution > 0.0:  # discrete noise is centred on the level next to the value
+            value = terms.resolution * np.rint(value / terms.resolution)
+        spread = terms.sensitivity[rows], terms.scale[rows], coupled
+        found = Released(batch.who, batch.round, release, value, output, terms.mechanism, *spread)
+        self.releases.append(found)
+        if self.recorded is None:
+            return output
+        theirs = _counterpart(self.recorded.releases, len(self.releases) - 1)
+        if theirs is None or theirs.output.shape != output.shape:
+            self.apart = True
+            return output
+        same = theirs.release == release
+        self.apart |= not same.all()
+        return np.where((same & (release >= 0))[:, None], theirs.output, output)
+
+    def waiting(self, ids: Int, waits: bool) -> None:
+        """Note that releases ids (n,), -1 for none, wait for a message, or do so no more."""
+        if waits or self.unsent:
+            named = set(ids[ids >= 0].tolist())
+            self.unsent = self.unsent | named if waits else self.unsent - named
+
+    def sending(self, message: Message) -> Array:
+        """Keep a batch of messages; return what is received (n, dim)."""
+        self.messages.append(message)
+        if self.recorded is None:
+            return message.payload
+        theirs = _counterpart(self.recorded.messages, len(self.messages) - 1)
+        if (
+            theirs is None
+            or theirs.payload.shape != message.payload.shape
+            or not np.array_equal(theirs.who, message.who)
+            or not np.array_equal(theirs.round, message.round)
+        ):
+            self.apart = True
+            return message.payload
+        return theirs.payload
+
+
+def said_last(transcript: Transcript) -> dict[int, Array]:
+    """The last message (dim,) of every agent that has said something; a null says nothing."""
+    found = {}
+    for sent in transcript.messages:
+        silent = sent.traffic[-1]
+        spoken = ~silent if silent.dtype == bool else np.ones(len(sent.who), bool)
+        found.update({int(sent.who[r]): sent.payload[r] for r in np.flatnonzero(spoken)})
+    return found
+
+
+def _counterpart(batches: list[Batch], place: int) -> Batch | None:
+    return batches[place] if place < len(batches) else None
+
 
 # In what the two plays differ beyond what noise covers.
 Bool = NDArray[np.bool_]
@@ -60,7 +155,7 @@ def apart(first: Transcript, second: Transcript, agents: Bool) -> str:
     return found
 
 
-def _same(block: list[tuple[Sent, Sent]]) -> bool:
+def _same(block: list[tuple[Message, Message]]) -> bool:
     """Whether messages are the same to the last bit, and in all that is seen of them."""
     if any(mine.payload.shape != theirs.payload.shape for mine, theirs in block):
         return False
@@ -72,7 +167,7 @@ def _same(block: list[tuple[Sent, Sent]]) -> bool:
     return all(np.array_equal(np.concatenate(a), np.concatenate(b)) for a, b in columns)
 
 
-def _moved(mine: Sent, theirs: Sent, agents: Bool) -> bool:
+def _moved(mine: Message, theirs: Message, agents: Bool) -> bool:
     """Whether messages of `agents` go out at other times, in another size, or not at all."""
     if mine.payload.shape != theirs.payload.shape or not np.array_equal(mine.who, theirs.who):
         return True
@@ -87,7 +182,7 @@ def _unlike(mine: Released, theirs: Released, agents: Bool) -> bool:
     return bool(((one != other) & out).any())
 
 
-def beyond(mine: Sent, theirs: Sent) -> Bool:
+def beyond(mine: Message, theirs: Message) -> Bool:
     """Which messages (n,) of two batches of one shape differ by more than rounding."""
     a, b = mine.payload, theirs.payload
     if a is b or np.array_equal(a, b):
@@ -159,6 +254,13 @@ def noised(simulation: Simulation, seed: int | None) -> Simulation:
     return replace(simulation, settings=replace(simulation.settings, noise_seed=seed))
 
 
+def costs(agents: int, who: Int, sensitivity: Array, scale: Array) -> Array:
+    """What releases of agents who (n,) cost each (agents,): squares of sensitivity over scale."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.nan_to_num((sensitivity / scale) ** 2, nan=0.0, posinf=0.0)
+    return np.asarray(np.bincount(who, each, agents), float)
+
+
 def completed(outcome: Outcome) -> Outcome:
     """The outcome, if its play came to its end; RunError if not."""
     if outcome.status == "failed":
@@ -178,14 +280,8 @@ def ended(simulation: Simulation, transcript: Transcript, sink: Sink | None = No
 
 def recorded(simulation: Simulation, noise_seed: int) -> Transcript:
     """What one play with noise of `noise_seed` reveals, which may have failed."""
-    transcript = Transcript()
-    _played(simulation, noise_seed, transcript)
+    ended(noised(unobserved(simulation, log="rounds"), noise_seed), transcript := Transcript())
     return transcript
-
-
-def _played(simulation: Simulation, noise_seed: int, transcript: Transcript) -> Outcome:
-    bare = noised(unobserved(simulation, log="rounds"), noise_seed)
-    return ended(bare, transcript)
 
 
 def play_pair(
@@ -206,7 +302,7 @@ def play_pair(
     """
     first = recorded(simulation, noise_seed) if first is None else first
     second = Transcript(first)
-    outcome = _played(neighbour, noise_seed, second)
+    outcome = ended(noised(unobserved(neighbour, log="rounds"), noise_seed), second)
     scored = np.ones(simulation.problem.agents, bool)
     if seen is not None:
         scored[:] = False
@@ -220,19 +316,20 @@ def play_pair(
 def _of_pair(
     first: Transcript, second: Transcript, agent: int, scored: Any, difference: str
 ) -> PairReleases:
-    rows, partial = list[tuple[Released, Released, int]](), False
+    rows, seen, partial = list[tuple[Released, Released, int]](), set[int](), False
     for mine, theirs in aligned(first, second):
         keep = mine.who == agent
         if not keep.all():
             keep |= (mine.value != theirs.value).any(axis=1) | (mine.scale != theirs.scale)
         keep &= (mine.release >= 0) & (theirs.release >= 0)
-        if first.kept:  # which nobody sees
-            keep &= ~np.isin(mine.release, list(first.kept))
+        if first.unsent:  # which nobody sees
+            keep &= ~np.isin(mine.release, list(first.unsent))
         for r in keep.nonzero()[0].tolist():
-            if scored[mine.who[r]]:
-                rows.append((mine, theirs, r))
-            else:
+            if not scored[mine.who[r]]:
                 partial = True
+            elif mine.release[r] not in seen:  # one draw of noise may go out again and again
+                seen.add(int(mine.release[r]))
+                rows.append((mine, theirs, r))
     sizes = [mine.output.shape[1] for mine, _, _ in rows]
 
     def vectors(of: Any) -> Array:
@@ -244,8 +341,8 @@ def _of_pair(
     def numbers(of: Any, dtype: Any = float) -> Any:
         return np.array([of(*row) for row in rows], dtype)
 
-    found = PairReleases(
-        round=numbers(lambda mine, _, r: mine.round_[r], np.int64),
+    return PairReleases(
+        round=numbers(lambda mine, _, r: mine.round[r], np.int64),
         release=numbers(lambda mine, _, r: mine.release[r], np.int64),
         output=vectors(lambda mine, _, r: mine.output[r]),
         mean=vectors(lambda mine, _, r: mine.value[r]),
@@ -258,14 +355,3 @@ def _of_pair(
         apart=difference,
         partial=partial,
     )
-    return _once(found)
-
-
-def _once(found: PairReleases) -> PairReleases:
-    """Each release once, though its draw of noise has gone out again and again."""
-    first = np.unique(found.release, return_index=True)[1]
-    if len(first) == len(found.release):
-        return found
-    first.sort()
-    arrays: dict[str, Any] = {k: v[first] for k, v in vars(found).items() if np.ndim(v)}
-    return replace(found, **arrays)

@@ -14,8 +14,6 @@ from desim.arrays import Array
 from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
-from desim.experiments.audit.game import Stage
-from desim.experiments.audit.neighbours import Neighbours
 from desim.experiments.audit.pairs import unobserved
 from desim.experiments.audit.verdict import Finding
 from desim.log.parquet import Tables
@@ -39,18 +37,18 @@ def terms(
     problems = [line for wrong, line in others if wrong]
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
-    given = scenario.privacy
-    if given is not None and given.relation != "replace-one":
+    privacy = scenario.privacy
+    if privacy is not None and privacy.relation != "replace-one":
         allowed = "replace-one, the relation that is tested; set privacy.relation"
-        problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
+        problems.append(f"privacy.relation: {refusal(privacy.relation, allowed)}")
     if not 0.0 < level < 0.5:
         problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
     if not claims:
         problems.append("claims: found none; allowed: paper, rigorous, or an epsilon")
+    names = ("paper", "rigorous")
     for claim in claims:
-        if isinstance(claim, str) and claim not in ("paper", "rigorous"):
-            allowed = "paper, rigorous, or an epsilon"
-            problems.append(f"claim: {refusal(claim, allowed, ('paper', 'rigorous'))}")
+        if isinstance(claim, str) and claim not in names:
+            problems.append(f"claim: {refusal(claim, 'paper, rigorous, or an epsilon', names)}")
         if not isinstance(claim, str) and not claim >= 0.0:
             problems.append(f"claim: {refusal(claim, 'an epsilon >= 0')}")
     if scenario.stop.targets:
@@ -103,24 +101,15 @@ class Audit:
     def plain(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
         return {
-            "name": self.name,
-            "view": self.view,
-            "relation": "replace-one",
-            "agent": self.agent,
-            **self.played,
-            "findings": [_plain(one) for one in self.findings],
+            "name": self.name, "view": self.view, "relation": "replace-one", "agent": self.agent,
+            **self.played, "findings": [_plain(one) for one in self.findings],
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    tests = [
-        {
-            "parameter": test.parameter, "method": test.method,
-            "claimed": _number(test.claimed), "low": _number(test.low),
-        }
-        for test in finding.tests
-    ]  # fmt: skip
+    keys = ("parameter", "method", "claimed", "low")
+    tests = [{key: _number(getattr(test, key)) for key in keys} for test in finding.tests]
     claim = {key: _number(item) for key, item in asdict(finding.claim).items()}
     return {"claim": claim, "level": finding.level, "verdict": finding.verdict, "tests": tests}
 
@@ -132,7 +121,6 @@ def _number(value: Any) -> Any:
 
 
 # What the view shows of the runs of an audit, which decides how they are scored.
-HIDDEN = ("none", "objective-perturbation", "objective-laplace")  # no release of its own to score
 
 
 def require_agent(agent: int | None, agents: int) -> None:
@@ -167,39 +155,3 @@ def shown(
     ids = frozenset(releases.loc[own & shows, "release"].tolist())
     whole = bool(shows[own].all()) and adversary.kind != "direct"
     return ids, whole, frozenset(owner[~shows].tolist())
-
-
-def reading_of(
-    releases: pd.DataFrame, events: pd.DataFrame, adversary: Adversary, pair: Neighbours
-) -> Stage:
-    """The stage of a pair, of whose first simulation the tables are; InputError if nothing is seen.
-
-    A ratio of likelihoods needs all releases of the agent, and their noise: noise inside an
-    objective, or a method's own, leaves messages that are no function of what was released.
-    """
-    agent = pair.agent
-    ids, whole, hiding = shown(releases, events, adversary, agent)
-    own = releases["agent"] == agent
-    silent = not own.any() and adversary.kind == "eavesdropper"  # who hears that nothing is said
-    if not ids and not silent:
-        raise InputError(f"view: {adversary} sees no release of agent {agent}")
-    whole &= not (own & releases["mechanism"].isin(HIDDEN)).any()
-    reading = "model" if adversary.kind == "final-model" else "likelihood" if whole else "releases"
-    agents = frozenset(range(pair.first.problem.agents)) - hiding if hiding else None
-    heard = _heard(events, adversary, agent)
-    return Stage(pair.first, pair.second, agent, reading, ids, heard, agents)  # type: ignore[arg-type]
-
-
-def _heard(
-    events: pd.DataFrame, adversary: Adversary, agent: int
-) -> frozenset[tuple[int, int]] | None:
-    """(Round, release) of the agent's messages that the adversary sees; None for all of them."""
-    if adversary.kind == "eavesdropper":
-        return None
-    came = (events["kind"] == "deliver") & (events["peer"] == agent)
-    if adversary.kind == "coordinator":
-        came &= events["agent"] < 0
-    if adversary.kind == "direct":
-        came &= np.isin(events["agent"], adversary.agents)
-    rows = events[came]
-    return frozenset(zip(rows["round"].tolist(), rows["release"].tolist(), strict=True))

@@ -15,8 +15,14 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.experiments.audit.neighbours import Neighbours, turned, worst_pair
-from desim.experiments.audit.pairs import completed, ended, rounding, unobserved
-from desim.experiments.audit.transcript import Released, Sent, Transcript
+from desim.experiments.audit.pairs import (
+    Released,
+    Transcript,
+    completed,
+    ended,
+    rounding,
+    unobserved,
+)
 from desim.log.parquet import Tables
 from desim.privacy.ledger.ledger import Mechanism
 
@@ -119,12 +125,12 @@ def _releases(one: Transcript, replay: Transcript, agent: int) -> list[Row]:
     for mine, theirs in zip(one.releases, replay.releases, strict=False):
         if mine.output.shape != theirs.output.shape:
             continue
-        slack, sent = rounding(mine.output), ~np.isin(mine.release, list(one.kept))
+        slack, sent = rounding(mine.output), ~np.isin(mine.release, list(one.unsent))
         for order, bound in _bounds(mine):
             moved = np.linalg.norm(theirs.output - mine.output, ord=order, axis=1)
             for r in np.flatnonzero((mine.release >= 0) & (theirs.release >= 0) & sent):
                 own = int(mine.who[r]) == agent
-                place = int(mine.who[r]), int(mine.round_[r]), int(mine.release[r])
+                place = int(mine.who[r]), int(mine.round[r]), int(mine.release[r])
                 declared, free = (float(bound[r]), float(slack[r])) if own else (0.0, 0.0)
                 found.append(("release", *place, float(moved[r]), declared, free))
     return found
@@ -148,19 +154,15 @@ def _bounds(batch: Released) -> list[tuple[int, Array]]:
 def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) -> list[Row]:
     found: list[Row] = []
     for mine, theirs in zip(one.messages, replay.messages, strict=False):
-        if not _alike(mine, theirs):
+        if mine.payload.shape != theirs.payload.shape or not np.array_equal(mine.who, theirs.who):
             continue
         moved = np.linalg.norm(theirs.payload - mine.payload, axis=1)
-        rows = zip(mine.who, mine.round_, moved, rounding(mine.payload), strict=True)
+        rows = zip(mine.who, mine.round, moved, rounding(mine.payload), strict=True)
         for who, round_, difference, free in rows:
             declared = np.inf if who == agent and not bounded else 0.0
             place = int(who), int(round_), -1
             found.append(("message", *place, float(difference), declared, float(free)))
     return found
-
-
-def _alike(mine: Sent, theirs: Sent) -> bool:
-    return mine.payload.shape == theirs.payload.shape and np.array_equal(mine.who, theirs.who)
 
 
 def _different(one: Tables, two: Tables) -> int:

@@ -324,7 +324,7 @@ CURVES = ("fed-plt/adp", "zcdp-nfl/corollary")  # epsilons that state rho-zCDP, 
 
 
 @dataclass(frozen=True)
-class Ground:
+class AuditedPlay:
     """One play of the simulation whose claims are tested: its tables, and for whom they are made.
 
     claims are about `agent`, at `delta`, for `view`.
@@ -348,57 +348,54 @@ class Ground:
         return bool((self.agent_releases["sampling"] < 1.0).any())
 
 
-def claims_of(names: Sequence[str | float], ground: Ground) -> tuple[list[Claim], list[str]]:
+def claims_of(names: Sequence[str | float], audited: AuditedPlay) -> tuple[list[Claim], list[str]]:
     """The claims of these names that can be tested, and why the others cannot."""
-    every = [claimed(name, ground) for name in names]
+    known = {"rigorous": rigorous, "paper": paper}
+    every = [
+        known[name](audited)
+        if isinstance(name, str) and name in known
+        else Claim("given", float(name), audited.delta, about="as it was given")
+        for name in names
+    ]
     claims = [one for one in every if isinstance(one, Claim)]
     return claims, [one for one in every if isinstance(one, str)]
 
 
-def claimed(name: str | float, ground: Ground) -> Claim | str:
-    """The claim `name` (paper, rigorous, or an epsilon), or why it cannot be tested."""
-    if name == "rigorous":
-        return rigorous(ground)
-    if name == "paper":
-        return paper(ground)
-    return Claim("given", float(name), ground.delta, about="as it was given")
-
-
-def rigorous(ground: Ground) -> Claim:
+def rigorous(audited: AuditedPlay) -> Claim:
     """What desim says of the releases, known batches included; mu too where it is exact."""
     replay = account(
-        ground.releases,
-        rows=ground.simulation.problem.rows,
-        delta=ground.delta,
-        view=ground.view,
+        audited.releases,
+        rows=audited.simulation.problem.rows,
+        delta=audited.delta,
+        view=audited.view,
         relation=RELATION,
-        events=ground.events,
+        events=audited.events,
         amplification=False,
     )
-    epsilon = float(replay.final[ground.agent])
+    epsilon = float(replay.final[audited.agent])
     exact = replay.method == "exact GDP" and np.isfinite(epsilon)
     about = "; ".join([replay.method, *replay.flags])
-    mu = mu_of(epsilon, ground.delta) if exact else None
-    return Claim("rigorous", epsilon, ground.delta, mu=mu, about=about)
+    mu = mu_of(epsilon, audited.delta) if exact else None
+    return Claim("rigorous", epsilon, audited.delta, mu=mu, about=about)
 
 
-def paper(ground: Ground) -> Claim | str:
+def paper(audited: AuditedPlay) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
-    method = ground.simulation.method
+    method = audited.simulation.method
     if (inputs := method.claimed()) is None:
         return "the paper claims nothing about this method and noise"
-    said = claim_of(inputs, ground.releases, ground.delta, method.bounds)
+    said = claim_of(inputs, audited.releases, audited.delta, method.bounds)
     bound = said.bound
-    if ground.sampled:
+    if audited.sampled:
         return f"{bound.theorem} counts on secret batches, which the game does not draw anew"
-    epsilon = float(said.epsilon[ground.agent])
+    epsilon = float(said.epsilon[audited.agent])
     about = [f"{bound.paper}, {bound.theorem}: {said.method}"]
-    if not bound.covers(ground.view):
+    if not bound.covers(audited.view):
         about.append(f"covers {bound.view}, not this view")
     about += [f"needs what this run does not meet: {text}" for text in said.unmet]
     curve = np.isfinite(epsilon) and bound.name in CURVES
-    rho = zcdp_of(epsilon, ground.delta) if curve else None
-    return Claim("paper", epsilon, ground.delta, rho=rho, about="; ".join(about))
+    rho = zcdp_of(epsilon, audited.delta) if curve else None
+    return Claim("paper", epsilon, audited.delta, rho=rho, about="; ".join(about))
 
 
 def zcdp_of(epsilon: float, delta: float) -> float:

@@ -9,8 +9,8 @@ methods to them. A law that is kept on a small problem may still be broken on an
 """
 
 from desim.experiments.contract.algorithm_laws import algorithm
-from desim.experiments.contract.finding import Finding
 from desim.experiments.contract.loss_laws import loss
 from desim.experiments.contract.model_laws import model
+from desim.experiments.contract.stage import Finding
 
 __all__ = ["Finding", "algorithm", "loss", "model"]

@@ -16,14 +16,14 @@ from desim.errors import InputError
 from desim.experiments.audit.neighbours import worst_pair
 from desim.experiments.audit.pairs import completed, unobserved
 from desim.experiments.audit.transcript_check import TranscriptCheck, transcript_check
-from desim.experiments.contract.finding import (
+from desim.experiments.contract.stage import (
     BrokenError,
     Finding,
     SkippedError,
+    Stage,
     demand_same,
     findings,
 )
-from desim.experiments.contract.stage import Stage
 from desim.log.parquet import Tables
 from desim.network.timeline.record import is_beside
 from desim.numerics import jit
@@ -39,7 +39,7 @@ from desim.scenario.schema import Scenario
 
 # What an algorithm reveals: all of it is in the ledger, and no more than it declares.
 AGENTS = 8  # of a larger problem the first ones stand for all
-FEW = 3  # rounds in which the others are looked at
+FEW_ROUNDS = 3  # rounds in which the others are looked at
 NONE = {"relation": "replace-one"}  # the terms of privacy without noise
 
 
@@ -107,8 +107,8 @@ def sensitivity(stage: Stage) -> str:
     largest, agents = _largest(worst), min(simulation.problem.agents, AGENTS)
     for agent in range(agents):
         if agent != worst.agent:
-            pair = worst_pair(unobserved(simulation, FEW), agent, row=0)
-            largest = max(largest, _largest(transcript_check(pair, FEW)))
+            pair = worst_pair(unobserved(simulation, FEW_ROUNDS), agent, row=0)
+            largest = max(largest, _largest(transcript_check(pair, FEW_ROUNDS)))
     return (
         f"on worst pairs that were searched, of {agents} agents, releases move by {largest:.0%} of "
         "what is declared"
@@ -266,31 +266,32 @@ def batches(stage: Stage) -> str:
     """How many agents are computed together is of no account."""
     for scenario in (stage.scenario, stage.variants().get("noise", stage.scenario)):
         simulation = build(scenario)
-        kept = []
+        outcomes = []
         for limit in (1, 2, 1 << 30):
             tables = Tables()
             settings = replace(simulation.settings, batch_limit=limit)
             outcome = replace(simulation, settings=settings).play(tables)
-            kept.append((outcome.state, tables.read("events"), tables.read("metrics")))
-        for state, events, metrics in kept[1:]:
-            same = all(np.array_equal(state[k], kept[0][0][k], equal_nan=True) for k in state)
-            if not (same and events.equals(kept[0][1]) and metrics.equals(kept[0][2])):
+            outcomes.append((outcome.state, tables.read("events"), tables.read("metrics")))
+        first, *others = outcomes
+        for state, events, metrics in others:
+            same = all(np.array_equal(state[k], first[0][k], equal_nan=True) for k in state)
+            if not (same and events.equals(first[1]) and metrics.equals(first[2])):
                 raise BrokenError("computing agents one by one and together gives other bits")
     return "same bits one by one, two by two and together"
 
 
 def threads(stage: Stage) -> str:
     """How many threads compute is of no account."""
-    before, kept = (jit.PARALLEL_WORK, jit.threads()), []
+    before, runs = (jit.PARALLEL_WORK, jit.threads()), []
     try:
         for number, work in ((1, before[0]), (2, 0)):
             jit.set_threads(number)
             jit.PARALLEL_WORK = work
-            kept.append(play(stage.scenario))
+            runs.append(play(stage.scenario))
     finally:
         jit.PARALLEL_WORK = before[0]
         jit.set_threads(before[1])
-    demand_same(kept[0], kept[1], "one thread and two")
+    demand_same(runs[0], runs[1], "one thread and two")
     return "same bits with one thread and two"
 
 
@@ -350,7 +351,7 @@ def retimes(stage: Stage) -> str:
         raise SkippedError("it sends nothing")
     slow = {"link": {"latency": "0.3 s", "bandwidth": "1 Mbit/s"}}
     try:
-        told = retime(stage.run(), network=slow)
+        retimed = retime(stage.run(), network=slow)
     except ByValuesError as error:
         raise BrokenError(
             "when it computes, sends or is silent depends on values, and no answer of us.above "
@@ -358,20 +359,25 @@ def retimes(stage: Stage) -> str:
         ) from None
     except InputError as error:
         raise SkippedError(error.problems[0]) from None
-    demand_same(told, play(told.scenario), "told again and simulated under another network")
+    demand_same(retimed, play(retimed.scenario), "told again and simulated under another network")
     return "the log under another network, without training, is that of a fresh run there"
 
 
 LAWS = (
-    ("declares", declares),
-    ("plays", plays),
-    ("engines", engines),
-    ("batches", batches),
-    ("threads", threads),
-    ("observers", observers),
-    ("draws", draws),
-    ("repeats", repeats),
-    ("resumes", resumes),
-    ("retimes", retimes),
+    *(
+        (law.__name__, law)
+        for law in (
+            declares,
+            plays,
+            engines,
+            batches,
+            threads,
+            observers,
+            draws,
+            repeats,
+            resumes,
+            retimes,
+        )
+    ),
     *PRIVACY_LAWS,
 )

@@ -1,25 +1,107 @@
 """Where the laws are tried: small scenarios for an algorithm, and the rows of one for a model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from desim.arrays import Array
-from desim.errors import InputError
-from desim.experiments.contract.finding import SkippedError
+from desim.errors import DesimError, InputError, raised
 from desim.methods.shared.declarations import Method
+from desim.numerics.environment import environment
 from desim.problem.models.user_model import Facts, Model, Rows
 from desim.problem.problem import Problem
+from desim.runs.directory import ARRAYS
 from desim.runs.recording import run as play
+from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run
 from desim.scenario.build import build, check
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+
+# A law that a method or a model has to obey, and what came of it; how two runs are compared.
+
+
+@dataclass(frozen=True)
+class Finding:
+    """law: a word; outcome: kept, broken or skipped; about: what was seen, or why not."""
+
+    law: str
+    outcome: Literal["kept", "broken", "skipped"]
+    about: str
+
+    @property
+    def kept(self) -> bool:
+        """Whether the law is not broken."""
+        return self.outcome != "broken"
+
+    def __str__(self) -> str:
+        return f"{self.outcome:7}  {self.law:12} {self.about}"
+
+
+class BrokenError(Exception):
+    """A law is broken; the text says where."""
+
+
+class SkippedError(Exception):
+    """A law does not apply; the text says why."""
+
+
+def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> Iterator[Finding]:
+    """Each law checked on the stage; whatever it raises breaks the law that was being checked.
+
+    One error that several laws meet is one finding; a last one names the laws that it hides.
+    InputError for an environment in which nothing can be played.
+    """
+    environment()
+    met, untried = set[str](), list[str]()
+    for law, obeys in laws:
+        try:
+            yield Finding(law, "kept", obeys(stage))
+        except SkippedError as why:
+            yield Finding(law, "skipped", str(why))
+        except BrokenError as why:
+            yield Finding(law, "broken", str(why))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plug-in's, which may raise anything
+            known = isinstance(error, DesimError)
+            text = str(error).splitlines()[0] if known else f"raised {raised(error)}"
+            if text in met:
+                untried.append(law)
+            else:
+                yield Finding(law, "broken", text)
+            met.add(text)
+    if untried:
+        yield Finding("others", "skipped", f"not tried for that error: {', '.join(untried)}")
+
+
+# The first difference between two runs, to the last bit.
+Names = tuple[str, ...]
+
+
+def demand_same(
+    one: Run, other: Run, what: str, tables: Names = TABLES, arrays: Names = ARRAYS
+) -> None:
+    """Raise BrokenError, which begins with `what`, where two runs are not the same."""
+    for name in tables:
+        found = first_difference(getattr(one, name), getattr(other, name), name)
+        if found is not None:
+            values = f"{found.stored} and {found.replayed}"
+            raise BrokenError(f"{what}: {name} differ in row {found.row}, {found.column}: {values}")
+    for name in arrays:
+        first, second = one.store.arrays(name), other.store.arrays(name)
+        for key in sorted({*first, *second}):
+            a, b = first.get(key), second.get(key)
+            numbers = a is not None and b is not None and a.dtype.kind == b.dtype.kind == "f"
+            if a is None or b is None or not np.array_equal(a, b, equal_nan=numbers):
+                raise BrokenError(f"{what}: {name if key == name else f'state us.{key}'} differs")
+
 
 ROUNDS = 12
 LINK = {
@@ -28,11 +110,7 @@ LINK = {
     "jitter": {"lognormal": 0.3},
 }
 DATA = {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 5}
-PROBLEM: dict[str, Any] = {
-    "data": DATA,
-    "loss": "logistic",
-    "regularizer": {"l2": 3.0},
-}
+PROBLEM: dict[str, Any] = {"data": DATA, "loss": "logistic", "regularizer": {"l2": 3.0}}
 POLICIES: dict[str, Any] = {
     "deadline": {"deadline": "120 ms"}, "adaptive": {"adaptive": {"mad": 1}},
     "quorum": {"quorum": 2}, "buffer": {"buffer": 2}, "each": "each",
@@ -62,32 +140,46 @@ def small(method: type[Method]) -> dict[str, Any]:
     }
 
 
+Tree = tuple[dict[str, Any], dict[str, Any], Path | None]  # a scenario, overrides, its folder
+
+
+def _with(tree: Tree, changes: Mapping[str, Any]) -> Scenario:
+    written, overrides, folder = tree
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return load(deepcopy(written), {**overrides, **dotted}, folder)
+
+
 class Stage:
     """A method's scenario, its variants, and the runs of them that have been played.
 
-    given: a scenario to start from instead of `small`; overrides: dotted keys of it.
+    scenario: to start from instead of `small`; overrides: dotted keys of it.
     """
 
     def __init__(
         self,
         method: type[Method],
-        given: Scenario | None = None,
+        scenario: Scenario | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
-        written = small(method) if given is None else given.written()
-        least = min(given.stop.rounds or ROUNDS, ROUNDS) if given else written["stop"]["rounds"]
-        fixed = {"observe.iterates": True, "stop": {"rounds": least}, "log": "all", "listeners": []}
-        folder = None if given is None else given.folder
+        written = small(method) if scenario is None else scenario.written()
+        rounds = (
+            min(scenario.stop.rounds or ROUNDS, ROUNDS) if scenario else written["stop"]["rounds"]
+        )
+        fixed = {
+            "observe.iterates": True,
+            "stop": {"rounds": rounds},
+            "log": "all",
+            "listeners": [],
+        }
+        folder = None if scenario is None else scenario.folder
         self._tree = written, {**fixed, **(overrides or {})}, folder
         self.scenario = self.changed()
         self._runs: dict[str, Run] = {}
 
     def changed(self, **changes: Any) -> Scenario:
         """The scenario with other values, by dotted key with __ for the dots."""
-        written, overrides, folder = self._tree
-        dotted = {key.replace("__", "."): value for key, value in changes.items()}
-        return load(deepcopy(written), {**overrides, **dotted}, folder)
+        return _with(self._tree, changes)
 
     def run(self, scenario: Scenario | None = None) -> Run:
         """The scenario, by default as it is, played in memory; once for equal ones."""
@@ -100,15 +192,12 @@ class Stage:
     @cached_property
     def noisy(self) -> Scenario:
         """The scenario with noise; SkippedError where the method admits none."""
-        if self.scenario.privacy is not None and self._speaks_noisily(self.scenario):
+        if self.scenario.privacy is not None and (self.run().releases["scale"] > 0.0).any():
             return self.scenario
         kind = next((one for one in NOISES if one in self.method.noises), None)
         if kind is None:
             raise SkippedError(f"its noises are {', '.join(self.method.noises) or 'none'}")
         return self._possible(privacy__noise=NOISES[kind], problem__clip=1.0)
-
-    def _speaks_noisily(self, scenario: Scenario) -> bool:
-        return bool((self.run(scenario).releases["scale"] > 0.0).any())
 
     def _possible(self, **changes: Any) -> Scenario:
         try:
@@ -141,10 +230,10 @@ class Stage:
 # For a model: rows of a scenario, or generated ones, and places near its start.
 AGENTS, ROWS = 4, 12  # that are generated
 FEDAVG = {"name": "fedavg", "local": {"solver": "sgd", "batch": 4, "epochs": 2, "step": 0.1}}
-KEPT = ("seed", "plugins", "problem")  # of a scenario that is given
+TAKEN = ("seed", "plugins", "problem")  # of a scenario that is given
 
 
-class Bench:
+class ModelStage:
     """A model of class `of` on the rows of a scenario, or on generated ones in a file of `folder`.
 
     overrides: dotted keys of the scenario, such as the model's parameters.
@@ -154,10 +243,11 @@ class Bench:
         self,
         of: type[Model],
         folder: Path,
-        given: Scenario | None = None,
+        scenario: Scenario | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        self.of, self.generated = of, given is None
+        self.of, self.generated = of, scenario is None
+        self._tree: Tree
         star = {
             "algorithm": FEDAVG,
             "network": {"link": LINK},
@@ -165,27 +255,28 @@ class Bench:
             "observe": {"metrics": ["loss"], "iterates": True},
             "stop": {"rounds": 4},
         }
-        if given is None:
+        if scenario is None:
             path = folder / "rows.npz"
             A, b = _rows(of)
             np.savez(path, A=A, b=b)
             data = {"source": "npz", "file": str(path)}
-            self._tree = {"seed": 7, "problem": {"data": data, "model": {"name": of.name}}, **star}
-            self._overrides, self._folder = dict(overrides or {}), folder
+            written: dict[str, Any] = {
+                "seed": 7,
+                "problem": {"data": data, "model": {"name": of.name}},
+            }
+            self._tree = {**written, **star}, dict(overrides or {}), folder
         else:
-            written = {key: one for key, one in given.written().items() if key in KEPT}
+            written = {key: one for key, one in scenario.written().items() if key in TAKEN}
             partition = written["problem"].get("partition")
-            told = isinstance(partition, dict) and "by" in partition  # the column's values
-            if written["problem"]["data"]["source"] != "npz" and not told:
+            by = isinstance(partition, dict) and "by" in partition  # the column's values
+            if written["problem"]["data"]["source"] != "npz" and not by:
                 written["problem"].setdefault("agents", AGENTS)
-            self._tree = {**written, **star}
-            self._overrides, self._folder = {}, given.folder or folder
+            self._tree = {**written, **star}, {}, scenario.folder or folder
         self.scenario = self.changed()
 
     def changed(self, **changes: Any) -> Scenario:
         """The scenario with other values, by dotted key with __ for the dots."""
-        dotted = {key.replace("__", "."): value for key, value in changes.items()}
-        return load(deepcopy(self._tree), {**self._overrides, **dotted}, self._folder)
+        return _with(self._tree, changes)
 
     @cached_property
     def _built(self) -> Problem | InputError:
@@ -212,7 +303,7 @@ class Bench:
         found: Facts = self.problem.loss.facts  # type: ignore[attr-defined]
         return found
 
-    def made(self, **facts: Any) -> Model:
+    def instance(self, **facts: Any) -> Model:
         """Another instance, with some facts changed."""
         loss: Any = self.problem.loss
         model: Model = self.of(loss.given, self.facts._replace(**facts))
@@ -222,7 +313,7 @@ class Bench:
     @cached_property
     def model(self) -> Model:
         """An instance that no run has used."""
-        return self.made()
+        return self.instance()
 
     def rows(self, m: int = ROWS, key: int | None = 11, first: int = 0) -> Rows:
         """Some rows of all agents' as those of one."""

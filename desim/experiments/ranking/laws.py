@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -118,9 +119,7 @@ def _behind(behind: Behind, factors: Factors) -> Behind:
 
 
 def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
-    change: dict[str, Callable[[Any, float], Any]] = {
-        "latency": law_times, "bandwidth": _bandwidth, "loss": _loss,
-    }  # fmt: skip
+    change: Mapping[str, Any] = {"latency": law_times, "bandwidth": _bandwidth, "loss": _loss}
     found = {
         name: change[name](law, factor)
         for name, factor in factors.items()
@@ -147,36 +146,26 @@ def _loss(law: LossLaw, factor: float) -> LossLaw:
 def _matrix(matrix: LatencyMatrix, factor: float) -> LatencyMatrix:
     if matrix.unit is not None:
         unit = scale(matrix.unit, units.seconds)
-    else:
-        unit = _named_unit(matrix)
+    else:  # what the name of the array stands for; one that says none is refused
+        names = _square(matrix.file) if matrix.field is None else (str(matrix.field),)
+        known = (unit for name in names for end, unit in UNITS.items() if name.endswith(end))
+        unit = next(known, 1.0)
     return matrix.model_copy(update={"unit": f"{unit * factor!r} s"})
 
 
-def _named_unit(matrix: LatencyMatrix) -> float:
-    """The unit s that the name of the array stands for; 1 where it says none, which is refused."""
-    ends = _site_ends(str(matrix.file)) if matrix.field is None else (str(matrix.field),)
-    found = [unit for name in ends for end, unit in UNITS.items() if name.endswith(end)]
-    return found[0] if found else 1.0
-
-
 @lru_cache(16)
-def _site_ends(file: str) -> tuple[str, ...]:
+def _square(file: str | Path) -> tuple[str, ...]:
     """Names of the square matrices of a file."""
-    from pathlib import Path
-
-    return tuple(_square(Path(file)))
-
-
-def _square(path: Any) -> Iterator[str]:
-    for name, array in matrices(path, "network.latency_matrix").items():
-        if array.ndim in (2, 3) and array.shape[-1] == array.shape[-2]:
-            yield name
+    found = matrices(Path(file), "network.latency_matrix").items()
+    return tuple(n for n, a in found if a.ndim in (2, 3) and a.shape[-1] == a.shape[-2])
 
 
 def _compute(compute: Compute, factor: float) -> Compute:
     law = compute.speed
     if law is None:
-        return compute.model_copy(update={"time": law_times(_known(compute.time), 1.0 / factor)})
+        return compute.model_copy(
+            update={"time": law_times(compute.time or Distribution(0, 0.0, 0.0), 1.0 / factor)}
+        )
     if isinstance(law, Distribution):
         return compute.model_copy(update={"speed": law_times(law, factor)})
     if isinstance(law, tuple):
@@ -198,10 +187,6 @@ def _fixed(compute: Compute, factor: float) -> Compute:
         own = {key: law_times(getattr(compute.coordinator, key), factor) for key in INTAKE}
         found["coordinator"] = compute.coordinator.model_copy(update=own)
     return compute.model_copy(update=found)
-
-
-def _known(law: Distribution | None) -> Distribution:
-    return Distribution(0, 0.0, 0.0) if law is None else law
 
 
 def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
@@ -239,6 +224,12 @@ class Law:
         ends = np.log([self.low, self.high])
         return np.asarray(np.exp(ends[0] + (ends[1] - ends[0]) * shares))
 
+    def allows(self, factor: float) -> bool:
+        """Whether a factor is within the law's ends; of a lognormal one, within 2 sigma."""
+        if self.kind == "lognormal":
+            return bool(abs(np.log(factor)) <= 2.0 * self.high)
+        return self.low <= factor <= self.high
+
     def __str__(self) -> str:
         if self.kind == "lognormal":
             return f"lognormal, sigma {self.high:g}"
@@ -257,6 +248,10 @@ class Choice:
         places = np.minimum((shares * len(self.values)).astype(int), len(self.values) - 1)
         return [self.values[k] for k in places]
 
+    def allows(self, value: Any) -> bool:
+        """Any value is one of them."""
+        return True
+
     def __str__(self) -> str:
         if len(self.values) > 4:
             return f"one of {len(self.values)}: {self.values[0]} to {self.values[-1]}"
@@ -274,48 +269,38 @@ def laws(vary: Vary = None) -> Laws:
     the factor at 1; of transport words, as in ideal, tcp; of seeds FIRST..LAST. InputError for
     others.
     """
-    given = said(vary)
+    asked = said(vary)
     known = (*INPUTS, TRANSPORT, SEED)
-    found: Laws = {name: Law("loguniform", *USUAL) for name in INPUTS}
+    usual = Law("loguniform", *USUAL)
+    found: dict[str, Law | Choice | None] = dict.fromkeys(INPUTS, usual)
     problems = []
-    for name, one in given.items():
+    for name, one in asked.items():
         if name not in known:
-            found_text = refusal(name, ", ".join(known), known)
-            problems.append(f"vary: {found_text}")
+            problems.append(f"vary: {refusal(name, ', '.join(known), known)}")
             continue
         try:
-            law = (
-                _seeds(one) if name == SEED else _transport(one) if name == TRANSPORT else _law(one)
-            )
+            read = {SEED: _seeds, TRANSPORT: _transport}.get(name, _law)
+            found[name] = None if one is None or one == "none" else read(one)
         except ValueError as error:
             problems.append(f"vary.{name}: {error}")
-            continue
-        if law is None:
-            found.pop(name, None)
-        else:
-            found[name] = law
     if problems:
         raise InputError(problems)
-    return {name: found[name] for name in known if name in found}
+    return {name: law for name in known if (law := found.get(name)) is not None}
 
 
 def said(vary: Vary) -> dict[str, Any]:
     """The inputs of which something is said, and what."""
-    return _read(Path(vary)) if isinstance(vary, str | Path) else dict(vary or {})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    tree = read(path)
-    if not isinstance(tree.data, Mapping):
-        raise InputError(f"{path}: {refusal(tree.data, 'a mapping such as latency: 0.1..10')}")
-    return dict(tree.data)
+    found = read(Path(vary)).data if isinstance(vary, str | Path) else vary or {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"{vary}: {refusal(found, 'a mapping such as latency: 0.1..10')}")
+    return dict(found)
 
 
 def _law(said: object) -> Law | None:
-    if said is None or said == "none" or said == 1:
+    if said == 1:
         return None
     if isinstance(said, str):
-        return _ends("loguniform", _range(said, FORMS, float))
+        said = _range(said, FORMS, float)
     if isinstance(said, Sequence):
         return _ends("loguniform", list(said))
     if isinstance(said, Mapping) and len(said) == 1:
@@ -328,27 +313,22 @@ def _law(said: object) -> Law | None:
 
 
 def _range(said: str, forms: str, number: Any) -> list[Any]:
-    match = RANGE.fullmatch(said)
-    try:
-        if match:
+    with suppress(ValueError):
+        if match := RANGE.fullmatch(said):
             return [number(match[1]), number(match[2])]
-    except ValueError:
-        pass
     raise ValueError(refusal(said, forms))
 
 
 def _ends(kind: str, numbers: Any) -> Law:
-    fine = isinstance(numbers, list | tuple) and len(numbers) == 2
-    fine = fine and all(isinstance(x, int | float) and math.isfinite(x) for x in numbers)
+    two = isinstance(numbers, list | tuple) and len(numbers) == 2
+    fine = two and all(isinstance(x, int | float) and math.isfinite(x) for x in numbers)
     if not fine or not 0.0 < numbers[0] < numbers[1]:
         raise ValueError(f"found {show(numbers)}; allowed: two numbers, 0 < LOW < HIGH")
     return Law(kind, float(numbers[0]), float(numbers[1]))
 
 
-def _seeds(said: object) -> Choice | None:
+def _seeds(said: object) -> Choice:
     forms = "FIRST..LAST, or a list of seeds"
-    if said is None or said == "none":
-        return None
     try:
         if isinstance(said, str):
             first, last = _range(said, forms, int)
@@ -361,9 +341,7 @@ def _seeds(said: object) -> Choice | None:
     return Choice(seeds)
 
 
-def _transport(said: object) -> Choice | None:
-    if said is None or said == "none":
-        return None
+def _transport(said: object) -> Choice:
     listed: list[Any] = list(said) if isinstance(said, list | tuple) else []
     listed = [one.strip() for one in said.split(",")] if isinstance(said, str) else listed
     words = [one for one in listed if one in TRANSPORTS]

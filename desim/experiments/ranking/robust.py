@@ -3,11 +3,11 @@
 import contextlib
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ import pandas as pd
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, chosen, finite, refusal
-from desim.experiments.ranking.entrants import WORDS, Entrant, aimed, entered
+from desim.experiments.ranking.contenders import WORDS, Contender, aimed, entered
 from desim.experiments.ranking.laws import (
     SEED,
     TRANSPORT,
@@ -29,8 +29,8 @@ from desim.experiments.ranking.laws import (
 )
 from desim.experiments.ranking.turning import Change, rivals, turned
 from desim.experiments.ranking.worlds import (
-    Field,
     Points,
+    Race,
     World,
     first,
     indices,
@@ -55,10 +55,6 @@ from desim.scenario.schema import Scenario
 from desim.scenario.tree import named_file
 from desim.tabulated import Table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 # Who competes, each with a name, and for which target.
 Source = Scenario | Run | str | Path | Mapping[str, Any]
 SECTIONS = {  # that should be the same for all, and what an order compares where they are not
@@ -69,28 +65,10 @@ SECTIONS = {  # that should be the same for all, and what an order compares wher
 }
 
 
-@dataclass(frozen=True)
-class Given:
-    """A scenario and how it is called."""
-
-    label: str
-    scenario: Scenario
-
-
-@dataclass(frozen=True)
-class _Named:
-    """What `labels` asks of a run."""
-
-    scenario: Scenario
-    directory: Path | None = None
-
-    @property
-    def name(self) -> str:
-        return self.scenario.name
-
-
-def given(sources: Sequence[Source], overrides: Mapping[str, Any] | None = None) -> list[Given]:
-    """All that compete, with names that tell them apart; InputError for fewer than two.
+def contestants(
+    sources: Sequence[Source], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Scenario]:
+    """All that compete, by names that tell them apart; InputError for fewer than two.
 
     A study stands for its cases, each with its first seed; overrides: of scenarios, as desim.load.
     """
@@ -102,7 +80,14 @@ def given(sources: Sequence[Source], overrides: Mapping[str, Any] | None = None)
     if len(found) < 2:
         one = "one method" if found else "no method"
         raise InputError(f"robust: found {one}; allowed: at least two, whose order is in question")
-    return [Given(*one) for one in _told_apart(found)]
+    names = [one.algorithm.name for _, one in found]
+    if len(set(names)) < len(names):
+        runs: Any = [SimpleNamespace(scenario=one, name=one.name, directory="") for _, one in found]
+        names = labels([[run] for run in runs])
+    names = [label or name for (label, _), name in zip(found, names, strict=True)]
+    apart = [f"{name} ({names[: n + 1].count(name)})" if names.count(name) > 1 else name
+             for n, name in enumerate(names)]  # fmt: skip
+    return dict(zip(apart, (one for _, one in found), strict=True))
 
 
 def _read(source: Source, overrides: Mapping[str, Any] | None) -> Iterator[tuple[str, Scenario]]:
@@ -132,30 +117,16 @@ def _is_study(path: Path) -> bool:
     return False
 
 
-def _told_apart(found: Sequence[tuple[str, Scenario]]) -> list[tuple[str, Scenario]]:
-    names = labels([[_Named(one)] for _, one in found])  # type: ignore[list-item]
-    methods = [one.algorithm.name for _, one in found]
-    if len(set(methods)) == len(methods):
-        names = methods
-    names = [own or name for (own, _), name in zip(found, names, strict=True)]
-    counts, seen = Counter(names), Counter[str]()
-    made = []
-    for name, (_, scenario) in zip(names, found, strict=True):
-        seen[name] += 1
-        made.append((f"{name} ({seen[name]})" if counts[name] > 1 else name, scenario))
-    return made
-
-
-def differences(found: Sequence[Given]) -> list[str]:
+def differences(found: Mapping[str, Scenario]) -> list[str]:
     """Warnings about what is not the same for all that compete."""
-    told = []
+    label, first = next(iter(found.items()))
+    warnings = []
     for section, why in SECTIONS.items():
-        first, *others = found
-        own = getattr(first.scenario, section)
-        odd = [one.label for one in others if getattr(one.scenario, section) != own]
+        own = getattr(first, section)
+        odd = [one for one, other in found.items() if getattr(other, section) != own]
         if odd:
-            told.append(f"{section}: {first.label} and {odd[0]} differ, so that {why}")
-    return told
+            warnings.append(f"{section}: {label} and {odd[0]} differ, so that {why}")
+    return warnings
 
 
 def target_of(target: Mapping[str, float]) -> tuple[str, float]:
@@ -169,7 +140,7 @@ def target_of(target: Mapping[str, float]) -> tuple[str, float]:
 
 
 # The result, from at most so many worlds.
-MOST = 1 << 20  # worlds
+MAX_WORLDS = 1 << 20
 RARE = ("behind", "overhead")  # inputs that few scenarios have
 Progress = Callable[[str, int, int], None]
 
@@ -212,7 +183,7 @@ class Robust:
 
     def text(self) -> str:
         """The table of the command line."""
-        return shown(self)
+        return table(self).text()
 
 
 def robust(
@@ -236,71 +207,63 @@ def robust(
     """
     _check(worlds, seed, workers)
     aim, drawn, tell = target_of(target), laws(vary), progress or (lambda what, done, total: None)
-    found = given(scenarios, overrides)
+    found = contestants(scenarios, overrides)
     notes = differences(found)
-    found = [Given(one.label, aimed(one.scenario, aim)) for one in found]
+    found = {label: aimed(one, aim) for label, one in found.items()}
     drawn = _that_matter(found, drawn, notes, said(vary))
-    made = _entered(found, aim, drawn, tell)
-    base = np.array(made.seconds(World({})))
+    race = _entered(found, aim, drawn, tell)
+    base = np.array(race.seconds(World({})))
     if not np.isfinite(base).any():
         metric, value = aim
         raise InputError(
             f"target {metric}: found {value:g}, which no method meets within its rounds and time; "
             "allowed: what one of them comes to"
         )
-    notes += _of_ways(found, made.entrants[None])
+    notes += [
+        f"{label}: {WORDS[one.way]} ({one.why})"
+        for label, one in zip(found, race.contenders[None], strict=True)
+        if one.way in ("play", "never")
+    ]
     chosen = points(len(drawn), worlds, seed)
     every = _worlds(chosen, drawn)
-    seconds = times(made, every, workers or cores(), lambda n, total: tell("worlds", n, total))
-    return _found(found, aim, drawn, made, base, chosen, every, seconds, seed, notes, tell)
+    seconds = times(race, every, workers or cores(), lambda n, total: tell("worlds", n, total))
+    return _found(tuple(found), aim, drawn, race, base, chosen, every, seconds, seed, notes, tell)
 
 
 def _check(worlds: int, seed: int, workers: int | None) -> None:
     for name, value, least in (("worlds", worlds, 2), ("seed", seed, 0), ("workers", workers, 1)):
         if value is not None and (not isinstance(value, int) or value < least):
             raise InputError(f"{name}: {refusal(value, f'a whole number, at least {least}')}")
-    if worlds > MOST:
-        raise InputError(f"worlds: found {worlds}; allowed: at most {MOST}")
+    if worlds > MAX_WORLDS:
+        raise InputError(f"worlds: found {worlds}; allowed: at most {MAX_WORLDS}")
 
 
 def _that_matter(
-    found: Sequence[Given], drawn: Laws, notes: list[str], asked: Collection[str]
+    found: Mapping[str, Scenario], drawn: Laws, notes: list[str], asked: Collection[str]
 ) -> Laws:
     """The laws of inputs that change something; notes: says which do not, of rare ones if asked."""
-    some = {name for one in found for name in moved(one.scenario)} | {SEED, TRANSPORT}
-    idle = [name for name in drawn if name not in some]
-    for name in idle:
-        if name in RARE and name not in asked:
-            continue
-        notes.append(f"{name}: left out, no scenario has any that a factor would change")
+    some = {name for one in found.values() for name in moved(one)} | {SEED, TRANSPORT}
+    why = "left out, no scenario has any that a factor would change"
+    said_of = [name for name in drawn if name not in RARE or name in asked]
+    notes += [f"{name}: {why}" for name in said_of if name not in some]
     left = {name: law for name, law in drawn.items() if name in some}
     if not left:
         raise InputError("vary: found no input that changes anything; allowed: at least one")
     return left
 
 
-def _entered(found: Sequence[Given], aim: tuple[str, float], drawn: Laws, tell: Progress) -> Field:
+def _entered(
+    found: Mapping[str, Scenario], aim: tuple[str, float], drawn: Laws, tell: Progress
+) -> Race:
     """All methods trained, on every seed that worlds may draw, and on their own (None)."""
     law = drawn.get(SEED)
     seeds = [None, *law.values] if isinstance(law, Choice) else [None]
-    made: dict[int | None, list[Entrant]] = {}
-    for k, seed in enumerate(seeds):
-        made[seed] = []
-        for j, one in enumerate(found):
-            tell("trained", k * len(found) + j, len(seeds) * len(found))
-            own = one.scenario
-            own = own if seed is None else own.model_copy(update={"seed": seed})
-            made[seed].append(entered(own, aim))
-    return Field(made)
-
-
-def _of_ways(found: Sequence[Given], entrants: Sequence[Entrant]) -> list[str]:
-    """How the times of those were had that are not simply retimed, and why."""
-    return [
-        f"{one.label}: {WORDS[entrant.way]} ({entrant.why})"
-        for one, entrant in zip(found, entrants, strict=True)
-        if entrant.way in ("play", "never")
-    ]
+    race: dict[int | None, list[Contender]] = {seed: [] for seed in seeds}
+    for n, (seed, own) in enumerate((seed, one) for seed in seeds for one in found.values()):
+        tell("trained", n, len(seeds) * len(found))
+        own = own if seed is None else own.model_copy(update={"seed": seed})
+        race[seed].append(entered(own, aim))
+    return Race(race)
 
 
 def _worlds(chosen: Points, drawn: Laws) -> list[World]:
@@ -317,11 +280,10 @@ def _worlds(chosen: Points, drawn: Laws) -> list[World]:
 
 
 def _found(
-    found: Sequence[Given], aim: tuple[str, float], drawn: Laws, made: Field, base: Array,
+    names: tuple[str, ...], aim: tuple[str, float], drawn: Laws, race: Race, base: Array,
     chosen: Points, every: Sequence[World], seconds: Array, seed: int, notes: list[str],
     tell: Progress,
 ) -> Robust:  # fmt: skip
-    names = tuple(one.label for one in found)
     shares = 2 * len(chosen.first)
     leader, rival = rivals(base)
     table = pd.DataFrame([{**one.factors, **one.chosen} for one in every[:shares]])
@@ -341,7 +303,7 @@ def _found(
     change = None
     if rival != leader:
         tell("smallest change", 0, 1)
-        change = turned(names, drawn, made, base, every[:shares], seconds[:shares], seed)
+        change = turned(names, drawn, race, base, every[:shares], seconds[:shares], seed)
         if change is None:
             notes.append("no change of the inputs was found that turns the first place over")
     return Robust(
@@ -356,11 +318,6 @@ ORDERS = 4  # that are listed
 MIDDLE = (0.1, 0.9)  # quantiles between which 80 % of the worlds are
 
 
-def shown(found: Any) -> str:
-    """The table and the lines below it."""
-    return table(found).text()
-
-
 def table(found: Any) -> Table:
     """A row for each method, by time in the scenario as it is."""
     metric, value = found.target
@@ -370,7 +327,9 @@ def table(found: Any) -> Table:
     head += ["never in"] * never
     rows = []
     for place, row in enumerate(found.first.to_dict("records")):
-        cells = [str(row["method"]), seconds(row["seconds"]), _middle(found, str(row["method"]))]
+        low, high = np.quantile(found.worlds[row["method"]], MIDDLE, method="inverted_cdf")
+        middle = f"{seconds(low)} to {seconds(high)}" if low < np.inf else "never"
+        cells = [str(row["method"]), seconds(row["seconds"]), middle]
         cells += [interval(row), _before(found, place)] + [percent(row["never"])] * never
         rows.append(cells)
     return Table(title, head, rows, ["", *_lines(found)])
@@ -404,11 +363,6 @@ def interval(row: Any) -> str:
     return f"{percent(row['share'])} ({100 * row['low']:.3g} to {100 * row['high']:.3g})"
 
 
-def _middle(found: Any, name: str) -> str:
-    low, high = np.quantile(found.worlds[name], MIDDLE, method="inverted_cdf")
-    return f"{seconds(low)} to {seconds(high)}" if low < np.inf else "never"
-
-
 def _before(found: Any, place: int) -> str:
     """How often a method is before the one that comes next in the scenario as it is."""
     names = found.first["method"].tolist()
@@ -421,10 +375,10 @@ def _before(found: Any, place: int) -> str:
 
 
 def _lines(found: Any) -> Iterator[str]:
-    kept = found.orders[found.orders["order"] == found.order]
-    said = interval(kept.iloc[0]) if len(kept) else "0 %"
-    yield f"this order in {said}: {found.order}"
-    others = found.orders[found.orders["order"] != found.order]
+    same = found.orders["order"] == found.order
+    share = interval(found.orders[same].iloc[0]) if same.any() else "0 %"
+    yield f"this order in {share}: {found.order}"
+    others = found.orders[~same]
     for row in others.head(ORDERS).to_dict("records"):
         yield f"  {percent(row['share'])}: {row['order']}"
     if len(others) > ORDERS:
@@ -452,7 +406,6 @@ def _contributions(found: Any) -> Iterator[str]:
 
 
 # The result in files: all tables as JSON, the worlds as CSV.
-ENDINGS = (".json", ".csv")
 
 
 def write(found: Any, path: Path) -> None:
@@ -476,7 +429,13 @@ def plain(found: Any) -> dict[str, Any]:
         "order": found.order,
         "share": found.share,
         "rivals": list(found.rivals),
-        **{name: _rows(getattr(found, name)) for name in ("first", "orders", "pairs", "indices")},
+        **{
+            name: [
+                {str(key): _number(one) for key, one in row.items()}
+                for row in getattr(found, name).to_dict("records")
+            ]
+            for name in ("first", "orders", "pairs", "indices")
+        },
         "change": None if change is None else {
             "factors": dict(change.factors), "led": change.led, "by": change.by,
             "size": change.size, "within": change.within,
@@ -484,12 +443,6 @@ def plain(found: Any) -> dict[str, Any]:
         },
         "notes": found.notes,
     }  # fmt: skip
-
-
-def _rows(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    return [
-        {str(name): _number(one) for name, one in row.items()} for row in table.to_dict("records")
-    ]
 
 
 def _number(value: Any) -> Any:

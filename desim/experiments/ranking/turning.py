@@ -15,8 +15,8 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.errors import RunError
-from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws
-from desim.experiments.ranking.worlds import Field, World
+from desim.experiments.ranking.laws import SEED, TRANSPORT, Laws
+from desim.experiments.ranking.worlds import Race, World
 from desim.runs.recording import played
 from desim.scenario.schema import Scenario
 
@@ -34,28 +34,21 @@ def smallest(gap: Gap, inputs: int, starts: Sequence[Array], seed: int) -> Array
     gap: of logarithms (inputs,), > 0 at 0; starts: some at which it is not.
     """
     best: Array | None = None
-    for start in [*starts, *_outwards(inputs)]:
+    alone = [row * sign for row in np.eye(inputs) for sign in (1.0, -1.0)]
+    corners = [np.array(one) for one in product((1.0, -1.0), repeat=inputs)]
+    outwards = (np.log(k) * one for some in (alone, corners) for k in STEPS for one in some)
+    for start in [*starts, *outwards]:
         if best is not None and np.linalg.norm(start) > 2.0 * np.linalg.norm(best):
             continue
         if gap(start) < 0.0:
-            best = _nearer(best, _edge(gap, start))
+            edge = _edge(gap, start)
+            if best is None or np.linalg.norm(edge) < np.linalg.norm(best):
+                best = edge
     if best is None:
         slope = _slope(gap, np.zeros(inputs))
         far = -np.log(FARTHEST) * slope / max(float(np.abs(slope).max()), 1e-300)
         best = _edge(gap, far) if slope.any() and gap(far) < 0.0 else None
     return None if best is None else _improved(gap, best, np.random.default_rng(seed))
-
-
-def _outwards(inputs: int) -> list[Array]:
-    """Each input alone, both ways, and all of them."""
-    signs = [row * sign for row in np.eye(inputs) for sign in (1.0, -1.0)]
-    corners = [np.array(one) for one in product((1.0, -1.0), repeat=inputs)]
-    alone = [float(np.log(step)) * one for step in STEPS for one in signs]
-    return alone + [float(np.log(step)) * one for step in STEPS for one in corners]
-
-
-def _nearer(best: Array | None, other: Array) -> Array:
-    return other if best is None or np.linalg.norm(other) < np.linalg.norm(best) else best
 
 
 def _edge(gap: Gap, start: Array) -> Array:
@@ -113,9 +106,9 @@ def rounded(turns: Callable[[dict[int, float]], bool], best: Array) -> dict[int,
     for digits, least in tries:
         for stretch in (1.0, 1.001, 1.002, 1.005, 1.01):
             factors = [float(f"{np.exp(stretch * one):.{digits}g}") for one in best]
-            kept = {k: f for k, f in enumerate(factors) if abs(np.log(f)) > least}
-            if kept and turns(kept):
-                return kept
+            few = {k: f for k, f in enumerate(factors) if abs(np.log(f)) > least}
+            if few and turns(few):
+                return few
     return {k: float(np.exp(one)) for k, one in enumerate(best) if one != 0.0}
 
 
@@ -155,7 +148,7 @@ def rivals(base: Array) -> tuple[int, int]:
 class Contest:
     """The first method against all that are not level with it, in any world."""
 
-    field: Field
+    race: Race
     inputs: tuple[str, ...]
     leader: int
     others: Int
@@ -173,7 +166,7 @@ class Contest:
 
     def played(self, factors: Mapping[str, float]) -> Array:
         """Seconds (methods,) with these factors."""
-        return np.array(self.field.seconds(World(dict(factors))))
+        return np.array(self.race.seconds(World(dict(factors))))
 
     def gap(self, logs: Array) -> float:
         """The lead where the inputs' factors have these logarithms (inputs,)."""
@@ -185,13 +178,13 @@ class Contest:
 
 
 def turned(
-    names: Sequence[str], drawn: Laws, field: Field, base: Array, every: Sequence[World],
+    names: Sequence[str], drawn: Laws, race: Race, base: Array, every: Sequence[World],
     seconds: Array, seed: int,
 ) -> Change | None:  # fmt: skip
     """The smallest change found, looked for from worlds with these seconds (worlds, methods)."""
     inputs = tuple(name for name in drawn if name not in (SEED, TRANSPORT))
     leader = int(np.argmin(base))
-    contest = Contest(field, inputs, leader, np.flatnonzero(base != base[leader]))
+    contest = Contest(race, inputs, leader, np.flatnonzero(base != base[leader]))
     logs = np.log([[one.factors[name] for name in inputs] for one in every])
     lost = np.array([contest.lead(row) for row in seconds]) < 0.0
     starts = sorted(logs[lost], key=lambda one: float(np.linalg.norm(one)))[:STARTS]
@@ -207,10 +200,10 @@ def _verified(
     contest: Contest, names: Sequence[str], drawn: Laws, factors: dict[str, float], after: int
 ) -> Change:
     """The change, with the times of the runs that `desim.run` makes of both scenarios."""
-    leader, field = contest.leader, contest.field
-    metric, value = field.entrants[None][leader].target
-    shown = [_time(field.scenario(World(factors), k), metric, value) for k in (leader, after)]
-    within = all(_allows(drawn[name], factor) for name, factor in factors.items())
+    leader, race = contest.leader, contest.race
+    metric, value = race.contenders[None][leader].target
+    shown = [_time(race.scenario(World(factors), k), metric, value) for k in (leader, after)]
+    within = all(drawn[name].allows(factor) for name, factor in factors.items())
     size = float(np.linalg.norm(np.log(list(factors.values()))))
     return Change(factors, names[leader], names[after], size, within, (shown[0], shown[1]))
 
@@ -221,12 +214,3 @@ def _time(scenario: Scenario, metric: str, value: float) -> float:
         return float(played(scenario).time_to(metric, value))
     except RunError:
         return np.inf
-
-
-def _allows(law: Law | Choice, factor: float) -> bool:
-    """Whether a factor is within the law's ends; of a lognormal one, within 2 sigma."""
-    if isinstance(law, Choice):
-        return True
-    if law.kind == "lognormal":
-        return bool(abs(np.log(factor)) <= 2.0 * law.high)
-    return law.low <= factor <= law.high

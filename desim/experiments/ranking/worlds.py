@@ -8,12 +8,11 @@ Saltelli et al. (2010, doi 10.1016/j.cpc.2009.09.018), total ones Jansen's (1999
 10.1016/S0010-4655(98)00154-4), as scipy has them, with a bootstrap over points.
 """
 
-import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
-from multiprocessing.connection import Connection, wait
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +20,10 @@ import pandas as pd
 from scipy.stats import qmc, sobol_indices
 
 from desim.arrays import Array, Mask
-from desim.errors import DesimError, InputError, RunError
-from desim.experiments.ranking.entrants import Entrant, again
+from desim.errors import DesimError, InputError
+from desim.experiments.pool import mapped
+from desim.experiments.ranking.contenders import Contender, again
 from desim.experiments.ranking.laws import scaled
-from desim.experiments.studies.processes import begun
 from desim.numerics.plain import at_once
 from desim.scenario.schema import Scenario
 
@@ -48,129 +47,90 @@ class World(NamedTuple):
         return {name: one for name, one in found.items() if one is not None}
 
 
-class Field:
+class Race:
     """All methods, by seed (None: their own): seconds of each in any world."""
 
-    def __init__(self, entrants: dict[int | None, list[Entrant]]) -> None:
-        self.entrants = entrants
-        self.alike = {seed: _alike(own) for seed, own in entrants.items()}
+    def __init__(self, contenders: dict[int | None, list[Contender]]) -> None:
+        self.contenders = contenders
+        self.alike = {seed: _alike(own) for seed, own in contenders.items()}
 
     def seconds(self, world: World) -> list[float]:
         """When s each method meets the target in a world; inf: never."""
         found, drawn = [], dict[int, Any]()
-        for entrant, first in zip(self.entrants[world.seed], self.alike[world.seed], strict=True):
-            if entrant.way != "notes":
-                found.append(entrant.seconds(_in(entrant, world)))
+        some = self.contenders[world.seed]
+        for contender, first in zip(some, self.alike[world.seed], strict=True):
+            if contender.way != "notes":
+                found.append(contender.seconds(_in(contender, world)))
                 continue
             if first not in drawn:
-                drawn[first] = entrant.conditions(_in(entrant, world))
-            found.append(entrant.clocked(drawn[first]))
+                drawn[first] = contender.conditions(_in(contender, world))
+            found.append(contender.clocked(drawn[first]))
         return found
 
     def scenario(self, world: World, number: int) -> Scenario:
         """What method `number` is in a world."""
-        return _in(self.entrants[world.seed][number], world)
+        return _in(self.contenders[world.seed][number], world)
 
 
-def _in(entrant: Entrant, world: World) -> Scenario:
-    return scaled(entrant.by(world.transport), world.factors)
+def _in(contender: Contender, world: World) -> Scenario:
+    return scaled(contender.by(world.transport), world.factors)
 
 
-def _alike(entrants: Sequence[Entrant]) -> list[int]:
+def _alike(contenders: Sequence[Contender]) -> list[int]:
     """For each the first that draws the same network and devices."""
     drawn = [(one.agents, one.scenario.seed, one.scenario.kind, one.scenario.network,
-              one.scenario.compute) for one in entrants]  # fmt: skip
+              one.scenario.compute) for one in contenders]  # fmt: skip
     return [drawn.index(one) for one in drawn]
 
 
 def times(
-    field: Field, worlds: Sequence[World], workers: int, progress: Progress | None = None
+    race: Race, worlds: Sequence[World], workers: int, progress: Progress | None = None
 ) -> Array:
     """Seconds (worlds, methods) until the target; inf: never. workers: processes at most."""
     tell = progress or (lambda done, total: None)
-    found, began = np.full((len(worlds), len(field.entrants[worlds[0].seed])), np.nan), _clock()
+    found, began = (
+        np.full((len(worlds), len(race.contenders[worlds[0].seed])), np.nan),
+        perf_counter(),
+    )
     done = 0
     with at_once():
         for k, world in enumerate(worlds):
-            found[k] = field.seconds(world)
+            found[k] = race.seconds(world)
             done = k + 1
             if done == 1:
-                began = _clock()  # the first one may have compiled
+                began = perf_counter()  # the first one may have compiled
                 continue
-            pace = (_clock() - began) / (done - 1)
+            pace = (perf_counter() - began) / (done - 1)
             tell(done, len(worlds))
-            if workers > 1 and _clock() - began > FIRST and pace * (len(worlds) - done) > WORTH:
+            if (
+                workers > 1
+                and perf_counter() - began > FIRST
+                and pace * (len(worlds) - done) > WORTH
+            ):
                 break
         else:
             return found
     size = max(1, min(int(CHUNK / pace), (len(worlds) - done) // (4 * workers) + 1))
-    for part, values in _elsewhere(field, worlds, range(done, len(worlds), size), size, workers):
-        found[part : part + size] = values
+    parts = [worlds[first : first + size] for first in range(done, len(worlds), size)]
+    plain = {seed: [one.plain for one in own] for seed, own in race.contenders.items()}
+    for values in mapped(partial(_race_of, plain), _seconds, parts, workers):
+        found[done : done + len(values)] = values
         done += len(values)
         tell(done, len(worlds))
     return found
 
 
-def _clock() -> float:
-    return time.perf_counter()
+def _race_of(plain: dict[int | None, list[dict[str, Any]]]) -> Race:
+    """The same methods in another process."""
+    return Race({seed: [again(one) for one in own] for seed, own in plain.items()})
 
 
-def _elsewhere(
-    field: Field, worlds: Sequence[World], starts: Sequence[int], size: int, workers: int
-) -> Iterator[tuple[int, Array]]:
-    """(place of the first, seconds of so many worlds) as processes have played them."""
-    plain = {seed: [one.plain for one in own] for seed, own in field.entrants.items()}
-    waiting, crew = list(reversed(starts)), [begun(serve) for _ in range(min(workers, len(starts)))]
+def _seconds(race: Race, worlds: Sequence[World]) -> list[list[float]]:
     try:
-        owed = {pipe: 0 for _, pipe in crew}
-        for _, pipe in crew:
-            pipe.send(plain)
-        while waiting or any(owed.values()):
-            for pipe in owed:
-                if waiting and not owed[pipe]:
-                    first = waiting.pop()
-                    pipe.send((first, worlds[first : first + size]))
-                    owed[pipe] = 1
-            ready = wait(list(owed))
-            for pipe in owed:
-                if pipe in ready:
-                    yield _heard(pipe)
-                    owed[pipe] = 0
-    except OSError as error:
-        raise RunError(f"workers: a process ended before its work was done ({error})") from None
-    finally:
-        for process, pipe in crew:
-            process.kill()
-            process.join()
-            pipe.close()
-
-
-def _heard(pipe: Any) -> tuple[int, Array]:
-    try:
-        said = pipe.recv()
-    except EOFError:
-        text = "workers: a process ended before its work was done"
-        raise RunError(f"{text}; allowed: --workers 1, which needs less memory") from None
-    if isinstance(said, str):
-        raise InputError(said)
-    first, values = said
-    return first, np.asarray(values)
-
-
-def serve(pipe: Connection) -> None:
-    """What a process does: worlds, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that waits
-    try:
-        plain = pipe.recv()
-        field = Field({seed: [again(one) for one in own] for seed, own in plain.items()})
         with at_once():
-            while True:
-                first, worlds = pipe.recv()
-                pipe.send((first, [field.seconds(world) for world in worlds]))
+            return [race.seconds(world) for world in worlds]
     except DesimError as error:
-        pipe.send(str(error))
-    except (EOFError, OSError):
-        return
+        raise InputError(str(error)) from None
 
 
 # In which share of the worlds an order of methods, or a first place, holds.
@@ -249,7 +209,7 @@ def first(labels: Sequence[str], seconds: Array, base: Array) -> pd.DataFrame:
 
 # What each input contributes to a lead: Sobol' indices on scrambled Sobol' points.
 RESAMPLES = 400
-MOST = 256  # points of an index, times (inputs + 2) worlds
+MAX_POINTS = 256  # points of an index, times (inputs + 2) worlds
 KEY = 7301  # apart from the seed of the points
 
 
@@ -276,7 +236,7 @@ def points(inputs: int, worlds: int, seed: int) -> Points:
     drawn = qmc.Sobol(2 * inputs, scramble=True, seed=seed).random_base2(half)
     drawn = np.clip(drawn, 1e-12, 1.0 - 1e-12)
     first, second = drawn[:, :inputs], drawn[:, inputs:]
-    some = min(len(drawn), MOST)
+    some = min(len(drawn), MAX_POINTS)
     crossed = np.repeat(first[None, :some], inputs, axis=0)
     for i in range(inputs):
         crossed[i, :, i] = second[:some, i]
@@ -316,7 +276,7 @@ def indices(names: Sequence[str], found: Points, values: Array, seed: int) -> pd
 
 def _estimate(first: Array, second: Array, crossed: Array) -> Array:
     """Rows first order and total of indices (2, inputs)."""
-    given = {"f_A": first[None], "f_B": second[None], "f_AB": crossed[:, None]}
+    values = {"f_A": first[None], "f_B": second[None], "f_AB": crossed[:, None]}
     with np.errstate(all="ignore"):
-        made = sobol_indices(func=given, n=len(first))
-    return np.array([made.first_order.ravel(), made.total_order.ravel()])
+        found = sobol_indices(func=values, n=len(first))
+    return np.array([found.first_order.ravel(), found.total_order.ravel()])

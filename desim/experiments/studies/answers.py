@@ -19,7 +19,6 @@ solves counts for nobody, and stays among all.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from desim.tabulated import Table
 
 # Tables for readers, and what is to be known of them.
 WITHIN = (1.0, 1.5, 2.0, 5.0, 10.0)  # ratios to the best
-SHOWN = 40  # rows of a table
+MAX_ROWS = 40  # of a table
 ADDED = (
     "epsilon: restarts add up, as in basic composition, and so do their deltas; an expectation is "
     "no guarantee"
@@ -59,26 +58,18 @@ def _ert(rows: pd.DataFrame, spent: str) -> Table:
     level, several = float(rows["level"].iloc[0]), rows["problem"].nunique() > 1
     interval = f"[{100 * level:g}% interval]"
     head = ["method", *(["problem"] * several), "met", f"ERT {interval}", f"over best {interval}"]
-    body = [
-        [str(row.method), *([str(row.problem)] if several else []), f"{row.met} of {row.runs}",
-         _value(row, spent), _ratio_words(row)]
-        for row in rows.head(SHOWN).itertuples()
-    ]  # fmt: skip
-    more = [f"... and {len(rows) - SHOWN} more rows"] if len(rows) > SHOWN else []
+    body, shown = [], list[Any](rows.head(MAX_ROWS).itertuples())
+    for row in shown:
+        ratio = amount(row.ratio) + _interval(row.ratio_low, row.ratio_high, "")
+        endless = spent == "epsilon" and row.met
+        value = one_epsilon(row.value) if endless else amount(row.value, row.unit)
+        body.append([
+            str(row.method), *([str(row.problem)] if several else []), f"{row.met} of {row.runs}",
+            value + _interval(row.low, row.high, row.unit),
+            "best" if row.method == row.best else ratio,
+        ])  # fmt: skip
+    more = [f"... and {len(rows) - MAX_ROWS} more rows"] if len(rows) > MAX_ROWS else []
     return Table(f"expected {spent} to {rows['target'].iloc[0]}", head, body, more)
-
-
-def _value(row: Any, spent: str) -> str:
-    if spent == "epsilon" and row.met:
-        return one_epsilon(row.value) + _interval(row.low, row.high, "")
-    text = amount(row.value, row.unit)
-    return text + _interval(row.low, row.high, row.unit)
-
-
-def _ratio_words(row: Any) -> str:
-    if row.method == row.best:
-        return "best"
-    return amount(row.ratio) + _interval(row.ratio_low, row.ratio_high, "")
 
 
 def _interval(low: float, high: float, of: str) -> str:
@@ -289,8 +280,7 @@ def ert(found: Trials, spent: str = "time") -> pd.DataFrame:
     some failed with nothing known of what they spent), low, high, level; best, the method with the
     least on that problem; ratio to it, with ratio_low and ratio_high.
     """
-    cells = found.cells(spent)
-    drawn = weights(len(found.seeds))
+    cells, drawn = found.cells(spent), weights(len(found.seeds))
     rows = []
     for problem in found.problems:
         for target in found.targets:
@@ -305,7 +295,10 @@ def ert(found: Trials, spent: str = "time") -> pd.DataFrame:
 
 def _rows(own: dict[str, Cell], pair: Pair, drawn: Array, level: float) -> list[dict[str, Any]]:
     """The rows of all methods on one problem until one target."""
-    taken = {method: _estimate(cell, drawn, level) for method, cell in own.items()}
+    taken = {
+        method: UNKNOWN if one.unknown else expected_estimate(one.spent, one.met, drawn, level)
+        for method, one in own.items()
+    }
     known = {m: one.value for m, one in taken.items() if np.isfinite(one.value)}
     best = min(known, key=lambda m: known[m]) if known else ""
     rows = []
@@ -319,12 +312,6 @@ def _rows(own: dict[str, Cell], pair: Pair, drawn: Array, level: float) -> list[
             "ratio_low": ratio.low, "ratio_high": ratio.high,
         })  # fmt: skip
     return rows
-
-
-def _estimate(cell: Cell, drawn: Array, level: float) -> Estimate:
-    if cell.unknown:
-        return UNKNOWN
-    return expected_estimate(cell.spent, cell.met, drawn, level)
 
 
 def _ratio(cell: Cell, best: Cell, drawn: Array, level: float) -> Estimate:
@@ -382,27 +369,21 @@ def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
     frames = []
     for k, method in enumerate(found.methods):
         at = np.unique(np.append(steps(one[k], POINTS), 1.0))
-        if again is not None:  # where the band rises, too
-            some = steps(again[:, k].ravel(), BENDS)
-            at = np.unique(np.concatenate([at, some]))
         low = high = np.full(len(at), np.nan)
-        if again is not None:
+        if again is not None:  # where the band rises, too
+            at = np.unique(np.concatenate([at, steps(again[:, k].ravel(), BENDS)]))
             shares = (again[:, k, :, None] <= at).mean(axis=1)
             low, high = ends(shares, found.level)
-        frames.append(pd.DataFrame({
-            "method": method, "ratio": at, "share": share_within(one[k], at), "low": low,
-            "high": high, "level": found.level, "problems": len(pairs),
-        }))  # fmt: skip
-    return described(pd.concat(frames, ignore_index=True), "profile")
+        curve = {"ratio": at, "share": share_within(one[k], at), "low": low, "high": high}
+        frames.append(pd.DataFrame({"method": method, **curve}))
+    known = {"level": found.level, "problems": len(pairs)}
+    return described(pd.concat(frames, ignore_index=True).assign(**known), "profile")
 
 
 def _taken(by_method: Sequence[Sequence[Cell]], drawn: Array) -> Array:
     """ERTs (resamples, methods, pairs)."""
-    every = [
-        expected_all([one.spent for one in own], [one.met for one in own], drawn)
-        for own in by_method
-    ]
-    return np.stack(every, axis=1)
+    sides = [([one.spent for one in own], [one.met for one in own]) for own in by_method]
+    return np.stack([expected_all(*side, drawn) for side in sides], axis=1)
 
 
 def _enough(by_method: Sequence[Sequence[Cell]], level: float) -> bool:
@@ -426,23 +407,17 @@ def ecdf(found: Trials, spent: str = "time") -> pd.DataFrame:
         share = np.mean([share_within(one, at) for one in runs], axis=0)
         low = high = np.full(len(at), np.nan)
         if _enough([own], found.level):
-            low, high = ends(_again(own, at, len(found.seeds)), found.level)
-        frames.append(pd.DataFrame({
-            "method": method, "value": at, "unit": unit(spent), "share": share, "low": low,
-            "high": high, "level": found.level, "problems": len(pairs),
-        }))  # fmt: skip
-    return described(pd.concat(frames, ignore_index=True), "ecdf")
+            again = next(resamples(len(found.seeds)))[:BANDS]  # of seeds, for all problems together
+            shares = [_shares_again(cell, at, again) for cell in own]
+            low, high = ends(np.asarray(np.nanmean(shares, axis=0)), found.level)
+        curve = {"value": at, "unit": unit(spent), "share": share, "low": low, "high": high}
+        frames.append(pd.DataFrame({"method": method, **curve}))
+    known = {"level": found.level, "problems": len(pairs)}
+    return described(pd.concat(frames, ignore_index=True).assign(**known), "ecdf")
 
 
 def _simulated(spent: Array, met: Mask) -> Array:
     return restarted(spent, met, draws(spent.shape[-1]))
-
-
-def _again(own: Sequence[Cell], at: Array, seeds: int) -> Array:
-    """Shares (resamples, m) at m values, each of seeds drawn again for all problems together."""
-    rows = next(islice(resamples(seeds), 1))[:BANDS]
-    shares = [_shares_again(cell, at, rows) for cell in own]
-    return np.asarray(np.nanmean(shares, axis=0))
 
 
 def _shares_again(cell: Cell, at: Array, rows: Int) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from desim.errors import InputError, refusal, show, spelling
 from desim.experiments.studies.file import Search, StudyFile
-from desim.experiments.studies.varied import MOST
+from desim.experiments.studies.varied import MAX_VALUES
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
@@ -50,30 +50,22 @@ def sided(
     InputError for a key that no case differs in.
     """
     keys = list(dict.fromkeys(key for case in cases for key in case))
-    mine = _chosen(keys, listed, chosen) if chosen else _usual(keys, listed)
-    theirs = [key for key in keys if key not in mine]
-    sides = [told([_part(case, some, listed) for case in cases]) for some in (mine, theirs)]
+    for one in chosen:
+        if not any(_within(key, one) for key in keys):
+            allowed = ", ".join(keys) or "none, as there is one case"
+            raise InputError(f"methods: {refusal(one, allowed, keys)}")
+    found = {key for key in keys for one in chosen or METHOD if _within(key, one)}
+    if chosen:
+        found |= {key for key in keys if LABEL in found and key in listed}
+    elif LABEL in keys and found & listed:
+        found |= {LABEL, *listed}
+    mine, theirs = ([key for key in keys if (key in found) == side] for side in (True, False))
+    sides = [labels([_part(case, some, listed) for case in cases]) for some in (mine, theirs)]
     return [Sided(*one) for one in zip(*sides, strict=True)]
 
 
-def _usual(keys: Sequence[str], listed: frozenset[str]) -> list[str]:
-    found = [key for key in keys if _section(key) in METHOD]
-    if LABEL in keys and any(key in listed for key in found):
-        found = [key for key in keys if key in (*found, LABEL) or key in listed]
-    return found
-
-
-def _chosen(keys: Sequence[str], listed: frozenset[str], chosen: Sequence[str]) -> list[str]:
-    for one in chosen:
-        if not any(key == one or key.startswith(f"{one}.") for key in keys):
-            allowed = ", ".join(keys) or "none, as there is one case"
-            raise InputError(f"methods: {refusal(one, allowed, keys)}")
-    found = {k for k in keys for one in chosen if k == one or k.startswith(f"{one}.")}
-    return [key for key in keys if key in found or (LABEL in found and key in listed)]
-
-
-def _section(key: str) -> str:
-    return key.partition(".")[0]
+def _within(key: str, section: str) -> bool:
+    return key == section or key.startswith(f"{section}.")
 
 
 def _part(case: Values, keys: Sequence[str], listed: frozenset[str]) -> dict[str, Any]:
@@ -82,9 +74,9 @@ def _part(case: Values, keys: Sequence[str], listed: frozenset[str]) -> dict[str
     return {key: case[key] for key in keys if key in case and key not in hidden}
 
 
-def told(cases: Sequence[Values]) -> list[str]:
+def labels(cases: Sequence[Values]) -> list[str]:
     """Each case in words: the one or two values that tell all apart, else all of them; "base"."""
-    whole = [_case_mark(case) for case in cases]
+    whole = [_mark(case) for case in cases]
     keys = list(dict.fromkeys(key for case in cases for key in case))
     few = itertools.chain(((key,) for key in keys), itertools.combinations(keys, 2), [tuple(keys)])
     for some in few:
@@ -97,23 +89,31 @@ def told(cases: Sequence[Values]) -> list[str]:
     ]
 
 
-def _case_mark(case: Values) -> str:
+def _mark(case: Values) -> str:
     return repr(sorted((key, repr(value)) for key, value in case.items()))
 
 
 def _words(case: Values, keys: Sequence[str]) -> str:
-    found = [_setting(key, case[key]) for key in keys if key in case]
+    alone = (*PLAIN, LABEL)
+    found = [
+        str(setting_text(case[key])) if short(key) in alone else _short_setting(key, case[key])
+        for key in keys
+        if key in case
+    ]
     return ", ".join(found) or "base"
 
 
-def _setting(key: str, value: Any) -> str:
-    short = key.rpartition(".")[2]
-    text = str(setting_text(value))
-    return text if short in PLAIN or key == LABEL else f"{short} {text}"
+def short(key: str) -> str:
+    """The end of a dotted key, which is what people call it."""
+    return key.rpartition(".")[2]
+
+
+def _short_setting(key: str, value: Any) -> str:
+    return f"{short(key)} {setting_text(value)}"
 
 
 # The cases: every combination of values, with all seeds.
-FEW = 8  # values or labels that an error names
+MAX_NAMED = 8  # values or labels that an error names
 
 DIGITS = 16  # of the hash that names a run's directory
 
@@ -152,26 +152,24 @@ def key_of(text: str) -> str:
 def cases(study: StudyFile, folder: Path) -> list[Case]:
     """All cases, loaded and checked; InputError with what is wrong with any of them."""
     drafts = _drafts(study)
-    made: list[Case] = []
+    found: list[Case] = []
     problems: list[tuple[str, str]] = []
-    base = study.base
-    if isinstance(base, Mapping):
-        base = {"name": study.name, **base}
-    for number, draft in enumerate(drafts):
+    for number, (name, listed, values, several) in enumerate(drafts):
+        named = listed if name else ()
+        rest = [_short_setting(k, v) for k, v in values.items() if k not in named]
+        label = ", ".join([name, *rest] if name else rest)
         try:
-            seeds = tuple(_seed(seed) for seed in draft.seeds)
+            seeds = tuple(_seed(seed) for seed in several)
             first = {"seed": seeds[0]} if seeds else {}
-            scenario = load(base, {**study.set, **draft.values, **first}, folder)
+            scenario = load(study.named_base, {**study.set, **values, **first}, folder)
             require_measured(scenario, "a study")
             wanted = seeds or (scenario.seed,)
-            made.append(
-                Case(number, draft.label, draft.values, wanted, scenario, draft.name, draft.listed)
-            )
+            found.append(Case(number, label, values, wanted, scenario, name, listed))
         except InputError as error:
-            problems += [(draft.label, text) for text in error.problems]
+            problems += [(label, text) for text in error.problems]
     if problems:
         raise InputError(each_once(problems, len(drafts)))
-    return made
+    return found
 
 
 def _seed(value: object) -> int:
@@ -213,36 +211,22 @@ def each_once(problems: list[tuple[str, str]], cases: int, what: str = "case") -
     ]
 
 
-@dataclass
-class _Draft:
-    """A case before it is loaded."""
+def _drafts(study: StudyFile) -> list[tuple[str, frozenset[str], dict[str, Any], list[Any]]]:
+    """Name, keys of the list's entry, values and seeds of each case.
 
-    name: str
-    listed: frozenset[str]
-    values: dict[str, Any]
-    seeds: list[Any]
-
-    @property
-    def label(self) -> str:
-        """The entry's name, then the values that it does not stand for."""
-        named = self.listed if self.name else ()
-        rest = [f"{short(k)} {setting_text(v)}" for k, v in self.values.items() if k not in named]
-        return ", ".join([*([self.name] if self.name else []), *rest])
-
-
-def _drafts(study: StudyFile) -> list[_Draft]:
-    """Every case with its seeds: settings that differ in nothing but the seed are one case."""
-    found: dict[str, _Draft] = {}
+    Settings that differ in nothing but the seed are one case.
+    """
+    found: dict[str, tuple[str, frozenset[str], dict[str, Any], list[Any]]] = {}
     trials = 1 if study.random is None else study.random.trials
     runs = math.prod([len(study.list), trials, *map(len, study.grid.values())])
-    if runs > MOST:  # before any is drawn: that takes a minute for a million
-        raise InputError(f"study: found {runs} runs; allowed: at most {MOST}")
+    if runs > MAX_VALUES:  # before any is drawn: that takes a minute for a million
+        raise InputError(f"study: found {runs} runs; allowed: at most {MAX_VALUES}")
     for entry, settings in _settings(study):
         name = str(entry.get("label", ""))
         values = {key: value for key, value in settings.items() if key != "seed"}
-        draft = _Draft(name, frozenset(entry) - {"label"}, values, [])
-        draft = found.setdefault(name + repr(values), draft)
-        draft.seeds += [settings["seed"]] if "seed" in settings else []
+        draft = name, frozenset(entry) - {"label"}, values, list[Any]()
+        seeds = found.setdefault(name + repr(values), draft)[3]
+        seeds += [settings["seed"]] if "seed" in settings else []
     return list(found.values())
 
 
@@ -274,11 +258,6 @@ def drawn(search: Search, trial: int) -> dict[str, Any]:
     return found
 
 
-def short(key: str) -> str:
-    """The end of a dotted key, which is what people call it."""
-    return key.rpartition(".")[2]
-
-
 def check_methods(study: StudyFile, cases: Sequence[Case]) -> None:
     """Raise InputError for keys of the method, in compare.profile, that no case differs in."""
     if study.compare.profile.methods:
@@ -299,8 +278,12 @@ def opponents(cases: Sequence[Case], against: Mapping[str, Any]) -> list[tuple[C
     """
     if not against:
         return [(case, cases[0]) for case in cases[1:]]
-    pairs = _by_label(cases, against["label"]) if "label" in against else _by_keys(cases, against)
-    found = [(case, other) for case, other in pairs if case.number != other.number]
+    label = against.get("label")  # which stands for the keys of its entry
+    by_label = {_mark(case.rest): case for case in cases if case.name == label}
+    known = {_mark(case.values): case for case in cases} if label is None else by_label
+    marks = (_mark({**case.values, **against} if label is None else case.rest) for case in cases)
+    pairs = ((case, known.get(mark)) for case, mark in zip(cases, marks, strict=True))
+    found = [(case, one) for case, one in pairs if one is not None and one.number != case.number]
     if found:
         return found
     near = spelling(against["label"], _named(cases)) if "label" in against else ""
@@ -318,30 +301,15 @@ def _allowed(cases: Sequence[Case], against: Mapping[str, Any]) -> str:
     """The labels that cases have, or the values that they have of the keys that are asked for."""
     if "label" in against:
         names = _named(cases)
-        return f"label: {' or '.join(names[:FEW])}" if names else "no label, as no case has one"
+        return (
+            f"label: {' or '.join(names[:MAX_NAMED])}" if names else "no label, as no case has one"
+        )
     parts = []
     for key in against:
         values = list(dict.fromkeys(setting_text(case.values[key]) for case in cases
                                     if key in case.values))  # fmt: skip
-        some = " or ".join(map(str, values[:FEW])) + (" or ..." if len(values) > FEW else "")
+        some = " or ".join(map(str, values[:MAX_NAMED])) + (
+            " or ..." if len(values) > MAX_NAMED else ""
+        )
         parts.append(f"{key}: {some}" if values else f"no {key}, which no case changes")
     return ", ".join(parts)
-
-
-def _by_label(cases: Sequence[Case], label: str) -> Iterator[tuple[Case, Case]]:
-    known = {_mark(case.rest): case for case in cases if case.name == label}
-    for case in cases:
-        if _mark(case.rest) in known:
-            yield case, known[_mark(case.rest)]
-
-
-def _by_keys(cases: Sequence[Case], against: Mapping[str, Any]) -> Iterator[tuple[Case, Case]]:
-    known = {_mark(case.values): case for case in cases}
-    for case in cases:
-        other = _mark({**case.values, **against})
-        if other in known:
-            yield case, known[other]
-
-
-def _mark(values: Mapping[str, Any]) -> str:
-    return repr(sorted((key, repr(value)) for key, value in values.items()))

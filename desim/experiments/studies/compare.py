@@ -7,6 +7,7 @@ them, and nowhere else beside runs that are done. No epsilon stands there withou
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,14 @@ import pandas as pd
 
 from desim.amounts import NO_NOISE, amount
 from desim.deployments.fidelity.clock_errors import ClockErrors, errors_of_clocks
-from desim.errors import InputError, finite, refusal
+from desim.errors import InputError
 from desim.experiments.studies.answers import answer_tables, ert
 from desim.experiments.studies.answers import profile as profiled
-from desim.experiments.studies.folder import given
-from desim.experiments.studies.statistics import (
-    Estimate,
-    lacking,
-    mean_estimate,
-    median_estimate,
-    skewed,
-)
-from desim.experiments.studies.study_tables import source
-from desim.experiments.studies.trials import Asked, curves_of, measured, trials, unit
+from desim.experiments.studies.folder import groups_of
+from desim.experiments.studies.statistics import lacking, skewed
+from desim.experiments.studies.study_tables import measures, source, summarised
+from desim.experiments.studies.trials import SPENT, Asked, asked_of, curves_of, measured, trials
 from desim.experiments.studies.words import (
-    awaited,
     estimate,
     is_final,
     notes,
@@ -45,7 +39,6 @@ from desim.runs.reading.series import Series, best, series_of
 from desim.runs.run import Run
 from desim.tabulated import Table, card, together
 
-SPENT = ("time", "rounds", "bytes", "epsilon")
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()
 Targets = Mapping[str, float | Sequence[float]]
 
@@ -117,25 +110,20 @@ def compare(
     InputError for no run, a target that no run has recorded or terms without meaning; for a profile
     also without a target, or of one method.
     """
-    groups = given(runs)
+    groups = groups_of(runs)
     rows = series_of(groups)
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
     stated = {name: one for name, one in terms_of.items() if one is not None}
-    asked = Asked(_targets(rows, targets), stated, stays)
-    of_run = {
-        id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
-    }
-    records = [record for row in rows for record in _records(row, of_run, asked, level)]
-    frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
+    asked = asked_of(rows, _lists(targets), stated, stays)
+    frame = described(_summary(rows, asked, level), "comparison")
     tables = _tables(frame, rows, asked)
     means = tuple(terms(rows, asked.epsilon or {}))
+    played = ([run.manifest.get("seed", -1) for run in row.runs] for row in rows)
     about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
-    means = (*means, *_seeds_of(rows))
-    every = (
-        [run for some in groups.values() for run in some] if isinstance(groups, dict) else groups
-    )
+    means = (*means, *seeds_played(played))
+    every = [*chain(*groups.values())] if isinstance(groups, dict) else groups
     clocks, troubles = errors_of_clocks(every, targets, clock)
     about += [*_over_seeds(frame, level), *troubles]
     if not profile:
@@ -164,13 +152,6 @@ def _tables(frame: pd.DataFrame, rows: Sequence[Series[Run]], asked: Asked) -> l
     return [*tables, _table(frame, "at the end", ends, noiseless)]
 
 
-def _seeds_of(rows: Sequence[Series[Run]]) -> Iterator[str]:
-    """Which seeds were played, where all rows have the same ones."""
-    played = {frozenset(run.manifest.get("seed", -1) for run in row.runs) for row in rows}
-    if len(played) == 1 and -1 not in (seeds := next(iter(played))):
-        yield seeds_played(seeds)
-
-
 def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
     """The values of each metric, as a list."""
     if targets is None:
@@ -178,9 +159,21 @@ def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
     return {name: [*one] if isinstance(one, Sequence) else [one] for name, one in targets.items()}
 
 
-def _lost(row: Series[Run], asked: Asked) -> Sequence[Run]:
-    """The runs of the row that count until targets, where there are any."""
-    return row.lost if asked.targets else ()
+def _summary(rows: Sequence[Series[Run]], asked: Asked, level: float) -> pd.DataFrame:
+    """Of each row its measures, as those of a study's case; who failed counts until targets."""
+    records = []
+    for row in rows:
+        lost = row.lost if asked.targets else ()
+        runs = pd.DataFrame([
+            {"status": status, **measured(run, asked)}
+            for status, some in (("done", row.runs), ("failed", lost))
+            for run in some
+        ])  # fmt: skip
+        found = [summarised(runs, name, level) for name in measures(runs, asked)]
+        records += [{"run": row.title, **one, "seeds": one["counted"]} for one in found]
+    frame = pd.DataFrame(records, columns=COLUMNS)
+    frame = frame[frame["seeds"] > 0].reset_index(drop=True)
+    return frame.assign(statistic=frame["statistic"].where(frame["seeds"] > 1, "value"))
 
 
 def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
@@ -198,47 +191,6 @@ def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
             if text := lacking(what, n, level):
                 yield f"no interval: {text}"
     yield from skewed("mean", sizes.get("mean", ()), level)
-
-
-def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tuple[str, float], ...]:
-    """(metric, value) pairs; InputError for a metric that no run has recorded."""
-    every = [run for row in rows for run in row.runs]
-    if targets is None:
-        return tuple(dict.fromkeys(pair for run in every for pair in run.stops))
-    recorded = sorted({str(name) for run in every for name in run.metrics["metric"].unique()})
-    recorded = sorted({*recorded, *(name for run in every for name in run.observed)})
-    for name in targets:
-        if name not in recorded:
-            allowed = ", ".join(recorded) or "none, as these runs have measured nothing"
-            raise InputError(f"target: {refusal(name, allowed, recorded)}")
-    pairs = [(name, one) for name, given in (_lists(targets) or {}).items() for one in given]
-    return tuple((name, finite(f"target: {name}", one)) for name, one in pairs)
-
-
-def _records(
-    row: Series[Run], of_run: Mapping[int, Mapping[str, float]], asked: Asked, level: float
-) -> Iterator[tuple[Any, ...]]:
-    """A record for each measure of one row."""
-    wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
-    found, lost = ([of_run[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
-    finals = sorted({name for one in found for name in one if is_final(name)})
-    for name in (*wanted, *finals, *SPENT):
-        counting = [*found, *lost] if awaited(name) else found
-        known = [one for one in counting if not np.isnan(one.get(name, np.nan))]
-        if not known:
-            continue
-        values, final, until_when = (
-            np.array([one[name] for one in known]),
-            is_final(name),
-            awaited(name),
-        )
-        whole = values[np.isfinite(values)] if final else values
-        estimate: Estimate = (mean_estimate if final else median_estimate)(whole, level)
-        statistic = "value" if len(values) == 1 else "mean" if final else "median"
-        numbers = estimate.value, estimate.low, estimate.high, level
-        never = sum(np.isinf(one[until_when]) for one in known) if until_when else 0
-        counts = len(values), int(never), len(values) - len(whole)
-        yield row.title, name, unit(name), statistic, *numbers, *counts
 
 
 def _table(

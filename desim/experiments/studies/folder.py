@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from desim.errors import InputError, RunError
 from desim.numerics.later import pd
 from desim.readers import require_regular, text_of
-from desim.runs.directory import MANIFEST, write_lock, write_text
+from desim.runs.directory import MANIFEST, versions, write_lock, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.reading.series import series_of
 from desim.runs.run import Run, is_run, open_run
@@ -40,16 +40,18 @@ def check_free(path: Path, name: str) -> None:
 
 def _begun(path: Path) -> bool:
     """Whether nothing is there but what a study leaves that was killed before it began."""
-    runs = path / RUNS
-    left = {RUNS, TOKEN, f".{TOKEN}.partial", f".{STUDY}.partial"}
+    runs, left = path / RUNS, {RUNS, TOKEN, f".{TOKEN}.partial", f".{STUDY}.partial"}
     unused = not runs.exists() or (runs.is_dir() and not any(runs.iterdir()))
     return unused and {one.name for one in path.iterdir()} <= left
 
 
 @contextlib.contextmanager
-def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
-    """The directory as this process's alone; yields the token by which far workers know it."""
-    check_free(path, about["study"]["name"])
+def claimed(path: Path, found: Mapping[str, Any]) -> Iterator[str]:
+    """The directory as this process's alone, which says `found` (see `about`) of itself.
+
+    Yields the token by which far workers know it.
+    """
+    check_free(path, found["study"]["name"])
     with contextlib.ExitStack() as stack:
         try:
             (path / RUNS).mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
             token = os.urandom(8).hex()
             write_text(path / TOKEN, token)
             stack.callback((path / TOKEN).unlink, missing_ok=True)
-            write_text(path / STUDY, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            write_about(path, found)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         yield token
@@ -69,6 +71,17 @@ def _named(path: Path) -> str:
         return str(json.loads(text_of(path / STUDY))["study"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def about(study: Any, folder: Path, keys: Mapping[tuple[int, int], str]) -> dict[str, Any]:
+    """What the directory says: the StudyFile as written, and the runs (case, seed) by hash."""
+    runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in keys.items()]
+    return {"study": study.written(), "folder": str(folder), "versions": versions(), "runs": runs}
+
+
+def write_about(path: Path, found: Mapping[str, Any]) -> None:
+    """Write what `about` has into the directory."""
+    write_text(path / STUDY, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 
 def store_run(place: Path, files: Mapping[str, bytes]) -> None:
@@ -124,17 +137,15 @@ def _parted(path: Path) -> Iterator[tuple[str, list[Run]]]:
         yield from parts.items()
 
 
-def given(runs: Any) -> Any:
+def groups_of(runs: Any) -> Any:
     """Runs, folders, several, or several by label, as lists of runs; see `by_label`."""
     if isinstance(runs, Mapping):
         return {label: opened(some) for label, some in runs.items()}
-    return by_label(_several(runs))
+    return by_label(runs if _several(runs) else [runs])
 
 
-def _several(folders: Any) -> Iterable[Any]:
-    """The folders or runs, or the one that is given alone."""
-    alone = isinstance(folders, str | os.PathLike) or not isinstance(folders, Iterable)
-    return [folders] if alone else folders
+def _several(folders: Any) -> bool:
+    return isinstance(folders, Iterable) and not isinstance(folders, str | os.PathLike)
 
 
 def opened(folders: Any) -> list[Run]:
@@ -143,13 +154,11 @@ def opened(folders: Any) -> list[Run]:
     InputError for a folder without any.
     """
     found: list[Run] = []
-    for one in _several(folders):
-        if is_run(one):
-            found.append(one)
-        elif _is_study(one):
+    for one in folders if _several(folders) else [folders]:
+        if _is_study(one):
             found += [run for case in stored_runs(Path(one)).values() for run in case]
         else:
-            found.append(open_run(one))
+            found.append(one if is_run(one) else open_run(one))
     return found
 
 

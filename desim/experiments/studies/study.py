@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError, RunError, refusal
+from desim.experiments.pool import check, players
 from desim.experiments.studies.cases import Case, cases, check_methods, key_of, opponents
 from desim.experiments.studies.file import StudyFile, check_overrides, read_study
-from desim.experiments.studies.folder import RUNS, claimed, finished, store_run, write_tables
-from desim.experiments.studies.hands import check, hands
+from desim.experiments.studies.folder import RUNS, about, claimed, finished, write_tables
 from desim.experiments.studies.study_tables import (
     StoredStudy,
     comparisons_table,
@@ -21,7 +21,8 @@ from desim.experiments.studies.study_tables import (
     summary_table,
 )
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.work import Job, Result, carry_out, families
+from desim.experiments.studies.words import shown
+from desim.experiments.studies.work import Job, Result, families, run_job, with_files_stored
 from desim.log.column_meanings import described
 from desim.runs.recording import played
 from desim.runs.retime import training_of
@@ -29,6 +30,7 @@ from desim.runs.run import Run, open_run
 from desim.scenario.load import loaded, resolved_yaml, seeded
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
+from desim.tabulated import card
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
@@ -48,6 +50,11 @@ class Plan:
     pairs: tuple[tuple[Case, Case], ...]
     keys: Keys
     jobs: tuple[Job, ...]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the study's directory says of it."""
+        return about(self.study, self.folder, self.keys)
 
 
 class Study(StoredStudy):
@@ -72,9 +79,6 @@ class Study(StoredStudy):
         return f"<Study {self.name}: {len(self.plan.cases)} cases, {counts}>"
 
     def _repr_html_(self) -> str:
-        from desim.experiments.studies.words import shown
-        from desim.tabulated import card
-
         where = [("stored in", str(self.directory))] if self.directory else []
         return card(self.counted, where, more=[table.html() for table in shown(self)])
 
@@ -91,7 +95,7 @@ class Study(StoredStudy):
     @property
     def shared(self) -> dict[str, int]:
         """How many runs share the training of each run that others share, by its hash."""
-        return dict(Counter(one.told for one in self.results.values() if one.told))
+        return dict(Counter(one.root for one in self.results.values() if one.root))
 
     @property
     def complete(self) -> bool:
@@ -132,21 +136,21 @@ def plan(
     varied |= set(study.random.draw) if study.random else set()
     check_overrides(overrides or {}, varied, "the study")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
-    made = tuple(cases(study, folder))
-    check_methods(study, made)
-    asked = _asked(study, made)
+    found = tuple(cases(study, folder))
+    check_methods(study, found)
+    asked = _asked(study, found)
     against = study.compare.against
-    pairs = opponents(made, against) if against or study.random is None else []
+    pairs = opponents(found, against) if against or study.random is None else []
     keys: Keys = {}
     jobs: dict[str, Job] = {}
-    for case in made:
+    for case in found:
         written, training = case.scenario.written(), training_of(case.scenario) if share else ""
         for seed, text in case.texts():
             key = keys[case.number, seed] = key_of(text)
             place = None if out is None else out.resolve() / RUNS / key
             kin = training and f"{training} {seed}"
             jobs.setdefault(key, Job(key, written, seed, text, asked, place, family=kin))
-    return Plan(study, folder, made, asked, tuple(pairs), keys, families(jobs.values()))
+    return Plan(study, folder, found, asked, tuple(pairs), keys, families(jobs.values()))
 
 
 def name_of(source: str | Path | Mapping[str, Any]) -> str:
@@ -154,11 +158,11 @@ def name_of(source: str | Path | Mapping[str, Any]) -> str:
     return read_study(source)[0].name
 
 
-def _asked(study: StudyFile, made: Sequence[Case]) -> Asked:
+def _asked(study: StudyFile, cases: Sequence[Case]) -> Asked:
     """What is measured; InputError for a target whose metric some case does not observe."""
     compare = study.compare
     targets = [(name, value) for name, values in compare.targets.items() for value in values]
-    for case in made:
+    for case in cases:
         observed = case.scenario.observe.metrics
         for name in dict.fromkeys(name for name, _ in targets):
             if name not in observed:
@@ -169,7 +173,7 @@ def _asked(study: StudyFile, made: Sequence[Case]) -> Asked:
             stops = case.scenario.stop.targets.items()
             targets += [one for one in stops if one[0] in observed and one not in targets]
     return Asked(
-        tuple(targets), None if compare.epsilon.off else compare.epsilon.given, compare.stays
+        tuple(targets), None if compare.epsilon.off else compare.epsilon.stated, compare.stays
     )
 
 
@@ -204,57 +208,31 @@ def study(
     results: dict[str, Result] = {}
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
-        token = stack.enter_context(claimed(path, about(planned))) if path else ""
+        token = stack.enter_context(claimed(path, planned.about)) if path else ""
         jobs = [replace(job, token=token) for job in planned.jobs]
         try:
-            for result in _carried_out(jobs, workers, dask, memory):
-                results[result.key] = _kept(result, path)
-                if progress is not None:
-                    failed = sum(one.status == "failed" for one in results.values())
-                    progress(len(results), len(jobs), failed)
+            with players(workers, dask, memory) as play:
+                for result in play(jobs):
+                    results[result.key] = with_files_stored(result, path)
+                    if progress is not None:
+                        failed = sum(one.status == "failed" for one in results.values())
+                        progress(len(results), len(jobs), failed)
         except KeyboardInterrupt:
             results |= _unheard(jobs, results)
         except RunError as gone:
             error, results = gone, results | _unheard(jobs, results)
-        made = Study(planned, results, path)
+        found = Study(planned, results, path)
         if path is not None:
-            write_tables(path, made.tables)
+            write_tables(path, found.tables)
     if error is not None:
         raise error
-    return made
-
-
-def _carried_out(
-    jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
-) -> Iterator[Result]:
-    with hands(workers, dask, memory) as carry:
-        yield from carry(jobs)
+    return found
 
 
 def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:
     """Results of runs that are stored, although whoever played them could not say so any more."""
     stored = [job for job in jobs if job.key not in results and finished(job.place)]
-    return {job.key: carry_out(job) for job in stored}
-
-
-def _kept(result: Result, path: Path | None) -> Result:
-    """The result without its files, which are stored first."""
-    if path is not None and result.files:
-        try:
-            store_run(path / RUNS / result.key, result.files)
-        except OSError as error:
-            reason = f"{path / RUNS / result.key}: cannot be written ({error.strerror})"
-            return Result(result.key, "failed", reason)
-    return replace(result, files={})
-
-
-def about(planned: Plan) -> dict[str, Any]:
-    """What the study's directory says of it: the study file, and the runs with their scenarios."""
-    from desim.runs.directory import versions
-
-    written = planned.study.written()
-    runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in planned.keys.items()]
-    return {"study": written, "folder": str(planned.folder), "versions": versions(), "runs": runs}
+    return {job.key: run_job(job) for job in stored}
 
 
 # Many seeds of one scenario in this process; the scenario is read and checked once.
@@ -272,13 +250,12 @@ def repeat(
     """
     found = loaded(scenario, overrides)
     require_measured(found, "repeat")
-    return _played(found, seeds)
+    text = resolved_yaml(found)
 
-
-def _played(scenario: Scenario, seeds: Iterable[int]) -> Iterator[Run]:
-    text = resolved_yaml(scenario)
-    for seed in seeds:
+    def run(seed: int) -> Run:
         if isinstance(seed, bool) or seed != int(seed) or seed < 0:
             raise InputError(f"seeds: {refusal(seed, 'whole numbers, at least 0')}")
-        again = scenario.model_copy(update={"seed": int(seed)})
-        yield played(again, text=seeded(text, int(seed)))
+        again = found.model_copy(update={"seed": int(seed)})
+        return played(again, text=seeded(text, int(seed)))
+
+    return map(run, seeds)

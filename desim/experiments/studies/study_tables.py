@@ -2,34 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
+from desim.experiments.studies import answers
 from desim.experiments.studies.cases import Case
 from desim.experiments.studies.folder import (
     STUDY,
     StudyTables,
     from_file,
-    given,
+    groups_of,
     opened,
     stored_table,
 )
 from desim.experiments.studies.statistics import mean_estimate, median_estimate, paired, settled
-from desim.experiments.studies.trials import SPENT, Asked, rises, unit
+from desim.experiments.studies.trials import SPENT, Asked, Trials, rises, trials, unit
 from desim.experiments.studies.words import awaited, is_final
 from desim.experiments.studies.work import Result
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run, is_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from desim.experiments.studies.trials import Trials
-
 RUN = ("case", "label", "seed", "run", "status", "reason")
+SUMMARY = (
+    "case label measure unit statistic value low high level runs failed done never diverged settled"
+).split()
 
 
 def runs_table(
@@ -112,24 +111,30 @@ def summary_table(
     rows = []
     for case in cases:
         own = runs[runs["case"] == case.number]
-        counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
         for name in measures(runs, asked):
-            final, known = is_final(name), own[_counts(own, name)]
-            values = known[name].to_numpy(float)
-            when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
-            whole = values[np.isfinite(values)] if final else values
-            found = (mean_estimate if final else median_estimate)(whole, level)
-            rows.append({
-                "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
-                "statistic": "mean" if final else "median", "value": found.value,
-                "low": found.low, "high": found.high, "level": level, **counts,
-                "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
-                "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
-            })  # fmt: skip
-    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
+            found = summarised(own, name, level)
+            rows.append({"case": case.number, "label": case.label, **found})
+    return pd.DataFrame(rows, columns=SUMMARY if rows else ["case", "label", "measure", "value"])
 
 
-def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[bool]":
+def summarised(own: pd.DataFrame, name: str, level: float) -> dict[str, Any]:
+    """The row of one measure of one case's runs; counted: how many are behind the estimate."""
+    final, known = is_final(name), own[_counts(own, name)]
+    values = known[name].to_numpy(float)
+    when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
+    whole = values[np.isfinite(values)] if final else values
+    found = (mean_estimate if final else median_estimate)(whole, level)
+    return {
+        "measure": name, "unit": unit(name), "statistic": "mean" if final else "median",
+        "value": found.value, "low": found.low, "high": found.high, "level": level,
+        "runs": len(own), "failed": int((own["status"] == "failed").sum()),
+        "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
+        "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
+        "counted": len(values),
+    }  # fmt: skip
+
+
+def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[Any]":
     """Which rows a measure counts: those that failed only until targets; of: what columns end in.
 
     To leave them out there would leave the survivors, which are faster or slower than all.
@@ -201,35 +206,27 @@ class StoredStudy(StudyTables):
 
     def ert(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """Expected running times by method, problem and target; see `studies.answers`."""
-        from desim.experiments.studies import answers
-
         return answers.ert(self.trials(methods, level), spent)
 
     def ecdf(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """The share of problems and targets met for so much, with simulated restarts."""
-        from desim.experiments.studies import answers
-
         return answers.ecdf(self.trials(methods, level), spent)
 
     def profile(
         self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """The share of problems on which each method is within a factor of the best.
 
         InputError for fewer than two methods.
         """
-        from desim.experiments.studies import answers
-
         return answers.profile(self.trials(methods, level), spent)
 
-    def trials(self, methods: Sequence[str] = (), level: float | None = None) -> "Trials":
+    def trials(self, methods: Sequence[str] = (), level: float | None = None) -> Trials:
         """The runs, each with its method and its problem."""
-        from desim.experiments.studies.trials import trials
-
         return trials(self, methods=methods, level=level)
 
 
@@ -257,7 +254,7 @@ def source(runs: Any) -> StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run
     if isinstance(runs, str | Path):
         runs = [runs]
     if isinstance(runs, Mapping) or is_run(runs):
-        found: Sequence[Run] | Mapping[str, Sequence[Run]] = given(runs)
+        found: Sequence[Run] | Mapping[str, Sequence[Run]] = groups_of(runs)
         return found
     if len(runs) == 1 and not isinstance(runs[0], Run) and (Path(runs[0]) / STUDY).is_file():
         return open_study(runs[0])

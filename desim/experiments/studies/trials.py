@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from desim.arrays import Array, Mask
-from desim.errors import InputError, refusal
+from desim.errors import InputError, finite, refusal
 from desim.experiments.studies.cases import LABEL, sided
 from desim.experiments.studies.folder import RUNS, StudyTables
 from desim.experiments.studies.words import terms
@@ -70,12 +70,14 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     if manifest.get("diverged"):  # a number that only says when the run was over
         found |= {f"final {name}": np.inf for name in UNBOUNDED if name in curves}
     counted = manifest.get("counts", {}).get("deliver_bytes")
-    sent = _sent(run) if asked.targets or counted is None else None
+    known = run.scenario.log in levels_with(["deliver"])  # other logs leave messages out
+    sent = delivered(run) if known and (asked.targets or counted is None) else None
     if counted is None and sent is not None:  # killed
         counted = sent.totals.max(initial=0.0)
     found["bytes"] = np.nan if counted is None else float(counted)
-    spent = _spent(run, asked)
-    if spent is not None:
+    spent = None  # the largest epsilon of an agent
+    if asked.epsilon is not None and (run.scenario.privacy is not None or asked.epsilon):
+        spent = Meter(*run.account(**asked.epsilon).growth)
         found["epsilon"] = float(spent.totals.max(initial=0.0))
     for metric, value in asked.targets:
         when, rounds = _first(curves.get(metric), metric, value, asked.stays)
@@ -114,18 +116,6 @@ def _first(
         return float("inf"), float("inf")
     place = first_met(metric, curve[2], value, stays)
     return (float(curve[0, place]), float(curve[1, place])) if place >= 0 else (np.inf, np.inf)
-
-
-def _sent(run: Run) -> Meter | None:
-    """Bytes delivered; None where the log leaves messages out."""
-    return delivered(run) if run.scenario.log in levels_with(["deliver"]) else None
-
-
-def _spent(run: Run, asked: Asked) -> Meter | None:
-    """The largest epsilon of an agent; None where none is wanted."""
-    if asked.epsilon is None or (run.scenario.privacy is None and not asked.epsilon):
-        return None
-    return Meter(*run.account(**asked.epsilon).growth)
 
 
 def _by(meter: Meter | None, when: float) -> float:
@@ -169,6 +159,16 @@ class Trials:
     about: tuple[str, ...] = ()
     mixed: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise InputError for no run, or two of one seed, method and problem."""
+        if self.rows.empty:
+            raise InputError("no run that is done or failed; allowed: at least one")
+        twice = self.rows[self.rows.duplicated(["method", "problem", "seed"])]
+        if len(twice):
+            one = twice.iloc[0]
+            text = f"found two runs of {one['method']} on {one['problem']}; allowed: one"
+            raise InputError(f"seed {one['seed']}: {text}")
+
     @cached_property
     def targets(self) -> list[str]:
         """The targets, as measures call them: accuracy 0.93."""
@@ -201,11 +201,8 @@ class Trials:
         for (method, problem), rows in self.rows.groupby(["method", "problem"], sort=False):
             where = rows["seed"].map(places).to_numpy()
             for target in self.targets:
-                when = (
-                    rows[f"time to {target}"]
-                    .fillna(rows["status"].map({"failed": np.inf}))
-                    .to_numpy(float)
-                )
+                lost = rows["status"].map({"failed": np.inf})
+                when = rows[f"time to {target}"].fillna(lost).to_numpy(float)
                 met, until = np.isfinite(when), rows[f"{kind} to {target}"].to_numpy(float)
                 own = np.where(met, until, rows[kind].to_numpy(float))
                 played = ~np.isnan(when)
@@ -221,22 +218,16 @@ class Trials:
             raise InputError(f"spent: {refusal(kind, ', '.join(SPENT), SPENT)}")
         if not self.targets:
             raise InputError("target: found none; allowed: METRIC=VALUE, or those of the study")
-        known = [one for one in SPENT if self._recorded(one)]
+        recorded = {name for name in self.rows if self.rows[name].notna().any()}
+        names = {one: {one, *(f"{one} to {target}" for target in self.targets)} for one in SPENT}
+        known = [one for one in SPENT if names[one] <= recorded]
         if kind not in known:
             why = {"bytes": ": logs leave messages out", "epsilon": ": no privacy is stated"}
-            raise InputError(
-                f"spent: found {kind}, which is not known{why.get(kind, '')}; "
-                f"allowed: {', '.join(known)}"
-            )
+            text = f"spent: found {kind}, which is not known{why.get(kind, '')}"
+            raise InputError(f"{text}; allowed: {', '.join(known)}")
         if kind == "epsilon" and self.mixed:
-            allowed = "one view, relation and delta for all"
-            raise InputError(
-                f"spent: found epsilons in different terms ({self.mixed}); allowed: {allowed}"
-            )
-
-    def _recorded(self, kind: str) -> bool:
-        names = [kind, *(f"{kind} to {target}" for target in self.targets)]
-        return all(name in self.rows and self.rows[name].notna().any() for name in names)
+            text = f"spent: found epsilons in different terms ({self.mixed})"
+            raise InputError(f"{text}; allowed: one view, relation and delta for all")
 
 
 # Trials from the table of a study, from its runs, or from any runs.
@@ -258,11 +249,11 @@ def trials(
     as `studies.sides` says. Runs that were not played or stopped have no row; those that
     failed count. InputError for a metric that no run has recorded.
     """
-    given = dict(terms_of or {})
+    stated = dict(terms_of or {})
     if isinstance(source, StudyTables):
-        return _of_study(source, _again(source, targets, given, stays), methods, level, given)
+        return _of_study(source, _again(source, targets, stated, stays), methods, level, stated)
     rows = series_of(source)
-    wanted = asked_of(rows, targets, given, stays)
+    asked = asked_of(rows, targets, stated, stays)
     sides = sided(_differing(rows), chosen=methods)
     if len({side.problem for side in sides}) == 1 and not methods:
         names = [row.label for row in rows]  # which say what is compared
@@ -270,21 +261,21 @@ def trials(
         names = [side.method for side in sides]
     found = [
         {"method": name, "problem": side.problem, "seed": int(run.manifest.get("seed", 0)),
-         "status": run.status, **measured(run, wanted)}
+         "status": run.status, **measured(run, asked)}
         for row, side, name in zip(rows, sides, names, strict=True)
         for run in (*row.runs, *row.lost)
         if run.status in ("done", "failed")
     ]  # fmt: skip
-    about = tuple(terms(rows, given))
-    return _checked(Trials(pd.DataFrame(found), level or LEVEL, about, _mixed(rows, given)))
+    about = tuple(terms(rows, stated))
+    return Trials(pd.DataFrame(found), level or LEVEL, about, _mixed(rows, stated))
 
 
-def _mixed(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> str:
+def _mixed(rows: Sequence[Series[Run]], stated: Mapping[str, Any]) -> str:
     """The terms of the epsilons where they differ in more than how they are computed."""
     found = {}
     for row in rows:
-        if row.runs[0].scenario.privacy is not None or given:
-            one = row.runs[0].account(**given)
+        if row.runs[0].scenario.privacy is not None or stated:
+            one = row.runs[0].account(**stated)
             found[f"view {one.view}, {one.relation}, delta {one.delta:g}"] = row.label
     return " / ".join(found) if len(found) > 1 else ""
 
@@ -298,15 +289,16 @@ def asked_of(
     """What is measured of runs; InputError for a metric that no run has recorded."""
     every = [run for row in rows for run in row.runs]
     if targets is None:
-        pairs = tuple(dict.fromkeys(pair for run in every for pair in run.stops))
-        return Asked(pairs, dict(terms_of), stays)
-    known = {name for run in every for name in (*run.metrics["metric"].unique(), *run.observed)}
+        stops = tuple(dict.fromkeys(pair for run in every for pair in run.stops))
+        return Asked(stops, dict(terms_of), stays)
+    found = {str(n) for run in every for n in (*run.metrics["metric"].unique(), *run.observed)}
     for name in targets:
-        if name not in known:
-            allowed = ", ".join(sorted(known)) or "none, as these runs have measured nothing"
-            raise InputError(f"target: {refusal(name, allowed, sorted(known))}")
-    pairs = tuple((name, float(one)) for name, values in targets.items() for one in values)
-    return Asked(pairs, dict(terms_of), stays)
+        if name not in found:
+            allowed = ", ".join(sorted(found)) or "none, as these runs have measured nothing"
+            raise InputError(f"target: {refusal(name, allowed, sorted(found))}")
+    pairs = [(name, one) for name, values in targets.items() for one in values]
+    asked = tuple((name, float(finite(f"target: {name}", one))) for name, one in pairs)
+    return Asked(asked, dict(terms_of), stays)
 
 
 def _differing(rows: Sequence[Series[Run]]) -> list[dict[str, Any]]:
@@ -325,9 +317,9 @@ def _of_study(
     runs: pd.DataFrame,
     methods: Sequence[str],
     level: float | None,
-    given: Mapping[str, Any],
+    stated: Mapping[str, Any],
 ) -> Trials:
-    """The runs of a study's table, or one like it, with their sides; given: terms of epsilons."""
+    """The runs of a study's table, or one like it, with their sides; stated: terms of epsilons."""
     file = study.written
     if file.get("tune"):
         text = "found the directory of a tuner, whose candidates did not meet the same seeds"
@@ -348,20 +340,20 @@ def _of_study(
     }, index=runs.index)  # fmt: skip
     rest = runs.drop(columns=[key for key in keys if key in runs])
     level = float(compare.get("level") or LEVEL) if level is None else level
-    return _checked(Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys, given)))
+    return Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys, stated))
 
 
-def _fixed(study: StudyTables, given: Mapping[str, Any]) -> dict[str, Any]:
+def _fixed(study: StudyTables, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The terms of epsilons that are those of all cases: the given ones, then the study file's."""
     own = (study.written.get("compare") or {}).get("epsilon")
-    return {**(own if isinstance(own, Mapping) else {}), **given}
+    return {**(own if isinstance(own, Mapping) else {}), **stated}
 
 
 def _terms(
-    study: StudyTables, keys: Sequence[str], given: Mapping[str, Any]
+    study: StudyTables, keys: Sequence[str], stated: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], str]:
     """The terms of the study's epsilons, and how they differ between its cases, if they do."""
-    fixed = _fixed(study, given)
+    fixed = _fixed(study, stated)
     varied = [f"privacy.{one}" for one in TERMS if one not in fixed and f"privacy.{one}" in keys]
     about = ["epsilon: of the agent that spends most"]
     if study.directory is not None and "epsilon" in study.runs and not varied:
@@ -380,14 +372,14 @@ def _values(row: Mapping[Any, Any], keys: Sequence[str], names: Sequence[str]) -
 def _again(
     study: StudyTables,
     targets: Mapping[str, Sequence[float]] | None,
-    given: Mapping[str, Any],
+    stated: Mapping[str, Any],
     stays: bool,
 ) -> pd.DataFrame:
     """The table of runs; measured again from those stored where other things are asked for."""
     if "status" not in study.runs:
         raise InputError(f"{study.name}: has no tables yet; allowed: a study that was played")
     stayed = bool((study.written.get("compare") or {}).get("stays"))
-    if targets is None and not given and (stayed or not stays):
+    if targets is None and not stated and (stayed or not stays):
         return study.runs
     if study.directory is None:
         raise InputError("targets, terms: the study keeps no runs; allowed: those of its file")
@@ -397,9 +389,11 @@ def _again(
         for key, status in zip(table["run"], table["status"], strict=True)
         if (run := _opened(study.directory / RUNS / key, status == "failed")) is not None
     }
-    wanted = targets if targets is not None or not study.targets else _listed(study.targets)
-    fixed = _fixed(study, given)
-    asked = asked_of(series_of(list(known.values())), wanted, fixed, stays or stayed)
+    if targets is None and study.targets:
+        names = dict.fromkeys(name for name, _ in study.targets)
+        targets = {one: [value for name, value in study.targets if name == one] for one in names}
+    fixed = _fixed(study, stated)
+    asked = asked_of(series_of(list(known.values())), targets, fixed, stays or stayed)
     head = [name for name in table if " to " not in str(name) and str(name) not in SPENT]
     rows = [
         {**{name: row[name] for name in head},
@@ -417,24 +411,3 @@ def _opened(place: Path, failed: bool) -> Run | None:
         if failed:
             return None
         raise
-
-
-def _listed(pairs: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _checked(found: Trials) -> Trials:
-    """The same; InputError for no run, or two of one seed, method and problem."""
-    if found.rows.empty:
-        raise InputError("no run that is done or failed; allowed: at least one")
-    twice = found.rows[found.rows.duplicated(["method", "problem", "seed"])]
-    if len(twice):
-        one = twice.iloc[0]
-        raise InputError(
-            f"seed {one['seed']}: found two runs of {one['method']} on {one['problem']}; "
-            "allowed: one"
-        )
-    return found

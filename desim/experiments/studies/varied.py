@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from desim import units
 from desim.errors import refusal, show, spelling
@@ -14,8 +15,9 @@ from desim.scenario.schema import SECTIONS
 from desim.scenario.sections.observe_and_stop import METRICS
 from desim.scenario.tree import native
 
+One = TypeVar("One")
 RANGE = re.compile(r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})\s*")
-MOST = 1_000_000  # values of one key, and runs of a study
+MAX_VALUES = 1_000_000  # values of one key, and runs of a study
 LAWS = ("uniform", "log_uniform", "integer", "choice")
 
 
@@ -29,8 +31,8 @@ def expanded(value: object) -> tuple[Any, ...]:
     for one in value:
         ends = RANGE.fullmatch(one) if isinstance(one, str) else None
         low, high = (int(ends[1]), int(ends[2])) if ends else (0, 0)
-        if low > high or high - low >= MOST:
-            raise ValueError(refusal(one, f"a range upwards, of at most {MOST} numbers"))
+        if low > high or high - low >= MAX_VALUES:
+            raise ValueError(refusal(one, f"a range upwards, of at most {MAX_VALUES} numbers"))
         found += range(low, high + 1) if ends else [native(one)]
     if not found:
         raise ValueError("found no value; allowed: at least one")
@@ -81,15 +83,20 @@ def methods(value: object) -> tuple[str, ...]:
     return tuple(map(str, several))
 
 
-def grid(value: object) -> dict[str, tuple[Any, ...]]:
-    """The values of each dotted key."""
-    found: dict[str, tuple[Any, ...]] = {}
-    for key, values in settings(value).items():
+def each(values: Mapping[str, Any], read: Callable[[Any], One]) -> dict[str, One]:
+    """What `read` has of each value; its ValueError with the key before it."""
+    found: dict[str, One] = {}
+    for key, one in values.items():
         try:
-            found[key] = expanded(values)
+            found[key] = read(one)
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
     return found
+
+
+def grid(value: object) -> dict[str, tuple[Any, ...]]:
+    """The values of each dotted key."""
+    return each(settings(value), expanded)
 
 
 def entries(value: object) -> tuple[dict[str, Any], ...]:
@@ -98,12 +105,10 @@ def entries(value: object) -> tuple[dict[str, Any], ...]:
         raise ValueError(refusal(value, "a list of mappings, as in [{label: x, policy: all}, ...]"))
     found = []
     for entry in value:
-        label = entry.get("label") if isinstance(entry, Mapping) else None
+        rest = dict(entry) if isinstance(entry, Mapping) else entry
+        label = rest.pop("label", None) if isinstance(rest, dict) else None
         if label is not None and not (isinstance(label, str) and label.strip()):
             raise ValueError(f"label: {refusal(label, 'text')}")
-        rest = dict(entry) if isinstance(entry, Mapping) else entry
-        if isinstance(rest, dict):
-            rest.pop("label", None)
         found.append({**({"label": label} if label else {}), **settings(rest)})
     return tuple(found)
 
@@ -187,17 +192,15 @@ class Range:
         return f"{value:g} {self.unit}" if self.unit else value
 
     @property
-    def ends(self) -> tuple[Any, Any]:
+    def ends(self) -> tuple[Any, ...]:
         """The least and the largest value, as a scenario has them."""
-        return self._end(self.low), self._end(self.high)
+        both = (self.low, self.high)
+        return tuple(f"{one!r} {self.unit}" for one in both) if self.unit else both
 
     @property
     def some(self) -> tuple[Any, ...]:
         """Both ends and a value between, which has to be one of the key's, too."""
         return (*self.ends, self.at(BETWEEN)) if self.kind != "integer" else self.ends
-
-    def _end(self, number: float) -> Any:
-        return f"{number!r} {self.unit}" if self.unit else number
 
     def plain(self) -> dict[str, Any]:
         """The range as a file has it."""
@@ -210,14 +213,9 @@ Vary = dict[str, Range | Options]
 
 def vary(value: object) -> Vary:
     """The range or the values of each dotted key; ValueError for what is none, or for no key."""
-    found: Vary = {}
-    for key, one in settings(value).items():
-        if key == "seed":
-            raise ValueError("seed: all candidates meet the same seeds; allowed: tune.seeds")
-        try:
-            found[key] = _dimension(one)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from None
+    if "seed" in (keys := settings(value)):
+        raise ValueError("seed: all candidates meet the same seeds; allowed: tune.seeds")
+    found = each(keys, _dimension)
     if not found:
         raise ValueError("found nothing to vary; allowed: dotted keys with their values or ranges")
     for key in found:
@@ -236,11 +234,7 @@ def _dimension(value: object) -> Range | Options:
     if len(value) != 1 or next(iter(value)) not in KINDS:
         kind = next(iter(value), None)
         raise ValueError(refusal(dict(value), ALLOWED) + spelling(kind, KINDS))
-    kind, ends = next(iter(value.items()))
-    try:
-        return _range(kind, ends)
-    except ValueError as error:
-        raise ValueError(f"{kind}: {error}") from None
+    return each(value, partial(_range, *value))[next(iter(value))]
 
 
 def _range(kind: str, ends: object) -> Range:

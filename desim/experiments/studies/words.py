@@ -53,14 +53,16 @@ def one_epsilon(value: float, bare: bool = False) -> str:
     return amount(value) if math.isnan(value) else epsilon(value)
 
 
-def seeds_played(seeds: Iterable[int]) -> str:
-    """Seeds as a caption says them: seeds 0 to 9; seeds 1, 4, 7."""
-    found = sorted(seeds)
-    if len(found) == 1:
-        return f"seed {found[0]}"
-    if found == list(range(found[0], found[-1] + 1)):
-        return f"seeds {found[0]} to {found[-1]}"
-    return f"seeds {', '.join(map(str, found))}" if len(found) <= 8 else f"{len(found)} seeds"
+def seeds_played(groups: Iterable[Iterable[int]]) -> Iterator[str]:
+    """Seeds, where all groups have the same, as captions say them: seeds 0 to 9; -1: unknown."""
+    played = {frozenset(one) for one in groups}
+    if len(played) != 1 or -1 in (found := sorted(*played)):
+        return
+    first, last = found[0], found[-1]
+    if found == list(range(first, last + 1)):
+        yield f"seeds {first} to {last}" if last > first else f"seed {first}"
+    else:
+        yield f"seeds {', '.join(map(str, found))}" if len(found) <= 8 else f"{len(found)} seeds"
 
 
 def ratio(row: Any) -> str:
@@ -80,8 +82,8 @@ def ratio(row: Any) -> str:
 
 
 # What must be known of series of runs before they are compared.
-MOST = 40  # cases of which the terms are looked at
-FEW = 3  # cases that are named before the rest is counted
+MAX_STATED = 40  # cases of which the terms are looked at
+MAX_NAMED = 3  # cases that are named before the rest is counted
 WORST = "epsilon: of the agent that spends most"
 MAX_KEYS = 8  # keys that runs differ in, named before the rest is counted
 
@@ -123,9 +125,9 @@ def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
         yield "not the same seeds in all rows, and so not the same draws"
 
 
-def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
+def terms(rows: Sequence[Series[Run]], asked: Mapping[str, Any]) -> list[str]:
     """In which terms the epsilons are told: once where all share them, else row by row."""
-    found = {row.title: _terms(row.runs[0], given) for row in rows}
+    found = {row.title: _terms(row.runs[0], asked) for row in rows}
     known = {label: text for label, text in found.items() if text}
     doubts = [
         f"epsilon of {row.title}: {text}"
@@ -138,34 +140,34 @@ def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
     return [*(f"{WORST} of {label}; {text}" for label, text in known.items()), *doubts]
 
 
-def stated(directory: Path | None, runs: "pd.DataFrame", given: Mapping[str, Any]) -> Iterator[str]:
+def stated(directory: Path | None, runs: "pd.DataFrame", asked: Mapping[str, Any]) -> Iterator[str]:
     """In which terms the epsilons of a table of runs are told, each with the cases that share it.
 
     directory: of the study or tuner; without stored runs nobody can say by which method, and the
-    terms are those that were asked for; given: these terms.
+    terms are those that were asked for; asked: these terms.
     """
     if directory is None:
-        asked = "".join(f"; {key} {value}" for key, value in given.items())
-        yield f"{WORST}; in the terms of each scenario's section privacy{asked}"
+        some = "".join(f"; {key} {value}" for key, value in asked.items())
+        yield f"{WORST}; in the terms of each scenario's section privacy{some}"
         return
     cases: dict[str, list[str]] = {}
-    for row in runs.drop_duplicates("case").head(MOST).to_dict("records"):
+    for row in runs.drop_duplicates("case").head(MAX_STATED).to_dict("records"):
         run = finished(directory / RUNS / str(row["run"]))
-        if run is not None and (text := _terms(run, given)):
+        if run is not None and (text := _terms(run, asked)):
             cases.setdefault(text, []).append(str(row["label"]) or "base")
     for text, labels in cases.items():
-        more = f" and {len(labels) - FEW} more" if len(labels) > FEW else ""
-        of = f" of {'; '.join(labels[:FEW])}{more}" if len(cases) > 1 else ""
+        more = f" and {len(labels) - MAX_NAMED} more" if len(labels) > MAX_NAMED else ""
+        of = f" of {'; '.join(labels[:MAX_NAMED])}{more}" if len(cases) > 1 else ""
         yield f"{WORST}{of}; {text}"
 
 
-def _terms(run: Run, given: Mapping[str, Any]) -> str:
+def _terms(run: Run, asked: Mapping[str, Any]) -> str:
     try:
-        if run.scenario.privacy is None and not given:
+        if run.scenario.privacy is None and not asked:
             return ""
     except DesimError:
         return ""
-    return run.account(**given).terms + (f"; {text}" if (text := shortly(run)) else "")
+    return run.account(**asked).terms + (f"; {text}" if (text := shortly(run)) else "")
 
 
 # The tables, one for each measure; never, infinite and diverged are three things in them.
@@ -201,19 +203,12 @@ def _table(study: StudyTables, name: str) -> Table:
     }
     few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
     doubts = list(_doubts(study, name))
+    cases = study.runs.groupby("case")["seed"] if {"case", "seed"} <= set(study.runs) else ()
+    seeds = seeds_played(map(int, some) for _, some in cases)
     return Table(
         name, head, body, [*rest, *few, *skewed(statistic, sizes, level), *doubts],
-        terms=[*(text for text in doubts if text.startswith(WORST)), *_seeds(study)],
+        terms=[*(text for text in doubts if text.startswith(WORST)), *seeds],
     )  # fmt: skip
-
-
-def _seeds(study: StudyTables) -> Iterator[str]:
-    """Which seeds were played, where all cases have the same ones."""
-    if not {"case", "seed"} <= set(study.runs):
-        return
-    played = {frozenset(map(int, rows)) for _, rows in study.runs.groupby("case")["seed"]}
-    if len(played) == 1:
-        yield seeds_played(next(iter(played)))
 
 
 def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
@@ -227,13 +222,7 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     other = ratios.loc[row["case"]]
     wins = f"{other['wins']} of {other['pairs']} (p {other['p']:.2g})"
     own = other["unit"]
-    return [
-        *cells,
-        _cut(other["against"]),
-        ratio(other),
-        _interval(other, own),
-        wins,
-    ]
+    return [*cells, _cut(other["against"]), ratio(other), _interval(other, own), wins]
 
 
 def _doubts(study: StudyTables, name: str) -> Iterator[str]:

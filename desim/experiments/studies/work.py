@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from desim.errors import DesimError, Differs, InputError, raised
 from desim.experiments.studies.cases import key_of
-from desim.experiments.studies.folder import TOKEN, finished
+from desim.experiments.studies.folder import RUNS, TOKEN, finished, store_run
 from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
 from desim.runs.recording import played
@@ -59,7 +59,7 @@ def families(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 
 # One job after the other, and what comes of each.
-KEPT = 64  # scenarios that a process remembers
+MAX_SCENARIOS = 64  # scenarios that a process remembers
 
 _scenarios: dict[str, Scenario] = {}
 _one = threading.Lock()  # threads of a Dask worker share a process: one run at a time in it
@@ -71,7 +71,7 @@ class Result:
 
     numbers: its measures, of a failed run what it took until targets, infinite where it failed
     before, and where it ended; files: what a process that cannot reach the study's folder stored;
-    told: the run whose training it shares.
+    root: the run whose training it shares.
     """
 
     key: str
@@ -80,10 +80,21 @@ class Result:
     numbers: Mapping[str, float] = field(default_factory=dict)
     stored: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
-    told: str = ""
+    root: str = ""
 
 
-def carry_out(job: Job) -> Result:
+def with_files_stored(result: Result, path: Path | None) -> Result:
+    """The result without its files, which the study at `path` has then."""
+    if path is not None and result.files:
+        try:
+            store_run(path / RUNS / result.key, result.files)
+        except OSError as error:
+            reason = f"{path / RUNS / result.key}: cannot be written ({error.strerror})"
+            return Result(result.key, "failed", reason)
+    return replace(result, files={})
+
+
+def run_job(job: Job) -> Result:
     """Do a job; never raises but for Ctrl-C."""
     with _one:
         try:
@@ -119,13 +130,10 @@ def _done(job: Job, place: Path | None) -> Result:
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
             return _result(job, known, stored=True)
-    return _result(job, _continued(place) or _made(job, scenario, place))
-
-
-def _made(job: Job, scenario: Scenario, place: Path | None) -> Run:
-    if job.family and place == job.place:
-        return made(job, scenario)
-    return played(scenario, place, force=True, text=job.text)
+    run = _continued(place)
+    if run is None and job.family and place == job.place:
+        run = with_training(job, scenario)
+    return _result(job, run or played(scenario, place, force=True, text=job.text))
 
 
 def _continued(place: Path | None) -> Run | None:
@@ -143,15 +151,15 @@ def _result(job: Job, run: Run, stored: bool = False) -> Result:
     doubt = run.store.unchecked if job.asked.epsilon is not None else ""
     grown = str(run.manifest.get("diverged", ""))
     reasons = "; ".join(text for text in (reason, grown, doubt) if text)
-    told = str(run.manifest.get("retimed", {}).get("run", ""))
-    return Result(job.key, "done", reasons, measured(run, job.asked), stored, told=told)
+    root = str(run.manifest.get("retimed", {}).get("run", ""))
+    return Result(job.key, "done", reasons, measured(run, job.asked), stored, root=root)
 
 
 def _scenario(job: Job) -> Scenario:
     """The job's scenario; the case is read once for all its seeds."""
     case = key_of(repr(job.case))
     if case not in _scenarios:
-        while len(_scenarios) >= KEPT:
+        while len(_scenarios) >= MAX_SCENARIOS:
             del _scenarios[next(iter(_scenarios))]
         _scenarios[case] = load(job.case)
     return _scenarios[case].model_copy(update={"seed": job.seed})
@@ -182,7 +190,7 @@ Family = tuple[str, Path | None]
 _roots: dict[Family, Root | None] = {}  # None: to be played one by one
 
 
-def made(job: Job, scenario: Scenario) -> Run:
+def with_training(job: Job, scenario: Scenario) -> Run:
     """The run of a job that has a family, at its place; raise as `desim.run` does."""
     family = (job.family, job.place and job.place.parent)
     if family not in _roots and (root := _stored(job, scenario)) is not None:
@@ -210,16 +218,12 @@ def _stored(job: Job, scenario: Scenario) -> Root | None:
 
     Not with a plug-in, whose file may have been another one when that run was played.
     """
-    if job.place is None or job.root == job.key or _plugged(scenario):
+    own = scenario.algorithm.method.__module__.partition(".")[0] == "desim"
+    plugged = scenario.plugins or not own or scenario.problem.loss.own is not None
+    if job.place is None or job.root == job.key or plugged:
         return None
     run = finished(job.place.parent / job.root)
     return None if run is None else Root(run, job.root)
-
-
-def _plugged(scenario: Scenario) -> bool:
-    """Whether what is trained is not desim's alone."""
-    own = scenario.algorithm.method.__module__.partition(".")[0] == "desim"
-    return bool(scenario.plugins) or not own or scenario.problem.loss.own is not None
 
 
 def _keep(family: Family, root: Root) -> None:

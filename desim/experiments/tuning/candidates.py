@@ -9,13 +9,19 @@ from typing import Any
 
 from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
-from desim.experiments.studies.file import StudyFile, check_overrides, read_study
+from desim.experiments.studies.file import (
+    LEARNING,
+    SECRET,
+    StudyFile,
+    Tune,
+    check_overrides,
+    read_study,
+)
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.tuner import LEARNING, SECRET, Tune
-from desim.experiments.studies.varied import Vary
+from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.tuning.charged import unchargeable
-from desim.experiments.tuning.sampling import Grid, Random, Sampler, size
+from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.fields.numbers import MAX_WHOLE
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
@@ -55,9 +61,7 @@ class Candidate:
 
 def scenario_of(study: StudyFile, folder: Path, values: Mapping[str, Any]) -> Scenario:
     """The scenario of a candidate; InputError with all that is wrong with it."""
-    base = study.base
-    if isinstance(base, Mapping):
-        base = {"name": study.name, **base}
+    base = study.named_base
     found = load(base, settings := {**study.set, **values}, folder)
     if study.tune is not None and study.tune.charge is not None and _noised_next(found):
         found = load(base, {**settings, "observe.models": "released"}, folder)
@@ -71,21 +75,17 @@ def _noised_next(scenario: Scenario) -> bool:
     return own and scenario.algorithm.method.shows() == "next"
 
 
-def first_values(vary: Vary) -> dict[str, Any]:
-    """The first value of each key, of a range its lower end."""
-    return {key: _some(one)[0] for key, one in vary.items()}
-
-
 def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
     """Scenarios by label in which each value of each key occurs once, beside the others' first.
 
     InputError with what is wrong with any of them, so that nothing is played before. Values that
     fit alone and not together are found when they are proposed.
     """
-    first = first_values(vary)
+    some = {key: one.some if isinstance(one, Range) else one for key, one in vary.items()}
+    first = {key: values[0] for key, values in some.items()}
     tried: dict[str, dict[str, Any]] = {}
-    for key, one in vary.items():
-        for value in _some(one):
+    for key, several in some.items():
+        for value in several:
             tried.setdefault(repr({**first, key: value}), {**first, key: value})
     found: dict[str, Scenario] = {}
     problems: list[tuple[str, str]] = []
@@ -98,11 +98,6 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
     if problems:
         raise InputError(each_once(problems, len(tried), "candidate"))
     return found
-
-
-def _some(one: Any) -> tuple[Any, ...]:
-    """Every value of a list; some of a range, its lower end first."""
-    return one if isinstance(one, tuple) else one.some
 
 
 # The file of a tuner: read, and checked in all that can be checked before anything is played.
@@ -152,14 +147,12 @@ def planned(
     some = checked(study, folder, tune.vary)
     base = Candidate(-1, {}, scenario_of(study, folder, {}))
     epsilon = "epsilon" in {*tune.least, *tune.limits}
-    terms = study.compare.epsilon.given if epsilon and not study.compare.epsilon.off else None
+    terms = study.compare.epsilon.stated if epsilon and not study.compare.epsilon.off else None
     asked = Asked((tune.target,), terms, study.compare.stays)
     problems = [*_unmeasured(some, tune, asked, epsilon)]
     if tune.charge is not None:
-        for text in dict.fromkeys(
-            text for one in some.values() for text in unchargeable(one, tune.target[0])
-        ):
-            problems.append(text)
+        lines = (text for one in some.values() for text in unchargeable(one, tune.target[0]))
+        problems += dict.fromkeys(lines)
     if problems:
         raise InputError(problems)
     return Planned(study, folder, asked, sampler_of(tune), base)
@@ -209,7 +202,5 @@ def sampler_of(tune: Tune) -> Sampler:
         require("tune.sampler", "optuna", "tune")
         if tune.sampler == "cmaes":
             require("tune.sampler", "cmaes", "tune")
-        from desim.experiments.tuning.sampling import Learning
-
         return Learning(tune)
     return Random(tune.vary, tune.seed or 0, again=tune.charge is not None)

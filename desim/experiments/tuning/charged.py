@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.experiments.studies.tuner import Charge, Tune
+from desim.experiments.studies.file import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
 from desim.privacy.accounting.loss_distribution import delta_at
 from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
@@ -69,10 +69,11 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             "would be one more release; allowed: accuracy, of test rows"
         )
     elif unreleased(scenario, metric):
+        released = (name for name in registry.OWN if registry.get(name).shows() != "own")
         yield (
             f"tune.charge: found {scenario.algorithm.name}, whose {metric} is of models before "
             "their noise, which nobody releases; allowed: methods with a coordinator, or that "
-            f"release their models or compute them from releases: {', '.join(_released())}"
+            f"release their models or compute them from releases: {', '.join(released)}"
         )
     if scenario.privacy is None:
         yield "tune.charge: found no privacy; allowed: a scenario with the section privacy"
@@ -89,18 +90,12 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             "tune.charge: found test rows that every seed draws anew, so that one run tests what "
             "another one trains on; allowed: test rows of the source, or that a column marks"
         )
-    if scenario.privacy is not None and scenario.privacy.relation == "agent":
-        if scenario.problem.partition.kind not in ("contiguous", "by"):
-            yield (
-                f"tune.charge: found relation agent and partition "
-                f"{scenario.problem.partition.kind}, which every seed deals anew; allowed: "
-                "contiguous, {by: ...}"
-            )
-
-
-def _released() -> Iterator[str]:
-    """Methods on a graph that release their models, or compute them from what they release."""
-    yield from (name for name in registry.OWN if registry.get(name).shows() != "own")
+    of_agents = scenario.privacy is not None and scenario.privacy.relation == "agent"
+    if of_agents and (kind := scenario.problem.partition.kind) not in ("contiguous", "by"):
+        yield (
+            f"tune.charge: found relation agent and partition {kind}, which every seed deals anew; "
+            "allowed: contiguous, {by: ...}"
+        )
 
 
 def number_of_runs(charge: Charge, tune: Tune) -> int:
@@ -110,12 +105,12 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
     return drawn(charge.law, charge.mean, rng)
 
 
-def price(runs: Sequence[Run], charge: Charge, given: Mapping[str, Any]) -> Price:
-    """What releasing the best of the runs costs, by the most costly of them; given: terms.
+def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Price:
+    """What releasing the best of the runs costs, by the most costly of them; asked: terms.
 
     At least one run. Candidates that were not drawn must not cost more, which is said.
     """
-    accounts = [run.account(**given) for run in runs]
+    accounts = [run.account(**asked) for run in runs]
     first = accounts[0]
     curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
     for account in accounts:

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import optuna
-from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, TPESampler
-from optuna.trial import Trial, TrialState
 
 from desim.arrays import Array
-from desim.experiments.studies.tuner import Tune
+from desim.experiments.studies.file import Tune
 from desim.experiments.studies.varied import Range, Vary
+from desim.numerics.later import Later
 
 TRIES = 1000  # draws in a row that were all known before a sampler has nothing more to say
 
@@ -112,7 +110,8 @@ def steps(one: Any) -> Sequence[Any]:
     return tuple(one)
 
 
-# Samplers of Optuna, which no other module imports.
+# Samplers of Optuna, which no other module names.
+optuna: Any = Later("optuna")
 KNOWN = 20  # proposals that were known before, for each new one, until candidates are drawn
 WORST = 10.0  # times the largest finite number so far: what was never reached, for Optuna
 
@@ -127,7 +126,7 @@ class Learning:
             sampler=_sampler(tune), directions=["minimize"] * goals, study_name="desim"
         )
         self.scores: dict[str, Array | None] = {}
-        self.asked: list[tuple[Trial, str]] = []
+        self.asked: list[tuple[Any, str]] = []
         self.spare = Random(tune.vary, tune.seed or 0)
         self.largest = np.ones(goals)
 
@@ -141,21 +140,17 @@ class Learning:
             tries += 1
             name = repr(values)
             if name in self.spare.known:
-                self._told(trial, self.scores.get(name))
+                self._learn(trial, self.scores.get(name))
                 continue
             self.spare.known.add(name)
             self.asked.append((trial, name))
             found.append(values)
         more = self.spare.ask(count - len(found))
-        self.asked += [(self._enqueued(values), repr(values)) for values in more]
+        for values in more:
+            self.study.enqueue_trial({key: self._number(key, one) for key, one in values.items()})
+            self._values(trial := self.study.ask())
+            self.asked.append((trial, repr(values)))
         return found + more
-
-    def _enqueued(self, values: Values) -> Trial:
-        """A trial with these values."""
-        self.study.enqueue_trial({key: self._number(key, one) for key, one in values.items()})
-        trial = self.study.ask()
-        self._values(trial)
-        return trial
 
     def _number(self, key: str, value: Any) -> Any:
         one = self.vary[key]
@@ -167,23 +162,23 @@ class Learning:
         """What the candidates of the latest batch needed."""
         for (trial, name), score in zip(self.asked, scores, strict=True):
             self.scores[name] = score
-            self._told(trial, score)
+            self._learn(trial, score)
         self.asked = []
 
-    def _told(self, trial: Trial, score: Array | None) -> None:
+    def _learn(self, trial: Any, score: Array | None) -> None:
         if score is None:
-            self.study.tell(trial, state=TrialState.FAIL)
+            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
             return
         finite = np.isfinite(score)
         self.largest = np.where(finite, np.maximum(self.largest, np.where(finite, score, 0)),
                                 self.largest)  # fmt: skip
         self.study.tell(trial, [float(x) for x in np.where(finite, score, WORST * self.largest)])
 
-    def _values(self, trial: Trial) -> Values:
+    def _values(self, trial: Any) -> Values:
         return {key: _suggested(trial, key, one) for key, one in self.vary.items()}
 
 
-def _suggested(trial: Trial, key: str, one: Any) -> Any:
+def _suggested(trial: Any, key: str, one: Any) -> Any:
     """A value of a key; of a list of numbers in order, neighbours are taken for similar."""
     if isinstance(one, Range):
         if one.kind == "integer":
@@ -202,13 +197,14 @@ def ordered(values: Sequence[Any]) -> bool:
     return list(values) in (sorted(values), sorted(values, reverse=True))
 
 
-def _sampler(tune: Tune) -> BaseSampler:
+def _sampler(tune: Tune) -> Any:
+    samplers = optuna.samplers
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if tune.sampler == "tpe":
-            return TPESampler(seed=tune.seed, constant_liar=True, multivariate=True,
+            return samplers.TPESampler(seed=tune.seed, constant_liar=True, multivariate=True,
                               n_startup_trials=2 * tune.batch)  # fmt: skip
         if tune.sampler == "nsga2":
-            return NSGAIISampler(seed=tune.seed, population_size=2 * tune.batch)
-        return CmaEsSampler(seed=tune.seed, n_startup_trials=tune.batch,
+            return samplers.NSGAIISampler(seed=tune.seed, population_size=2 * tune.batch)
+        return samplers.CmaEsSampler(seed=tune.seed, n_startup_trials=tune.batch,
                             warn_independent_sampling=False)  # fmt: skip

@@ -16,13 +16,11 @@ import numpy as np
 
 from desim.amounts import amount
 from desim.arrays import Array
-from desim.experiments.studies.statistics import lacking, median, median_estimate, paired
+from desim.experiments.studies.statistics import Estimate, lacking, median, median_estimate, paired
 from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated
-from desim.experiments.studies.work import Result
-from desim.experiments.tuning.book import Book, latest, until
 from desim.experiments.tuning.candidates import (
     BEST,
     DROPPED,
@@ -36,11 +34,12 @@ from desim.experiments.tuning.candidates import (
     Planned,
 )
 from desim.experiments.tuning.charged import Price
+from desim.experiments.tuning.search import RunCache, latest, until
 from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
-from desim.tabulated import Table
+from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,17 +49,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class Found:
-    """The end of a search, or how far it came.
+class Tuned:
+    """The end of a search, or how far it came; see `desim.tune`.
 
     candidates: a row each, in the order in which they were proposed: values, status (best, front,
     within noise, dropped, infeasible, invalid, not decided), at so many seeds, median of each goal
     with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
     a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
     sensitivity: of each key the share of the differences that it explains; counts: runs played,
-    told after another training, and stored before; released: scenarios of the best, charged the run
-    that was chosen itself; terms: those that were asked for of epsilons,
-    None where none is looked at.
+    told (with another training), and stored before; released: scenarios of the best, charged the
+    run that was chosen itself; terms: those that were asked for of epsilons, None where none is
+    looked at.
     """
 
     name: str
@@ -82,194 +81,10 @@ class Found:
     price: Price | None = None
     terms: Mapping[str, Any] | None = None
 
-
-# The result in words: the best, what it is worth, who is level, and the caveats.
-SHOWN = 12  # candidates of the table; all are in candidates.parquet
-ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
-UNCHARGED = (
-    "privacy: these runs looked at the data to choose, which no epsilon here pays for; tune.charge "
-    "says how it is paid"
-)
-
-
-def lines(found: Found) -> list[str]:
-    """All of it."""
-    return [*_head(found), *_best(found), "", *table(found).text().splitlines(), *_foot(found)]
-
-
-def _head(found: Found) -> Iterator[str]:
-    metric, value = found.target
-    of = "" if math.isinf(found.size) else f" of {found.size:g}"
-    counted: Mapping[str, int] = (
-        dict(found.candidates["status"].value_counts()) if len(found.candidates) else {}
-    )
-    ends = ", ".join(f"{counted[one]} {one}" for one in ORDER if one in counted)
-    yield f"{found.name}: {len(found.candidates)} candidates{of}: {ends or 'none'}"
-    kinds = ", ".join(f"{n} {how}" for how, n in sorted(found.counts.items()))
-    many = found.fresh.groupby("candidate")["seeds"].first().sum() if len(found.fresh) else 0
-    aside = f", {many} of them on fresh seeds" if many else ""
-    yield f"  {found.asked} runs asked for{aside}: {kinds or 'none'}"
-    yield f"  least {' and '.join(found.least)} to {metric} {value:g}"
-    if found.directory is not None:
-        yield f"  stored in {found.directory}"
-    if not found.complete:
-        yield "  stopped early: nothing is decided"
-
-
-def _best(found: Found) -> Iterator[str]:
-    if not found.best:
-        if not found.complete:
-            return
-        none = "no candidate met the target within the limits on more than half of the seeds"
-        yield none if len(found.candidates) else "no run was drawn, so that nothing is released"
-        return
-    for one in found.best:
-        yield ""
-        yield f"{one.status}: {one.label or 'base'}"
-        yield from _worth(found, one)
-    if found.price is not None:
-        yield f"  {found.price.text()}"
-        yield from (f"  {note}" for note in found.price.notes)
-
-
-def _worth(found: Found, one: Candidate) -> Iterator[str]:
-    """What it needed where it was chosen, on fresh seeds, and beside the base."""
-    known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
-    many = len(found.candidates)
-    for kind in found.least:
-        text = _estimated(known, kind, kind)
-        if found.price is not None:
-            yield f"  {kind}: {text} on the one seed that it was played on"
-            continue
-        yield f"  {kind}: {text} on {known['seeds']} seeds, where it is the best of {many}" + (
-            " candidates, so this is optimistic"
-        )
-        if not len(found.fresh):
-            continue
-        rows = found.fresh[(found.fresh["candidate"] == one.number) & (found.fresh["kind"] == kind)]
-        for row in rows.to_dict("records"):
-            yield f"    {_estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
-            if not math.isnan(row["to base"]):
-                ends = interval(row["to base low"], row["to base high"], "")
-                yield (
-                    f"    {amount(row['to base'])} of what the base takes there"
-                    f"{f' ({ends})' if ends else ''}, better on {row['better']}, worse on "
-                    f"{row['worse']}"
-                )
-
-
-def _estimated(row: Any, name: str, kind: str) -> str:
-    unit = UNITS.get(kind, "")
-    ends = interval(row[f"{name} low"], row[f"{name} high"], unit)
-    return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
-
-
-def table(found: Found) -> Table:
-    """The candidates that stand best, with their ratio to the best over the same seeds."""
-    level = f"{100 * found.level:g}% interval"
-    head = ["candidate", "status", "seeds"]
-    for kind in found.least:
-        head += [kind, level, "ratio to best", level]
-    if not len(found.candidates):
-        return Table("candidates", head, [])
-    place = found.candidates["status"].map(ORDER.index)
-    order = found.candidates.assign(place=place).sort_values(
-        ["place", "seeds", found.least[0]], ascending=[True, False, True]
-    )
-    rows = []
-    for row in order.head(SHOWN).to_dict("records"):
-        cells = [row["label"], row["status"], str(row["seeds"])]
-        for kind in found.least:
-            unit = UNITS.get(kind, "")
-            cells += [
-                amount(row[kind], unit),
-                interval(row[f"{kind} low"], row[f"{kind} high"], unit),
-            ]
-            ratio = row[f"{kind} ratio"]
-            cells += ["" if math.isnan(ratio) else amount(ratio)]
-            cells += [interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], "")]
-        rows.append([*cells, row["reason"]])
-    more = len(order) - SHOWN
-    rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
-    few = lacking("median", len(found.seeds), found.level)
-    notes = [*rest, *([few] if few and found.price is None else [])]
-    return Table("candidates", [*head, "why"], rows, notes)
-
-
-def terms(found: Found) -> Iterator[str]:
-    """In which terms the epsilons of the best are told, where any are asked for."""
-    if found.terms is not None and found.best:
-        mine = found.runs["case"].isin([one.number for one in found.best])
-        yield from stated(found.directory, found.runs[mine], found.terms)
-
-
-def _foot(found: Found) -> Iterator[str]:
-    known = found.sensitivity.dropna()
-    if len(known):
-        pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
-        shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
-        yield f"  what each key alone explains of the order of candidates: {shares}"
-    yield from (f"  {text}" for text in terms(found))
-    if found.price is None:
-        yield f"  {UNCHARGED}"
-
-
-# How much each key alone matters.
-PARTS = 3  # of a range
-FEWEST = 2  # candidates more than there are groups
-
-
-def importance(vary: Vary, candidates: "pd.DataFrame", goal: str) -> "pd.DataFrame":
-    """Columns key, share, groups, candidates, largest first; share nan where too few differ."""
-    rows = []
-    known = candidates[candidates["seeds"] > 0] if len(candidates) else candidates
-    for key, one in vary.items():
-        if not len(known):
-            continue
-        needed = known[goal].to_numpy(float)
-        group = _groups(one, known[key])
-        share = explained(needed, group)
-        rows.append({"key": key, "share": share, "groups": len(set(group.tolist())),
-                     "candidates": len(needed)})  # fmt: skip
-    table = pd.DataFrame(rows, columns=["key", "share", "groups", "candidates"])
-    return table.sort_values("share", ascending=False, ignore_index=True)
-
-
-def explained(needed: "NDArray[np.float64]", group: "NDArray[np.int64]") -> float:
-    """Epsilon squared of ranks of `needed` (n,) between groups (n,); nan where undefined."""
-    ranked = np.asarray(pd.Series(needed).rank().to_numpy(float))
-    groups = [ranked[group == one] for one in np.unique(group)]
-    n, k = len(ranked), len(groups)
-    whole = float(((ranked - ranked.mean()) ** 2).sum())
-    if k < 2 or n < k + FEWEST or whole == 0.0:
-        return float("nan")
-    within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups)
-    return max(0.0, 1.0 - (within / (n - k)) / (whole / (n - 1)))
-
-
-def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
-    if isinstance(one, Range):
-        numbers = np.array([float(str(value).split()[0]) for value in column])
-        low, high = one.low, one.high
-        if one.kind == "log_uniform":
-            numbers, low, high = np.log(numbers), np.log(low), np.log(high)
-        part = PARTS * (numbers - low) / (high - low)
-        return np.asarray(np.clip(part.astype(np.int64), 0, PARTS - 1))
-    names = [str(setting_text(value)) if isinstance(value, Mapping | list | tuple) else str(value)
-             for value in column]  # fmt: skip
-    known = list(dict.fromkeys(names))
-    return np.array([known.index(name) for name in names], np.int64)
-
-
-class Tuned(Found):
-    """The end of a search, or how far it came; see `desim.tune`, and `Found` for its tables."""
-
     def __repr__(self) -> str:
         return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
 
     def _repr_html_(self) -> str:
-        from desim.tabulated import card
-
         return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
 
     @property
@@ -296,22 +111,194 @@ class Tuned(Found):
         return "\n".join(lines(self))
 
 
+# The result in words: the best, what it is worth, who is level, and the caveats.
+MAX_ROWS = 12  # candidates of the table; all are in candidates.parquet
+ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
+UNCHARGED = (
+    "privacy: these runs looked at the data to choose, which no epsilon here pays for; tune.charge "
+    "says how it is paid"
+)
+
+
+def lines(found: Tuned) -> list[str]:
+    """All of it."""
+    return [*_head(found), *_best(found), "", *table(found).text().splitlines(), *_foot(found)]
+
+
+def _head(found: Tuned) -> Iterator[str]:
+    metric, value = found.target
+    of = "" if math.isinf(found.size) else f" of {found.size:g}"
+    counted: Mapping[str, int] = (
+        dict(found.candidates["status"].value_counts()) if len(found.candidates) else {}
+    )
+    ends = ", ".join(f"{counted[one]} {one}" for one in ORDER if one in counted)
+    yield f"{found.name}: {len(found.candidates)} candidates{of}: {ends or 'none'}"
+    kinds = ", ".join(f"{n} {how}" for how, n in sorted(found.counts.items()))
+    many = found.fresh.groupby("candidate")["seeds"].first().sum() if len(found.fresh) else 0
+    aside = f", {many} of them on fresh seeds" if many else ""
+    yield f"  {found.asked} runs asked for{aside}: {kinds or 'none'}"
+    yield f"  least {' and '.join(found.least)} to {metric} {value:g}"
+    if found.directory is not None:
+        yield f"  stored in {found.directory}"
+    if not found.complete:
+        yield "  stopped early: nothing is decided"
+
+
+def _best(found: Tuned) -> Iterator[str]:
+    if not found.best:
+        if not found.complete:
+            return
+        none = "no candidate met the target within the limits on more than half of the seeds"
+        yield none if len(found.candidates) else "no run was drawn, so that nothing is released"
+        return
+    for one in found.best:
+        yield ""
+        yield f"{one.status}: {one.label or 'base'}"
+        yield from _worth(found, one)
+    if found.price is not None:
+        yield f"  {found.price.text()}"
+        yield from (f"  {note}" for note in found.price.notes)
+
+
+def _worth(found: Tuned, one: Candidate) -> Iterator[str]:
+    """What it needed where it was chosen, on fresh seeds, and beside the base."""
+    known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
+    many = len(found.candidates)
+    chosen = f"where it is the best of {many} candidates, so this is optimistic"
+    fresh = found.fresh.to_dict("records")
+    for kind in found.least:
+        text = _estimated(known, kind, kind)
+        if found.price is not None:
+            yield f"  {kind}: {text} on the one seed that it was played on"
+            continue
+        yield f"  {kind}: {text} on {known['seeds']} seeds, {chosen}"
+        for row in (row for row in fresh if (row["candidate"], row["kind"]) == (one.number, kind)):
+            yield f"    {_estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
+            if not math.isnan(row["to base"]):
+                ends = interval(row["to base low"], row["to base high"], "")
+                yield (
+                    f"    {amount(row['to base'])} of what the base takes there"
+                    f"{f' ({ends})' if ends else ''}, better on {row['better']}, worse on "
+                    f"{row['worse']}"
+                )
+
+
+def _estimated(row: Any, name: str, kind: str) -> str:
+    unit = UNITS.get(kind, "")
+    ends = interval(row[f"{name} low"], row[f"{name} high"], unit)
+    return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
+
+
+def table(found: Tuned) -> Table:
+    """The candidates that stand best, with their ratio to the best over the same seeds."""
+    level = f"{100 * found.level:g}% interval"
+    head = ["candidate", "status", "seeds"]
+    for kind in found.least:
+        head += [kind, level, "ratio to best", level]
+    if not len(found.candidates):
+        return Table("candidates", head, [])
+    place = found.candidates["status"].map(ORDER.index)
+    order = found.candidates.assign(place=place).sort_values(
+        ["place", "seeds", found.least[0]], ascending=[True, False, True]
+    )
+    rows = []
+    for row in order.head(MAX_ROWS).to_dict("records"):
+        cells = [row["label"], row["status"], str(row["seeds"])]
+        for kind in found.least:
+            unit, ratio = UNITS.get(kind, ""), row[f"{kind} ratio"]
+            cells += [
+                amount(row[kind], unit), interval(row[f"{kind} low"], row[f"{kind} high"], unit),
+                "" if math.isnan(ratio) else amount(ratio),
+                interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], ""),
+            ]  # fmt: skip
+        rows.append([*cells, row["reason"]])
+    more = len(order) - MAX_ROWS
+    rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
+    few = lacking("median", len(found.seeds), found.level)
+    notes = [*rest, *([few] if few and found.price is None else [])]
+    return Table("candidates", [*head, "why"], rows, notes)
+
+
+def terms(found: Tuned) -> Iterator[str]:
+    """In which terms the epsilons of the best are told, where any are asked for."""
+    if found.terms is not None and found.best:
+        mine = found.runs["case"].isin([one.number for one in found.best])
+        yield from stated(found.directory, found.runs[mine], found.terms)
+
+
+def _foot(found: Tuned) -> Iterator[str]:
+    known = found.sensitivity.dropna()
+    if len(known):
+        pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
+        shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
+        yield f"  what each key alone explains of the order of candidates: {shares}"
+    yield from (f"  {text}" for text in terms(found))
+    if found.price is None:
+        yield f"  {UNCHARGED}"
+
+
+# How much each key alone matters.
+PARTS = 3  # of a range
+SPARE = 2  # candidates more than there are groups
+
+
+def importance(vary: Vary, candidates: "pd.DataFrame", goal: str) -> "pd.DataFrame":
+    """Columns key, share, groups, candidates, largest first; share nan where too few differ."""
+    rows = []
+    known = candidates[candidates["seeds"] > 0] if len(candidates) else candidates
+    for key, one in vary.items() if len(known) else ():
+        group = _groups(one, known[key])
+        share = explained(known[goal].to_numpy(float), group)
+        groups = len(set(group.tolist()))
+        rows.append({"key": key, "share": share, "groups": groups, "candidates": len(known)})
+    table = pd.DataFrame(rows, columns=["key", "share", "groups", "candidates"])
+    return table.sort_values("share", ascending=False, ignore_index=True)
+
+
+def explained(needed: "NDArray[np.float64]", group: "NDArray[np.int64]") -> float:
+    """Epsilon squared of ranks of `needed` (n,) between groups (n,); nan where undefined."""
+    ranked = np.asarray(pd.Series(needed).rank().to_numpy(float))
+    groups = [ranked[group == one] for one in np.unique(group)]
+    n, k = len(ranked), len(groups)
+    whole = float(((ranked - ranked.mean()) ** 2).sum())
+    if k < 2 or n < k + SPARE or whole == 0.0:
+        return float("nan")
+    within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups)
+    return max(0.0, 1.0 - (within / (n - k)) / (whole / (n - 1)))
+
+
+def _cell(value: Any) -> Any:
+    """A value as a table holds it."""
+    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
+
+
+def _groups(one: Any, column: "pd.Series[Any]") -> "NDArray[np.int64]":
+    if isinstance(one, Range):
+        numbers = np.array([float(str(value).split()[0]) for value in column])
+        low, high = one.low, one.high
+        if one.kind == "log_uniform":
+            numbers, low, high = np.log(numbers), np.log(low), np.log(high)
+        part = PARTS * (numbers - low) / (high - low)
+        return np.asarray(np.clip(part.astype(np.int64), 0, PARTS - 1))
+    return np.asarray(pd.factorize(np.array([str(_cell(one)) for one in column], object))[0])
+
+
 def tuned(
-    planned: Planned, book: Book, candidates: Sequence[Candidate], complete: bool,
+    planned: Planned, cache: RunCache, candidates: Sequence[Candidate], complete: bool,
     price: Price | None,
 ) -> Tuned:  # fmt: skip
-    """The result of a search whose runs are in the book."""
+    """The result of a search whose runs are in the cache."""
     tune, level = planned.tune, planned.study.compare.level
     seeds = {one.number: seeds_of(planned, one) for one in [*candidates, planned.base]}
     best = [one for one in candidates if one.status in (BEST, FRONT)]
     if len(tune.least) > 1:
-        best.sort(key=lambda one: float(median(book.table([one], tune.seeds)[0, 0])))
-    table = candidates_table(book, candidates, seeds, best[0] if best else None, level)
+        best.sort(key=lambda one: float(median(cache.table([one], tune.seeds)[0, 0])))
+    table = candidates_table(cache, candidates, seeds, best[0] if best else None, level)
     goals = tune.least
     return Tuned(
-        planned.study.name, book.path, complete, tune.target, goals, level, table,
-        _runs(planned, book, candidates, seeds), _fresh(planned, book, best, level),
-        importance(tune.vary, table, goals[0]), book.counts, book.asked, planned.size, tune.seeds,
+        planned.study.name, cache.path, complete, tune.target, goals, level, table,
+        _runs(planned, cache, candidates, seeds), _fresh(planned, cache, best, level),
+        importance(tune.vary, table, goals[0]), cache.counts, cache.asked, planned.size, tune.seeds,
         tuple(best), tuple(as_played(planned, one) for one in best), price, planned.asked.epsilon,
     )  # fmt: skip
 
@@ -336,54 +323,52 @@ def seeds_of(planned: Planned, one: Candidate) -> tuple[int, ...]:
 
 
 def candidates_table(
-    book: Book, candidates: Sequence[Candidate], seeds: Mapping[int, tuple[int, ...]],
+    cache: RunCache, candidates: Sequence[Candidate], seeds: Mapping[int, tuple[int, ...]],
     best: Candidate | None, level: float,
 ) -> "pd.DataFrame":  # fmt: skip
     """The table `candidates` of Tuned."""
     rows = []
     for one in candidates:
-        seen = tuple(book.played(one, seeds[one.number]))
+        seen = tuple(cache.played(one, seeds[one.number]))
         status = OPEN if one.status == RACING else one.status
         values = {key: _cell(value) for key, value in one.values.items()}
         row = {"candidate": one.number, "label": one.label, **values, "status": status,
                "seeds": len(seen), "decided": one.at}  # fmt: skip
-        needed = book.table([one], seen)[:, 0] if seen else np.zeros((len(book.tune.least), 0))
-        for kind, numbers in zip(book.tune.least, needed, strict=True):
+        needed = cache.table([one], seen)[:, 0] if seen else np.zeros((len(cache.tune.least), 0))
+        for kind, numbers in zip(cache.tune.least, needed, strict=True):
             row |= {f"{kind}{end}": x for end, x in _estimate(numbers, level).items()}
             row |= {
                 f"{kind} ratio{end}": x
-                for end, x in _ratio(book, one, best, seen, kind, level).items()
+                for end, x in _ratio(cache, one, best, seen, kind, level).items()
             }
         rows.append({**row, "reason": one.reason})
     return pd.DataFrame(rows)
 
 
-def _cell(value: Any) -> Any:
-    """A value as a table holds it."""
-    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
-
-
 def _estimate(numbers: Array, level: float) -> dict[str, float]:
-    found = median_estimate(numbers, level)
+    return _columns(median_estimate(numbers, level))
+
+
+def _columns(found: Estimate) -> dict[str, float]:
     return {"": found.value, " low": found.low, " high": found.high}
 
 
 def _ratio(
-    book: Book, one: Candidate, best: Candidate | None, seen: tuple[int, ...], kind: str,
+    cache: RunCache, one: Candidate, best: Candidate | None, seen: tuple[int, ...], kind: str,
     level: float,
 ) -> dict[str, float]:  # fmt: skip
     """The median ratio to the best over the seeds of both, and its interval."""
     nothing = {"": np.nan, " low": np.nan, " high": np.nan}
-    if best is None or book.tune.charge is not None or not seen:
+    if best is None or cache.tune.charge is not None or not seen:
         return nothing
-    place = book.tune.least.index(kind)
-    mine, other = (book.table([who], seen)[place, 0] for who in (one, best))
+    place = cache.tune.least.index(kind)
+    mine, other = (cache.table([who], seen)[place, 0] for who in (one, best))
     found = paired(mine, other, ratio=True, rising=False, level=level).estimate
-    return {"": found.value, " low": found.low, " high": found.high} if found.n else nothing
+    return _columns(found) if found.n else nothing
 
 
 def _runs(
-    planned: Planned, book: Book, candidates: Sequence[Candidate],
+    planned: Planned, cache: RunCache, candidates: Sequence[Candidate],
     seeds: Mapping[int, tuple[int, ...]],
 ) -> "pd.DataFrame":  # fmt: skip
     """One row per run that was played, as in a study."""
@@ -391,29 +376,30 @@ def _runs(
     again = planned.tune.fresh_seeds
     for one in [*candidates, planned.base]:
         own = (*seeds[one.number], *again)
-        seen = tuple(dict.fromkeys(book.played(one, own)))
+        seen = tuple(dict.fromkeys(cache.played(one, own)))
         if seen and one.scenario is not None:
             cases.append(one.case(seen))
-    keys = {place: key for place, key in book.keys.items() if key in book.results}
-    results: dict[str, Result] = dict(book.results)
-    return runs_table(cases, keys, results, book.goal)
+    keys = {place: key for place, key in cache.keys.items() if key in cache.results}
+    return runs_table(cases, keys, cache.results, cache.goal)
 
 
-def _fresh(planned: Planned, book: Book, best: Sequence[Candidate], level: float) -> "pd.DataFrame":
+def _fresh(
+    planned: Planned, cache: RunCache, best: Sequence[Candidate], level: float
+) -> "pd.DataFrame":
     """Medians on tuned and fresh seeds of the best and the base, and the ratio to the base."""
     rows = []
     again = planned.tune.fresh_seeds
     for one in [*best, planned.base]:
-        seen = tuple(book.played(one, again))
+        seen = tuple(cache.played(one, again))
         if not seen:
             continue
-        both = tuple(seed for seed in seen if book.result(planned.base, seed) is not None)
+        both = tuple(seed for seed in seen if cache.result(planned.base, seed) is not None)
         for place, kind in enumerate(planned.tune.least):
-            numbers = book.table([one], seen)[place, 0]
+            numbers = cache.table([one], seen)[place, 0]
             found = {f"fresh{end}": x for end, x in _estimate(numbers, level).items()}
-            own = tuple(book.played(one, planned.tune.seeds))
-            tuned_on = book.table([one], own)[place, 0] if own else np.zeros(0)
-            mine, other = (book.table([who], both)[place, 0] for who in (one, planned.base))
+            own = tuple(cache.played(one, planned.tune.seeds))
+            tuned_on = cache.table([one], own)[place, 0] if own else np.zeros(0)
+            mine, other = (cache.table([who], both)[place, 0] for who in (one, planned.base))
             ratio = paired(mine, other, ratio=True, rising=False, level=level)
             rows.append({
                 "candidate": one.number, "label": one.label or "base", "kind": kind,

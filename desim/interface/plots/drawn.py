@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from desim.experiments.studies.folder import given
+from desim.experiments.studies.folder import groups_of
 from desim.interface.plots.curves import plot as drawn
 from desim.runs.played import Given
 
@@ -27,4 +27,4 @@ def plot(
 
     runs: what that takes, one run, or directories of runs and studies in place of the runs.
     """
-    return drawn(given(runs), x, metric, out, band=band, labels=labels, **asked)
+    return drawn(groups_of(runs), x, metric, out, band=band, labels=labels, **asked)

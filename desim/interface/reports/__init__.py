@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from desim.errors import InputError, finite
-from desim.experiments.studies.folder import given
+from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.interface.reports.charts import chart_data, metrics, thinning
 from desim.interface.reports.epsilons import epsilon_terms, privacy
@@ -52,7 +52,7 @@ def report(
         studies, tuner = [*studies, runs], runs.written.get("tune")
         chosen: Any = runs.by_case()
     else:
-        chosen = given(runs)
+        chosen = groups_of(runs)
     if tuner and isinstance(chosen, Mapping):
         chosen = of_the_best(studies[-1], chosen)
     found = readings(chosen)

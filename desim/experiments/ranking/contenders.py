@@ -6,6 +6,7 @@ through the kernels of the engines: the times have the same bits as those of `de
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -37,7 +38,7 @@ from desim.scenario.schema import Scenario
 # What a coordinator that waits for all does, noted once, and played in any other world.
 
 
-class Score(NamedTuple):
+class CallTrace(NamedTuple):
     """What a coordinator did up to the model that met the target, as arrays.
 
     acts (n, 8): WHAT it is, ROUND, EXCHANGE, BITS down, REPLY bits up, the agents who[FIRST:LAST],
@@ -50,36 +51,34 @@ class Score(NamedTuple):
 
 
 class Player:
-    """Plays scores of `agents` agents in worlds one after the other, in memory of its own."""
+    """Plays traces of `agents` agents in worlds one after the other, in memory of its own."""
 
     def __init__(self, agents: int) -> None:
         self.agents, self.memory = agents, memory_for_draws()
-        bare = plain(agents, View.COORDINATOR)
-        self.terms, self.rows = bare.compiled, 0
+        self.terms, self.rows = plain(agents, View.COORDINATOR).compiled, 0
         self.log = self.ledger = empty_rows(0)
 
-    def time(self, score: Score, speeds: Speeds, down: Links, up: Links) -> float:
-        """When s the last model of the score is shown; inf: never. Connections begin anew."""
+    def time(self, trace: CallTrace, speeds: Speeds, down: Links, up: Links) -> float:
+        """When s the last model of the trace is shown; inf: never. Connections begin anew."""
         down, up = down.unused, up.unused
-        self._reserve((4 + down.rows + up.rows) * self.agents)
-        devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
-        book = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)
-        return float(clock(tuple(score), self.terms, devices, book))
-
-    def _reserve(self, rows: int) -> None:
-        if rows > self.rows:
+        if (rows := (4 + down.rows + up.rows) * self.agents) > self.rows:
             self.rows, self.log = rows, empty_rows(rows, kept=0)
             self.ledger = empty_rows(rows, width=RELEASED)
+        devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
+        records = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)
+        return float(clock(tuple(trace), self.terms, devices, records))
 
 
-@dataclass
-class Notes:
-    """A score while it is noted; shown: acts before each model was shown, by round."""
+class NotedMethod(BlindMethod):
+    """A method that is played blind, and what its coordinator does noted, as in CallTrace.
 
-    acts: list[tuple[int, ...]]
-    who: list[Int]
-    work: list[Array]
-    shown: dict[int, int]
+    shown: how many acts there were before each model was shown, by round.
+    """
+
+    def __init__(self, method: Any) -> None:
+        super().__init__(method)
+        self.acts, self.who, self.work = list[Any](), [np.empty(0, np.int64)], list[Array]()
+        self.shown: dict[int, int] = {}
 
     def note(self, what: int, who: Int, *numbers: int) -> None:
         """Append an act; numbers: ROUND, EXCHANGE, BITS, REPLY."""
@@ -88,66 +87,47 @@ class Notes:
         self.who.append(np.array(who, np.int64))
         self.acts.append((what, *numbers, *(0,) * (4 - len(numbers)), first, first + len(who), row))
 
-    def until(self, round_: int, agents: int) -> Score:
+    def until(self, round_: int, agents: int) -> CallTrace:
         """What had been done when the model of a round was shown."""
         acts = np.array(self.acts[: self.shown[round_]], np.int64).reshape(-1, 8)
-        who = np.concatenate([np.empty(0, np.int64), *self.who])
         work = np.array(self.work, float) if self.work else np.empty((0, agents))
-        return Score(acts, who, work)
-
-
-class Noted:
-    """A station whose calls are noted before they are made."""
-
-    def __init__(self, station: Any, notes: Notes) -> None:
-        self.__dict__.update(_station=station, _notes=notes)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._station, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._station, name, value)
-
-    def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
-        """As CohortStation.call."""
-        self._notes.work.append(np.array(work, float))
-        self._notes.note(CALL, who, hub.round, hub.exchange, bits, reply_bits)
-        self._station.call(hub, who, bits, reply_bits, work)
-
-    def post(self, hub: Any, who: Int, bits: int) -> None:
-        """As CohortStation.post."""
-        self._notes.note(POST, who, hub.round, hub.exchange, bits)
-        self._station.post(hub, who, bits)
-
-
-class NotingHub(BlindHub):
-    """`hub` for a program that is played blind and noted."""
-
-    def publish(self, model: Array) -> None:
-        """Note how much had been done when a model is shown."""
-        notes = self._hub.station._notes
-        notes.shown[self._hub.round if self._hub.begun else 0] = len(notes.acts)
-        super().publish(model)
-
-
-class NotedMethod(BlindMethod):
-    """A method that is played blind, and its calls noted."""
-
-    def __init__(self, method: Any) -> None:
-        super().__init__(method)
-        self.notes = Notes([], [], [], {})
+        return CallTrace(acts, np.concatenate(self.who), work)
 
     def coordinator(self, hub: Any) -> Iterator[Any]:
-        """The coordinator's program."""
-        hub.station = Noted(hub.station, self.notes)
-        program, answer = self.method.coordinator(NotingHub(hub, self.seen)), None
+        """The coordinator's program; its station notes what it is asked before it does that."""
+        call, post = hub.station.call, hub.station.post
+
+        def noted_call(hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+            self.work.append(np.array(work, float))
+            self.note(CALL, who, hub.round, hub.exchange, bits, reply_bits)
+            call(hub, who, bits, reply_bits, work)
+
+        def noted_post(hub: Any, who: Int, bits: int) -> None:
+            self.note(POST, who, hub.round, hub.exchange, bits)
+            post(hub, who, bits)
+
+        hub.station.call, hub.station.post = noted_call, noted_post
+        program, answer = self.method.coordinator(NotedHub(hub, self)), None
         while True:
             try:
                 request = program.send(answer)
             except StopIteration:
                 return
-            self.notes.note(COLLECT, np.empty(0, np.int64))
+            self.note(COLLECT, np.empty(0, np.int64))
             answer = yield request
+
+
+class NotedHub(BlindHub):
+    """`hub` for a program that is played blind and noted."""
+
+    def __init__(self, hub: Any, method: NotedMethod) -> None:
+        super().__init__(hub, method.seen)
+        self._method = method
+
+    def publish(self, model: Array) -> None:
+        """Note how much had been done when a model is shown."""
+        self._method.shown[self._hub.round if self._hub.begun else 0] = len(self._method.acts)
+        super().publish(model)
 
 
 # A method, and how its time to the target is computed.
@@ -161,10 +141,10 @@ WORDS = {
 
 
 @dataclass
-class Entrant:
+class Contender:
     """A method that runs for the target: `seconds` in any world.
 
-    way: how its time is had there, for the reason `why`; score: of way notes.
+    way: how its time is had there, for the reason `why`; trace: of way notes.
     """
 
     scenario: Scenario
@@ -172,16 +152,10 @@ class Entrant:
     way: Way
     why: str = ""
     agents: int = 0
-    score: Score | None = None
+    trace: CallTrace | None = None
     problem: Problem | None = field(default=None, repr=False)
     retimable: Retimable | None = field(default=None, repr=False)
     others: dict[str, Scenario] = field(default_factory=dict, repr=False)
-
-    @property
-    def horizon(self) -> float:
-        """Virtual s that the scenario allows."""
-        stop = self.scenario.stop.time
-        return np.inf if stop is None else float(stop)
 
     def by(self, transport: str | None) -> Scenario:
         """The scenario with another law of transport; None: its own."""
@@ -193,7 +167,7 @@ class Entrant:
 
     @cached_property
     def player(self) -> Player:
-        """What plays the score."""
+        """What plays the trace."""
         return Player(self.agents)
 
     def conditions(self, world: Scenario) -> Any:
@@ -205,9 +179,9 @@ class Entrant:
 
     def clocked(self, conditions: Any) -> float:
         """When s the target is met under `conditions`, of way notes; inf: not in time."""
-        assert self.score is not None
-        end = self.player.time(self.score, *conditions)
-        return end if end <= self.horizon else np.inf
+        assert self.trace is not None
+        end = self.player.time(self.trace, *conditions)
+        return end if end <= (self.scenario.stop.time or np.inf) else np.inf
 
     def seconds(self, world: Scenario) -> float:
         """When s the target is met in `world`, the scenario with another network or devices.
@@ -218,19 +192,17 @@ class Entrant:
             return np.inf
         if self.way == "notes":
             return self.clocked(self.conditions(world))
-        if self.way == "retime" and self.retimable is not None:
-            try:
+        with suppress(InputError):  # it would end by time
+            if self.way == "retime" and self.retimable is not None:
                 return self._met(self.retimable.under(world))
-            except InputError:  # it would end by time
-                return self._met(build(world, self.problem))
         return self._met(build(world, self.problem))
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What another process makes the same entrant of; see `again`."""
+        """What another process makes the same contender of; see `again`."""
         return {
             "scenario": self.scenario.written(), "target": self.target, "way": self.way,
-            "agents": self.agents, "score": self.score,
+            "agents": self.agents, "trace": self.trace,
         }  # fmt: skip
 
     def _met(self, simulation: Any) -> float:
@@ -252,23 +224,20 @@ class Curve(Discard):
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
-        self.parts: list[tuple[Array, Array]] = []
+        self.parts: list[Array] = []
 
     def append(self, name: str, columns: Any) -> None:
         """Take rows of a table."""
         if name == "metrics":
             own = np.asarray(columns["agent"]) < 0
             own &= np.asarray(columns["metric"], object).astype(str) == self.metric
-            self.parts.append(
-                (np.asarray(columns["time"], float)[own], np.asarray(columns["value"], float)[own])
-            )
+            rows = [np.asarray(columns[one], float)[own] for one in ("time", "value")]
+            self.parts.append(np.array(rows))
 
     @property
-    def curve(self) -> tuple[Array, Array]:
-        """Times s and values (n,)."""
-        empty = np.empty(0)
-        times, values = zip(*self.parts, strict=True) if self.parts else ((empty,), (empty,))
-        return np.concatenate(times), np.concatenate(values)
+    def curve(self) -> Array:
+        """Times s and values (2, n)."""
+        return np.concatenate([np.empty((2, 0)), *self.parts], axis=1)
 
 
 def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
@@ -279,8 +248,8 @@ def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
     """
     metric, value = target
     data = scenario.written()
-    limits = {key: one for key, one in data["stop"].items() if key in ("rounds", "time")}
-    limits = {key: one for key, one in limits.items() if one is not None}
+    stops = ((key, data["stop"].get(key)) for key in data["stop"] if key in ("rounds", "time"))
+    limits = {key: one for key, one in stops if one is not None}
     graph = scenario.kind != "coordinator" and "rounds" in limits
     stop = limits if graph else {**limits, "metric": {metric: value}}
     observe = {**data["observe"], "metrics": [metric], "iterates": graph}
@@ -292,46 +261,45 @@ def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
     return found.model_copy(update={"source": scenario.source})
 
 
-def entered(scenario: Scenario, target: tuple[str, float]) -> Entrant:
-    """An entrant of a scenario that `aimed` made: trained once, and asked how it may be timed.
+def entered(scenario: Scenario, target: tuple[str, float]) -> Contender:
+    """A contender of a scenario that `aimed` made: trained once, and asked how it may be timed.
 
     InputError as `desim.run` raises it; KeyboardInterrupt where Ctrl-C ended the training.
     """
-    delays = delayed(scenario)
-    if delays:
+    if delays := delayed(scenario):
         return _played(scenario, target, delays[0])
     try:
         root = trained(scenario, None, "", scenario.name)
     except Diverged as error:
-        return Entrant(scenario, target, "never", str(error))
+        return Contender(scenario, target, "never", str(error))
     except RunError as error:
         return _played(scenario, target, str(error))
     if root.run.status == "stopped":
         raise KeyboardInterrupt
     assert root.problem is not None
-    made = Entrant(scenario, target, "play", "", root.problem.agents, problem=root.problem)
+    found = Contender(scenario, target, "play", "", root.problem.agents, problem=root.problem)
     star, reason = scenario.kind == "coordinator", str(root.run.manifest["reason"])
     try:
         retimable = examined(root.run, root.problem)
     except InputError as error:
-        return replace(made, why=str(error).splitlines()[0])
+        return replace(found, why=str(error).splitlines()[0])
     if star and not reason.startswith("stop.metric"):
         text = f"its {root.run.manifest['rounds']} rounds end before"
-        return replace(made, way="never", why=text)
-    score = noted(retimable, made) if star else None
-    if score is not None:
-        return replace(made, way="notes", score=score)
-    return replace(made, way="retime", retimable=retimable)
+        return replace(found, way="never", why=text)
+    trace = noted(retimable, found) if star else None
+    if trace is not None:
+        return replace(found, way="notes", trace=trace)
+    return replace(found, way="retime", retimable=retimable)
 
 
-def _played(scenario: Scenario, target: tuple[str, float], why: str) -> Entrant:
+def _played(scenario: Scenario, target: tuple[str, float], why: str) -> Contender:
     problem = build(scenario).problem
-    return Entrant(scenario, target, "play", why, problem.agents, problem=problem)
+    return Contender(scenario, target, "play", why, problem.agents, problem=problem)
 
 
-def noted(retimable: Retimable, entrant: Entrant) -> Score | None:
-    """The score of a coordinator up to the target; None where its clock needs more than that."""
-    simulation, rounds = retimable.under(entrant.scenario), retimable.training.rounds
+def noted(retimable: Retimable, contender: Contender) -> CallTrace | None:
+    """The trace of a coordinator up to the target; None where its clock needs more than that."""
+    simulation, rounds = retimable.under(contender.scenario), retimable.training.rounds
     settings = simulation.settings
     if simulation.engine == "agents" or settings.budget is not None:
         return None
@@ -340,18 +308,18 @@ def noted(retimable: Retimable, entrant: Entrant) -> Score | None:
     method.seen.clocked = False
     bounded = replace(settings, rounds=rounds, horizon=np.inf)
     played = Simulation(method, bounded, UNSEEN, "cohort", "").play(Discard())
-    score = method.notes.until(rounds, settings.problem.agents)
-    entrant = replace(entrant, way="notes", score=score)
-    return score if entrant.seconds(entrant.scenario) == played.time else None
+    trace = method.until(rounds, settings.problem.agents)
+    contender = replace(contender, way="notes", trace=trace)
+    return trace if contender.seconds(contender.scenario) == played.time else None
 
 
-def again(plain: dict[str, Any]) -> Entrant:
-    """The entrant that was `plain` in another process: trained once more where it is retimed."""
+def again(plain: dict[str, Any]) -> Contender:
+    """The contender that was `plain` in another process: trained once more where it is retimed."""
     scenario, way = load(plain["scenario"]), plain["way"]
     if way == "retime":
         return entered(scenario, plain["target"])
     problem = build(scenario).problem if way == "play" else None
-    return Entrant(
-        scenario, plain["target"], way, agents=plain["agents"], score=plain["score"],
+    return Contender(
+        scenario, plain["target"], way, agents=plain["agents"], trace=plain["trace"],
         problem=problem,
     )  # fmt: skip
