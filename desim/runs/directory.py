@@ -123,12 +123,7 @@ LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow"
 @cache
 def versions() -> Mapping[str, str]:
     """Versions of Python, desim and the libraries on which numbers may depend."""
-    return {"python": python_version(), **_installed()}
-
-
-@cache
-def _installed() -> dict[str, str]:
-    return {name: version(name) for name in ("desim", *LIBRARIES)}
+    return {"python": python_version()} | {one: version(one) for one in ("desim", *LIBRARIES)}
 
 
 def check_free(path: Path, force: bool = False) -> None:
@@ -147,20 +142,17 @@ def _check_free(path: Path, force: bool) -> None:
         path.lstat()
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new or empty directory")
-    if holds(path) and not (force and _holds_run(path)):
+    has_run = (path / MANIFEST).exists()
+    if holds(path) and not (force and has_run):
         hint = "it holds no run that could be replaced"
         if not force:
-            more = ", or replace the run that is there by --force" if _holds_run(path) else ""
+            more = ", or replace the run that is there by --force" if has_run else ""
             go_on = f", go on with it by desim resume {path}" if _can_go_on(path) else ""
             hint = f"give another -o{go_on}{more}"
         raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
-
-
-def _holds_run(path: Path) -> bool:
-    return (path / MANIFEST).exists()
 
 
 def _can_go_on(path: Path) -> bool:
@@ -217,8 +209,8 @@ def next_free(folder: Path, name: str) -> Path:
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Replace the manifest of the run at `path` in one step."""
-    text = _json(manifest)
-    _replace(path / MANIFEST, lambda file: file.write(text.encode()))
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, default=_plain)
+    write_text(path / MANIFEST, f"{text}\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -329,10 +321,6 @@ def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _json(manifest: Mapping[str, Any]) -> str:
-    return json.dumps(manifest, indent=2, ensure_ascii=False, default=_plain) + "\n"
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
@@ -426,12 +414,9 @@ def _unlike(file: Path, size: int, found: str, expected: Mapping[str, Any]) -> s
     from desim.log.parquet import rows_in  # who only reads a scenario needs no tables
 
     rows, present = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
-    have = f"{present} rows" if present is not None and present != rows else f"{size} bytes"
-    want = (
-        f"{rows} rows"
-        if present is not None and present != rows
-        else f"{expected.get('bytes')} bytes"
-    )
+    have, want = f"{size} bytes", f"{expected.get('bytes')} bytes"
+    if present is not None and present != rows:
+        have, want = f"{present} rows", f"{rows} rows"
     return (
         f"{file}: is not the file that the run has left, or damaged (found {have}, sha256 "
         f"{found[:12]}...; the manifest has {want}, sha256 {str(expected['sha256'])[:12]}...); "

@@ -62,9 +62,13 @@ class Statement:
     accountant: str = ""
     unsure: str = ""
 
-    def each_once(self, column: str) -> list[str]:
-        """Texts of assumptions or flags, with the views that one is about where not all have it."""
-        return each_once(list(zip(self.table["view"], self.table[column], strict=True)))
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """What numbers rest on, by name; with the views that one is about where not all have it."""
+        for name, column in (("assumes", "assumptions"), ("flag", "flags")):
+            said = list(zip(self.table["view"], self.table[column], strict=True))
+            yield from ((name, text) for text in each_once(said))
+        yield from (("flag", f"tuned on data, not charged: {text}") for text in self.tuned)
+        yield from (("caveat", text) for text in self.caveats)
 
     def paper(self) -> Iterator[tuple[str, str]]:
         """What the paper claims and what holds instead, in words by name; or why nothing."""

@@ -110,7 +110,4 @@ def _facts(stated: Statement) -> Iterator[Fact]:
         for _, row in stated.table.iterrows():
             own = f"epsilon {number(row['own epsilon'])} by plug-in {stated.accountant}"
             yield "accountant", f"{row['view']}: {own}, its own number"
-    yield from (("flag", text) for text in stated.each_once("flags"))
-    yield from (("flag", f"tuned on data, not charged: {text}") for text in stated.tuned)
-    yield from (("assumes", text) for text in stated.each_once("assumptions"))
-    yield from (("caveat", text) for text in stated.caveats)
+    yield from sorted(stated.notes(), key=lambda fact: fact[0] in FOLDED)
