@@ -168,6 +168,12 @@ def _terms(run: Run, given: Mapping[str, Any]) -> str:
     return run.account(**given).terms + (f"; {text}" if (text := shortly(run)) else "")
 
 
+def failures(runs: "pd.DataFrame") -> "pd.Series[int]":
+    """How many runs of a table failed for each reason, its first line; the most frequent first."""
+    reasons = runs.loc[runs["status"] == "failed", "reason"].astype(str)
+    return reasons.map(lambda text: text.partition("\n")[0]).value_counts()
+
+
 # The tables, one for each measure; never, infinite and diverged are three things in them.
 MAX_CASES = 40  # cases of a table; all are in the Parquet files
 LONGEST = 60  # letters of a case's label

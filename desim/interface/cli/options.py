@@ -27,6 +27,8 @@ def output_option(metavar: str, text: str) -> Any:
     return typer.Option("-o", "--out", metavar=metavar, help=text)
 
 
+FIGURES = (".png", ".svg", ".pdf")
+FORMS = ("text", "markdown", "latex")  # of tables
 RELATIONS = "replace-one, add-or-remove-one, agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
@@ -39,6 +41,13 @@ Overrides = Annotated[
     list[str] | None,
     option("set", "KEY=VALUE", "Override: algorithm.rho=0.1; null leaves a key out."),
 ]
+
+
+def file_of_kind(name: str, path: Path, endings: tuple[str, ...]) -> Path:
+    """The file of an option; InputError, before anything is played, for one of no known kind."""
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{name} {path}: {refusal(path.suffix, ', '.join(endings))}")
+    return path
 
 
 def settings(texts: list[str] | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.experiments.studies.trials import UNITS
-from desim.experiments.studies.words import interval, shown
+from desim.experiments.studies.words import failures, interval, shown
 from desim.experiments.tuning.candidates import BEST, FRONT
 from desim.experiments.tuning.tuned import ORDER, UNCHARGED
 from desim.interface.plots import ecdf, profile
@@ -177,8 +177,7 @@ def of_the_best(study: StoredStudy, runs: Mapping[str, Sequence[Run]]) -> dict[s
 def _said(runs: pd.DataFrame) -> list[str]:
     counts = ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
     first = f"{runs['case'].nunique()} cases, {len(runs)} runs: {counts}."
-    failed = runs.loc[runs["status"] == "failed", "reason"].astype(str)
-    why = failed.map(lambda text: text.partition("\n")[0]).value_counts()
+    why = failures(runs)
     said = [f"Failed {n} times: {reason}" for reason, n in why.head(REASONS).items()]
     more = [f"And {len(why) - REASONS} other reasons."] if len(why) > REASONS else []
     return [first, *said, *more]

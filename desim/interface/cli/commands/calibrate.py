@@ -1,16 +1,13 @@
 """`desim calibrate`: a network and devices by what a deployed run measured, or by this machine."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from desim.errors import InputError
 from desim.interface.cli.options import option, output_option, switch
 from desim.interface.cli.progress import say
-
-if TYPE_CHECKING:
-    from desim.deployments.measuring.calibration import Calibrated
 
 Runs = Annotated[
     list[Path] | None,
@@ -56,42 +53,27 @@ def calibrate(
     Latency, bandwidth, jitter, losses, transport, speeds, fixed costs; with -o a table says how
     well they are known. Runs with messages and steps of several sizes tell more.
     """
-    given = {"--messages": messages, "--computations": computations, "--each": apart}
-    local = {"--devices": devices, "--reference": reference, "--score": score}
-    for name, value in (given if here else local).items():
-        if value is not None:
-            where = "without --here" if here else "with --here"
-            raise InputError(
-                f"{name}: found {'with' if here else 'without'} --here; allowed: {where}"
-            )
-    made = (
-        _here(list(runs or []), devices, reference, score)
-        if here
-        else _measured(list(runs or []), messages, computations, apart)
-    )
-    if out is None:
-        typer.echo(made.fragment(), nl=False)
-        return
-    made.write(out)
-    say(made.written())
-    for file in made.files(out):
-        typer.echo(file)
-
-
-def _here(
-    scenarios: list[Path], devices: Path | None, reference: str | None, score: str | None
-) -> "Calibrated":
+    from desim.deployments.measuring.calibration import calibrate as measured
     from desim.deployments.measuring.calibration import calibrate_here
 
-    if len(scenarios) > 1:
-        raise InputError(f"--here: found {len(scenarios)} scenarios; allowed: one")
-    scenario = scenarios[0] if scenarios else "quickstart"
-    return calibrate_here(scenario, phones=devices, reference=reference, score=score)
-
-
-def _measured(
-    runs: list[Path], messages: Path | None, computations: Path | None, apart: bool | None
-) -> "Calibrated":
-    import desim
-
-    return desim.calibrate(runs, messages=messages, computations=computations, apart=apart)
+    of_runs = {"--messages": messages, "--computations": computations, "--each": apart}
+    of_here = {"--devices": devices, "--reference": reference, "--score": score}
+    with_, without = ("with", "without") if here else ("without", "with")
+    for name, value in (of_runs if here else of_here).items():
+        if value is not None:
+            raise InputError(f"{name}: found {with_} --here; allowed: {without} --here")
+    files = list(runs or [])
+    if here and len(files) > 1:
+        raise InputError(f"--here: found {len(files)} scenarios; allowed: one")
+    if here:
+        scenario = files[0] if files else "quickstart"
+        network = calibrate_here(scenario, phones=devices, reference=reference, score=score)
+    else:
+        network = measured(files, messages=messages, computations=computations, apart=apart)
+    if out is None:
+        typer.echo(network.fragment(), nl=False)
+        return
+    network.write(out)
+    say(network.written())
+    for file in network.files(out):
+        typer.echo(file)
