@@ -52,7 +52,7 @@ LAYERS = [  # one floor a line: parts of it do not need each other, or are one r
 ]
 PLOTTED = {  # methods `plot` of what a user holds draw it, and so import upwards, late
     "desim.runs.run": "desim.interface.plots.of_run",
-    "desim.deployments.fidelity.clock_errors": "desim.interface.plots.clocks",
+    "desim.deployments.fidelity.clock_errors": "desim.interface.plots.activity",
     "desim.experiments.audit.stored": "desim.interface.plots.trade_off",
 }
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}

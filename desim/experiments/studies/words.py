@@ -232,14 +232,7 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
         return cells + [""] * 4
     other = ratios.loc[row["case"]]
     wins = f"{other['wins']} of {other['pairs']} (p {other['p']:.2g})"
-    own = other["unit"]
-    return [
-        *cells,
-        _cut(other["against"]),
-        ratio(other),
-        _interval(other, own),
-        wins,
-    ]
+    return [*cells, _cut(other["against"]), ratio(other), _interval(other, other["unit"]), wins]
 
 
 def _doubts(study: StudyTables, name: str) -> Iterator[str]:

@@ -59,8 +59,8 @@ def require_kept(target: Path, overrides: Mapping[str, str]) -> None:
     from desim.experiments import contract
     from desim.scenario import registry
 
-    broken, own = 0, registry.plugged()
     scenario, names = _asked(target, overrides)
+    broken, own = 0, registry.plugged()
     for name in names:
         if name in own.losses:
             kind, findings = "loss", contract.loss(name)
