@@ -189,7 +189,7 @@ def _cut(axes: Axes, drawn: Sequence[Drawn], metric: str) -> str:
 
 def _explain(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> None:
     """The legend, with what stands behind every curve alike; of others each label says it."""
-    found.tell(axes)
+    found.name_notes(axes)
     counts = {len(row.courses) for row in found.rows}
     first = found.rows[0].group
     title = None

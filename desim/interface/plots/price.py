@@ -88,7 +88,7 @@ def tradeoff(
         finals = np.array([point.value.value for points in parts for point in points])
         scale(axes, found.metric, finals)
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
-        found.tell(axes)
+        found.name_notes(axes)
         title = []
         if found.seeds:
             seeds = [point.value.n for points in parts for point in points if point.value.n > 1]
