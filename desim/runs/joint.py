@@ -34,8 +34,8 @@ from desim.privacy.accounting.views import (
 )
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
 from desim.runs.played import One
-from desim.runs.premises import Stated, allowed, plugged, real, stand_in, stated, stored, void
-from desim.runs.privacy import Statement
+from desim.runs.premises import allowed, plugged, readable_terms, real, stand_in, stored, void
+from desim.runs.privacy import Statement, views_of
 from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
 from desim.runs.run import Run, as_run
 
@@ -85,12 +85,13 @@ def joint(
     if not runs:
         raise InputError("no run to account for")
     found = [as_run(run) for run in runs]
-    terms = [_stated(run) for run in found]
+    terms = [readable_terms(run) for run in found]
     delta = _agreed("delta", delta, [one.delta for one in terms])
     relation = _agreed("relation", relation, [one.relation for one in terms])
     check_delta(delta)
     single, repeated = _once(found)
-    views = [view] if view is not None else _views(single)
+    star = all(with_coordinator(run) for _, run in single)
+    views = [view] if view is not None else views_of(star)
     return [_joint(single, repeated, delta, str(one), relation) for one in views]
 
 
@@ -101,19 +102,12 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return [f"{name} ({k})" if twice else name for k, name in enumerate(names, 1)]
 
 
-def _stated(run: Run) -> Stated:
-    try:
-        return stated(run)
-    except DesimError:  # the statement says so
-        return Stated()
-
-
-def _agreed(name: str, given: Any, stated: Sequence[Any]) -> Any:
+def _agreed(name: str, asked: Any, stated: Sequence[Any]) -> Any:
     """What is asked for, or what all runs state."""
-    if given is None and len(set(stated)) > 1:
+    if asked is None and len(set(stated)) > 1:
         found = " and ".join(f"{one}" for one in dict.fromkeys(stated))
         raise InputError(f"{name}: the runs state {found}; allowed: one for all, by --{name}")
-    return stated[0] if given is None else given
+    return stated[0] if asked is None else asked
 
 
 def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
@@ -125,8 +119,8 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     for place in sorted(range(len(runs)), key=lambda k: known[k], reverse=True):
         label, run = named[place]
         might = allowed(run)
-        told = might is not None and might.rows is None  # by when it ended, perhaps
-        twin = next((name for name, other in found if not told and same_run(other, run)), None)
+        loose = might is not None and might.rows is None  # when it ended says something, perhaps
+        twin = next((name for name, other in found if not loose and same_run(other, run)), None)
         if twin is None:
             found.append((label, run))
         else:
@@ -138,11 +132,6 @@ def _length(run: Run) -> tuple[int, int]:
     """How many releases there are, and how many of them have arrived at somebody."""
     pieces = run.store.pieces("releases", ["delivered"])
     return int(pieces.first[-1]), sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
-
-
-def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
-    star = all(with_coordinator(run) for _, run in runs)
-    return ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
 
 
 def _joint(
@@ -195,18 +184,14 @@ def _block(
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
-    said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
+    said = [*reservations(who, star), *flags([signs], delta, owned), *doubts(run)]
+    try:
+        said += (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
+    except DesimError as error:
+        said.append(f"settings cannot be read: {str(error).splitlines()[0]}")
     if reason := void(run):
         own, anybody, why = dict.fromkeys(range(agents), LOST), LOST, (reason, *why)
     return Charged(label, run, own, anybody, noise, signs, (*why, *said))
-
-
-def _tuned(run: Run) -> Iterator[str]:
-    """What was computed from the run's data without being charged."""
-    try:
-        yield from (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
-    except DesimError as error:
-        yield f"settings cannot be read: {str(error).splitlines()[0]}"
 
 
 def _noise(rows: Any, agent: NDArray[np.int64], present: Sequence[int]) -> Addresses:

@@ -37,7 +37,6 @@ CAVEATS = (
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
 
-DRAWN = ["sampling"]
 ROUNDING = 1e-6  # by which a number that is computed otherwise may fall short of an exact one
 UNTOLD = "its epsilon needs numbers that this run has not stored; desim run of its scenario does"
 
@@ -93,7 +92,12 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
-    known, unread = _stored_terms(run)
+    known, unread = dict[str, Any](), list[str]()
+    try:
+        known = stored(run)
+    except DesimError as error:  # a run of an older version says less, as its scenario is lost
+        text = f"the terms are not the scenario's, which cannot be read: {error}"
+        unread = [text.splitlines()[0]]
     terms = Stated(**(known.get("terms") or {}))
     if delta is not None or relation:
         terms = terms._replace(
@@ -104,7 +108,7 @@ def statement(
     if named is not None:
         own = Own(registry.accountant(named, "accountant"), accountant is not None)
     claim, silence = _claim(run, terms.delta)
-    views = [view] if view is not None else _views(run, terms.view)
+    views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
     assumed = [basis] if (basis := known.get("basis")) else []
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
@@ -119,21 +123,14 @@ def caveats(run: Run) -> tuple[str, ...]:
     return tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
 
 
-def _stored_terms(run: Run) -> tuple[dict[str, Any], list[str]]:
-    """What is stored, or that a run of an older version says less, as its scenario is lost."""
-    try:
-        return stored(run), []
-    except DesimError as error:
-        text = f"the terms are not the scenario's, which cannot be read: {error}"
-        return {}, [text.splitlines()[0]]
-
-
 def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
     """What the paper claims, or why nothing is claimed."""
     if exposed(run.manifest):
         return None, "nothing is claimed for a deployment that is a test"
     algorithm, inputs = names(run)[0], run.manifest.get("privacy", {}).get("claim")
-    if inputs is not None and not _noiseless(run):
+    pieces = run.store.pieces("releases", ["mechanism"])
+    bare = bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
+    if inputs is not None and not bare:  # without any noise no paper claims anything
         releases = gathered(run.store.pieces("releases", RELEASED))
         if algorithm in registry.OWN or inputs.get("theorem") in BY_NAME:
             return claim_of(inputs, releases, delta), ""
@@ -162,15 +159,9 @@ def _brought(
         return None, f"{theorem} of plug-in {algorithm} says nothing: {error}"
 
 
-def _noiseless(run: Run) -> bool:
-    """Whether there are releases, and all of them without noise: no paper claims anything then."""
-    pieces = run.store.pieces("releases", ["mechanism"])
-    return bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
-
-
-def _views(run: Run, asked: str) -> list[str]:
-    star = ["coordinator"] if with_coordinator(run) else []
-    views = ["eavesdropper", *star, "final-model"]
+def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:
+    """The views of which an account speaks unless one is chosen; star: there is a coordinator."""
+    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
     return views if asked in views else [asked, *views]
 
 
@@ -202,14 +193,11 @@ def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | No
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
-
-    def replay(amplification: bool) -> Account:
-        return spent(run, terms.delta, view, terms.relation, amplification)
-
-    amplified = replay(True)
-    if not any((part["sampling"] < 1.0).any() for part in run.store.pieces("releases", DRAWN)):
+    amplified = spent(run, terms.delta, view, terms.relation)
+    pieces = run.store.pieces("releases", ["sampling"])
+    if not any((part["sampling"] < 1.0).any() for part in pieces):
         return amplified, None
-    known = replay(False)
+    known = spent(run, terms.delta, view, terms.relation, amplification=False)
     return (known, None) if known.worst <= amplified.worst else (amplified, known)
 
 

@@ -21,21 +21,16 @@ from desim.log.schemas import SCHEMAS
 from desim.runs.directory import (
     CURE,
     PARTS,
-    SCENARIO,
     UNENDED,
     UNLISTED,
     Digests,
     Files,
     Foreign,
-    own_scenario,
     read_arrays,
 )
-from desim.scenario.tree import plain
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from desim.scenario.schema import Scenario
 
 
 class Store(Protocol):
@@ -180,12 +175,9 @@ def whole(path: Path, manifest: Mapping[str, Any]) -> bool:
             return False
         except InputError:
             return False
-    named = [*(f"{name}.parquet" for name in SCHEMAS), *_arrays(manifest)]
+    arrays = manifest.get("arrays", ("state",))
+    named = [*(f"{name}.parquet" for name in SCHEMAS), *(f"{name}.npz" for name in arrays)]
     return all(_readable(path / name) for name in named if name not in (files or ()))
-
-
-def _arrays(manifest: Mapping[str, Any]) -> list[str]:
-    return [f"{name}.npz" for name in manifest.get("arrays", ("state",))]
 
 
 def _readable(file: Path) -> bool:
@@ -198,34 +190,6 @@ def _readable(file: Path) -> bool:
         return True
     except InputError:
         return False
-
-
-# The resolved scenario of a run as text and plain data, which costs no look at its methods.
-
-
-def written(
-    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
-) -> dict[str, Any]:
-    """Its sections, unchecked; none where the run does not know them any more."""
-    if scenario is not None:
-        return scenario.written()
-    try:
-        if directory is not None:
-            return plain(own_scenario(directory, manifest).read_text("utf-8"))
-    except (InputError, OSError, ValueError):
-        pass
-    return {}
-
-
-def alike(
-    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
-) -> str | None:
-    """Its text with seed 0; None where the run does not know it."""
-    from desim.scenario.load import resolved_yaml, seeded
-
-    if directory is not None and (directory / SCENARIO).is_file():
-        return seeded(own_scenario(directory, manifest).read_text("utf-8"), 0)
-    return None if scenario is None else seeded(resolved_yaml(scenario), 0)
 
 
 # The models of a run where a metric first met a target.

@@ -290,10 +290,10 @@ def drawable(
         raise errors[0]
     about = ""
     if x == "epsilon":
-        every = {_who(row.group, run): run for row in rows for run in row.group.runs}
-        about = terms(every)
+        known = {_who(row.group, run): run for row in rows for run in row.group.runs}
+        about = terms(known)
         broken = {_who(row.group, run): run for row in rows for run in row.group.lost if failed}
-        terms(every | broken, endless=True)
+        terms(known | broken, endless=True)
     return Drawable(metric, tuple(rows), tuple(notes), about)
 
 

@@ -14,7 +14,7 @@ from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.series import LARGEST, Meter, is_share, on_axis, series_of, sites
+from desim.runs.reading.series import AXIS_END, Meter, is_share, on_axis, series_of, sites
 from desim.runs.reading.traffic import ARRIVED, delivered_by
 from desim.runs.reading.waits import CALLED, listening
 from desim.runs.run import NETWORK, Run
@@ -129,7 +129,7 @@ class Reading:
     def spent(self) -> Meter | None:
         """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
         account = self.account
-        if account is None or not account.worst < LARGEST:
+        if account is None or not account.worst < AXIS_END:
             return None
         return Meter(*account.growth)
 

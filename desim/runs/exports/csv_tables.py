@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -47,13 +46,10 @@ def write_tables(
 def _parts(pieces: Pieces) -> Iterator[pd.DataFrame]:
     """The rows, at most AT_ONCE at a time, and a part without rows where there are none."""
     for columns in pieces:
-        whole = pd.DataFrame({name: _spelled(one) for name, one in columns.items()})
+        whole = pd.DataFrame({
+            name: pd.Categorical.from_codes(one.codes, pd.Index(one.words))
+            if isinstance(one, Words) else one
+            for name, one in columns.items()
+        })  # fmt: skip
         for first in range(0, max(len(whole), 1), AT_ONCE):
             yield whole.iloc[first : first + AT_ONCE]
-
-
-def _spelled(column: Any) -> Any:
-    """A column as pandas writes it: words for their codes."""
-    if isinstance(column, Words):
-        return pd.Categorical.from_codes(column.codes, pd.Index(column.words))
-    return column

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COLUMNS = ["round", "begin", "end", "seconds", "what", "source", "target"]
 NEEDED = ["time", "kind", "agent", "peer", "round", "seconds", "value"]
 NEAR = 1e-9  # of the time: what rounding leaves of end - seconds
-KEPT = 8  # pieces of the log in memory: a walk backwards needs those around it
+PIECES = 8  # pieces of the log in memory: a walk backwards needs those around it
 SOON = 32  # rows that are looked at first
 
 
@@ -253,7 +253,7 @@ class Trail:
         if part is None:
             part = Part(self._pieces[number], int(self._pieces.first[number]))
         self._parts[number] = part
-        if len(self._parts) > KEPT:
+        if len(self._parts) > PIECES:
             self._parts.popitem(last=False)
         return part
 

@@ -90,7 +90,8 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
         for word, what in (("send", "sent"), ("deliver", "delivered"), ("lost", "lost")):
             rows = rows_of(log, kind.equal(word))
             source, target = ("agent", "peer") if word == "send" else ("peer", "agent")
-            link = keys.of(_pair(rows[source], rows[target]))
+            ends = [rows[end].astype(np.int64) + NEGATIVE for end in (source, target)]
+            link = keys.of(ends[0] << 32 | ends[1])  # in the order of its ends
             count[what].add(link, 1)
             if word == "send":
                 count["resent"].add(link[rows["value"] > 0.0], 1)
@@ -100,9 +101,12 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     pairs, places = keys.sorted
     used = count["sent"].at(places) > 0
     pairs, places = pairs[used], places[used]
-    ends = {"source": (pairs >> 32) - NEGATIVE, "target": (pairs & LOWER) - NEGATIVE}
-    kinds = [np.asarray(pieces[0][name]).dtype for name in ("agent", "peer")]
-    table = {end: one.astype(kind) for (end, one), kind in zip(ends.items(), kinds, strict=True)}
+    table = {
+        end: (numbers - NEGATIVE).astype(np.asarray(pieces[0][column]).dtype)
+        for end, numbers, column in (
+            ("source", pairs >> 32, "agent"), ("target", pairs & LOWER, "peer"),
+        )
+    }  # fmt: skip
     table |= {name: one.at(places) for name, one in count.items()}
     table |= {"bytes": size["sent"].at(places), "delivered_bytes": size["delivered"].at(places)}
     with np.errstate(invalid="ignore"):
@@ -123,11 +127,6 @@ def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float
         came = rows_of(log, log["kind"].equal("deliver"))
         np.add.at(found, np.searchsorted(times, came["time"]), came["bytes"])
     return np.cumsum(found[:-1])
-
-
-def _pair(source: NDArray[np.integer[Any]], target: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """A link as one number, in the order of its ends."""
-    return (source.astype(np.int64) + NEGATIVE) << 32 | (target.astype(np.int64) + NEGATIVE)
 
 
 def hearing(scenario: Any) -> dict[str, bool]:
