@@ -59,10 +59,25 @@ def losses() -> Entries:
     return [*_alternatives(Loss), *_summaries(registry.plugged().losses)]
 
 
+def models() -> Entries:
+    """Models of plug-ins: losses of rows of any shape."""
+    return _summaries(registry.plugged().models)
+
+
+def listeners() -> Entries:
+    """Listeners of plug-ins: what hangs on a run while it plays."""
+    return _summaries(registry.plugged().listeners)
+
+
 def sources() -> Entries:
     """Where data come from."""
     plugged = _summaries(registry.plugged().datasets)
     return [*_documented(SOURCES), *((f"plugin {name}", text) for name, text in plugged)]
+
+
+def choices() -> Entries:
+    """Whom a coordinator invites that remembers: participation: {choose: NAME, invite: n}."""
+    return _documented(CHOOSERS)
 
 
 def _documented(known: Mapping[str, Any]) -> Entries:
@@ -95,12 +110,12 @@ scenarios, studies = _brought(tree.scenarios), _brought(tree.studies)
 SECTIONS: dict[str, Callable[[], Entries]] = {
     "algorithms": algorithms,
     "losses": losses,
-    "models": lambda: _summaries(registry.plugged().models),
-    "listeners": lambda: _summaries(registry.plugged().listeners),
+    "models": models,
+    "listeners": listeners,
     "regularizers": lambda: [("none", WORDS["none"]), *_alternatives(Penalty)],
     "topologies": lambda: _alternatives(Topology),
     "policies": lambda: _alternatives(Policy),
-    "choices": lambda: _documented(CHOOSERS),
+    "choices": choices,
     "codecs": codecs,
     "sources": sources,
     "metrics": lambda: list(METRICS.items()),

@@ -39,7 +39,7 @@ def plot(
     labels: Sequence[str] | None = None,
     **asked: Unpack[Look],
 ) -> Axes:
-    """Plot one metric of the whole network and return the axes; see `plots.curves.plot`.
+    """Plot one metric of the whole network and return the axes; see `desim.interface.plots.curves`.
 
     runs: what that takes, one run, or directories of runs and studies in place of the runs.
     """

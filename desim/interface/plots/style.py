@@ -26,7 +26,7 @@ from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.runs.output import output
-from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share
+from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, worded
 
 # Words: how wide they are, cut to what fits, and the fonts that have their letters.
 LONGEST = 48  # letters of a word, and of a label that is cut
@@ -283,11 +283,6 @@ def scale(axes: Axes, metric: str, values: Array) -> None:
     if is_share(metric):
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g} %"))
     axes.set_ylabel(LABELS.get(metric, metric))
-
-
-def worded(metric: str, value: float, digits: int = 4) -> str:
-    """A value of a metric, shares in percent."""
-    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
 
 
 def shown(metric: str, value: float) -> str:

@@ -13,7 +13,7 @@ from desim.problem.fairness import RISING
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
-MOST, LEAST = 2000, 40  # of one curve
+FEWEST_EACH, MOST_EACH = 40, 2000  # of one curve
 UNSEEN = {"time": [0], "round": [0], "bytes": [0], "epsilon": [0], "value": [None]}
 LABELS = {
     **WORDS,
@@ -44,7 +44,7 @@ def thinned(value: Array, most: int) -> NDArray[np.int64]:
 
 def points_each(curves: int) -> int:
     """How many points a curve may have where there are so many."""
-    return int(np.clip(POINTS // max(1, curves), LEAST, MOST))
+    return int(np.clip(POINTS // max(1, curves), FEWEST_EACH, MOST_EACH))
 
 
 def metrics(found: Sequence[Reading]) -> list[str]:
@@ -134,11 +134,7 @@ def _spent(one: Reading, most: int) -> dict[str, Any] | None:
 
 def _rounded(values: Array) -> list[float | int | None]:
     """Six digits of each value, whole numbers without a point, null for what is not finite."""
-    return [_six(value) for value in values.tolist()]
-
-
-def _six(value: float) -> float | int | None:
-    if not np.isfinite(value):
-        return None
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+    six = [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]
+    return [
+        int(one) if one is not None and one.is_integer() and abs(one) < 1e15 else one for one in six
+    ]

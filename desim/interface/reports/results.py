@@ -64,9 +64,7 @@ def _final(some: Sequence[Reading], name: str) -> str:
     worst = -np.inf if name in RISING else np.inf
     last = [float(one.curves[name].value[-1]) for one in some if name in one.curves]
     middle = median(np.array([worst if np.isnan(one) else one for one in last]))
-    if np.isinf(middle):
-        return "diverged"
-    return metric_value(name, middle)
+    return "diverged" if np.isinf(middle) else metric_value(name, middle)
 
 
 # The tables, with the runs one by one and their medians.
@@ -93,11 +91,7 @@ def headline(found: Sequence[Reading]) -> Table:
     """How each run ended, and what it had spent and reached by then; of seeds their medians."""
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
-    rows = [
-        [*_ended(one), *_last(one, names),
-         NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)]
-        for one in found
-    ]  # fmt: skip
+    rows = [_ended(one, names) for one in found]
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
     note += "Loss is a sum over agents. " if "loss" in names else ""
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
@@ -122,21 +116,19 @@ def headline(found: Sequence[Reading]) -> Table:
     return Table("Where the runs ended", heads, medians, [f"{MEDIANS} {note}"], more=[each])
 
 
-def _ended(one: Reading) -> list[str]:
-    run, written, rows = one.run, one.written, one.stored("rows", list)
-    return [
-        one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
-        NOTHING if rows is None else count(len(rows)), seconds(one.ended),
-        count(one.stored("rounds", int)), size(one.arrived),
-    ]  # fmt: skip
-
-
-def _last(one: Reading, names: Sequence[str]) -> list[str]:
+def _ended(one: Reading, names: Sequence[str]) -> list[str]:
+    run, rows, account = one.run, one.stored("rows", list), one.account
     curves = [(name, one.curves.get(name)) for name in names]
-    return [
+    last = [
         NOTHING if curve is None else metric_value(name, float(curve.value[-1]))
         for name, curve in curves
     ]
+    return [
+        one.label, run.status, str(one.written.get("algorithm", {}).get("name", NOTHING)),
+        NOTHING if rows is None else count(len(rows)), seconds(one.ended),
+        count(one.stored("rounds", int)), size(one.arrived), *last,
+        NOTHING if account is None else epsilon(account.worst, account.flags),
+    ]  # fmt: skip
 
 
 def default_targets(found: Sequence[Reading]) -> list[Target]:
@@ -254,23 +246,23 @@ def _over_seeds(
         series.setdefault(one.series, []).append(row)
     for name, rows in series.items():
         if len(rows) > 1:
-            made = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
-            met = np.isfinite(made[0].value)
+            spans = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
+            met = np.isfinite(spans[0].value)
             ends = ["infinite" if met and what == "epsilon" else "never" for what in SPENT]
-            cells = [_interval(*three) for three in zip(made, WORDS, ends, strict=True)]
-            bar = _bar(made[0].value, longest, float(np.nan_to_num(made[0].high)))
+            cells = [_interval(*three) for three in zip(spans, WORDS, ends, strict=True)]
+            bar = _bar(spans[0].value, longest, float(np.nan_to_num(spans[0].high)))
             yield [f"{name}: median of {len(rows)} seeds", *cells], bar
 
 
 WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(made: Estimate, word: Callable[[float], str], endless: str) -> str:
+def _interval(found: Estimate, word: Callable[[float], str], endless: str) -> str:
     """A median with its interval, where that is known and more than a point; endless: inf."""
-    if np.isnan(made.value):
+    if np.isnan(found.value):
         return NOTHING
     value, low, high = (
-        endless if np.isinf(one) else word(one) for one in (made.value, made.low, made.high)
+        endless if np.isinf(one) else word(one) for one in (found.value, found.low, found.high)
     )
-    point = low == high or np.isnan(made.low)
+    point = low == high or np.isnan(found.low)
     return value if point else f"{value} ({low} to {high})"

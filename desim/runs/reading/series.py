@@ -272,6 +272,11 @@ def is_share(metric: str) -> bool:
     return metric.startswith(("accuracy", "positive_rate", "risk"))
 
 
+def worded(metric: str, value: float, digits: int = 4) -> str:
+    """A value of a metric, shares in percent."""
+    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
+
+
 def improved(value: NDArray[np.float64], rising: bool) -> float | None:
     """What a metric's values (n,) came to, if the run ended better than it began, else None.
 
