@@ -9,7 +9,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs.exports import csv_tables, perfetto
+from desim.runs import exports
+from desim.runs.exports import perfetto
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")
@@ -211,7 +212,7 @@ def test_what_the_log_leaves_out_is_said(tmp_path, level):
 
 
 def test_csv_reads_back_to_the_bit(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_tables, "AT_ONCE", 7)
+    monkeypatch.setattr(exports, "AT_ONCE", 7)
     told = []
     folder = desim.export(
         runs["star"], "csv", tmp_path / "tables", progress=lambda *now: told.append(now)

@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,7 +293,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise ValueError(f"{path.name}: array {name} holds Python objects")
-    _replace(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    with _replacing(path) as partial:
+        with partial.open("wb") as file:  # closed before it takes the place
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -308,23 +310,65 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file in one step."""
-    _replace(path, lambda file: file.write(text.encode()))
-
-
-def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with _replacing(path) as partial:
+        partial.write_bytes(text.encode())
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"a manifest cannot hold {value!r}")
+
+
+# Files that a command is asked to write: whole or not at all, and nothing but files replaced.
+
+OWN = (*FILES, STUDY, "audit.json")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A file to write in the context, which then takes the place of `path` in one step."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+@contextmanager
+def output(path: Path, endings: Sequence[str] = ()) -> Iterator[Path]:
+    """A file to write in the context, which then takes the place of `path` in one step.
+
+    Links are followed, and missing folders made. InputError for what exists and is no regular
+    file, or cannot be written; then nothing is left behind. endings: such as ".html", of the files
+    that may be replaced; a file that a run has left may not.
+    """
+    try:
+        place = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory; allowed: a file in it")
+        if (path.exists() and not path.is_file()) or place.is_symlink():
+            raise InputError(f"{path}: is no regular file; allowed: a file, old or new")
+        if endings:
+            _spare(path, place, endings)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(place) as partial:
+            yield partial
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _spare(path: Path, place: Path, endings: Sequence[str]) -> None:
+    """InputError where `path` leads to a file of a run, or to one of another kind that exists."""
+    allowed = f"a new file, or one of {', '.join(endings)}"
+    folder = place.parent
+    if place.name in OWN and any((folder / mark).exists() for mark in (MANIFEST, STUDY)):
+        raise InputError(f"{path}: is a file of the run in {folder}; allowed: {allowed}")
+    holds = place.exists() and place.stat().st_size
+    if holds and place.suffix.lower() not in endings:
+        raise InputError(f"{path}: exists, and is of another kind; allowed: {allowed}")
 
 
 # The digests of files that a run has left: what was swapped, cut off or lost is noticed.

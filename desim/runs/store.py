@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,35 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Store(Protocol):
-    """Where the tables and arrays of a run are."""
-
-    @property
-    def unchecked(self) -> str:
-        """Why nobody can tell whether what is read is the run's own; empty where it is checked."""
-
-    def check(self) -> None:
-        """Raise InputError unless all that was stored is there as the run has left it."""
-
-    def as_it_is(self) -> "Store":
-        """The same, whether or not it is what the run has left."""
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """Table events, metrics or releases, or some of its columns."""
-
-    def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """Columns of such a table as arrays."""
-
-    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """The same piece by piece."""
-
-    def dataset(self, name: str) -> Any:
-        """Such a table as a dataset of Arrow."""
-
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Arrays of `state`, `iterates` or `model`."""
-
-
 class Directory:
     """A run in a directory."""
 
@@ -72,21 +43,21 @@ class Directory:
 
     @property
     def unchecked(self) -> str:
-        """See Store."""
+        """Why nobody can tell whether what is read is the run's own; empty where it is checked."""
         if not self.ended:
             return UNENDED
         return UNLISTED if self._digests.listed is None else ""
 
     def check(self) -> None:
-        """See Store."""
+        """Raise InputError unless all that was stored is there as the run has left it."""
         self._digests.require_all()
 
     def as_it_is(self) -> "Directory":
-        """See Store."""
+        """The same, whether or not it is what the run has left."""
         return Directory(self.path, self.ended)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """See Store; parts are read where the run was killed.
+        """Table events, metrics or releases, or some of its columns; of a killed run its parts.
 
         InputError where a run that ended has lost its table, or has another in its place.
         """
@@ -94,17 +65,17 @@ class Directory:
         return read_table(self.path, name, columns)
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """See Store; InputError as in `table`."""
+        """Columns of such a table as arrays; InputError as there."""
         self._require(name)
         return read_columns(self.path, name, columns)
 
     def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """See Store; InputError as in `table`."""
+        """The same piece by piece; InputError as there."""
         self._require(name)
         return read_pieces(self.path, name, columns)
 
     def dataset(self, name: str) -> Any:
-        """See Store; InputError as in `table`."""
+        """Such a table as a dataset of Arrow; InputError as there."""
         self._require(name)
         return dataset_of(self.path, name)
 
@@ -115,7 +86,7 @@ class Directory:
             raise InputError(f"{self.path}: {name}.parquet is missing; {CURE}")
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """See Store; none if the run was killed."""
+        """Arrays of `state`, `iterates`, `model` or `checkpoints`; none if the run was killed."""
         if not self.ended:
             return {}
         self._digests.require(f"{name}.npz")
@@ -132,31 +103,34 @@ class Memory:
         self._arrays = arrays
 
     def check(self) -> None:
-        """See Store."""
+        """See Directory."""
 
     def as_it_is(self) -> "Memory":
-        """See Store."""
+        """See Directory."""
         return self
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """See Store."""
+        """See Directory."""
         return self._tables.read(name, columns)
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """See Store."""
+        """See Directory."""
         return self._tables.columns(name, columns)
 
     def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """See Store."""
+        """See Directory."""
         return self._tables.pieces(name, columns)
 
     def dataset(self, name: str) -> Any:
-        """See Store."""
+        """See Directory."""
         return self._tables.dataset(name)
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """See Store."""
+        """See Directory."""
         return dict(self._arrays.get(name, {}))
+
+
+Store = Directory | Memory
 
 
 def whole(path: Path, manifest: Mapping[str, Any]) -> bool:

@@ -23,8 +23,7 @@ from desim.experiments.tuning.candidates import (
 from desim.experiments.tuning.charged import Price, number_of_runs, price
 from desim.experiments.tuning.search import Search
 from desim.experiments.tuning.tuned import Tuned, as_played, tuned
-from desim.runs.directory import STUDY, versions, write_text
-from desim.runs.output import output
+from desim.runs.directory import STUDY, output, versions, write_text
 from desim.runs.run import Run
 
 BEST_FILE = "best.yaml"

@@ -8,10 +8,16 @@ from desim.errors import InputError, finite
 from desim.experiments.studies.folder import given as opened
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.interface.reports.charts import chart_data, metrics, thinning
-from desim.interface.reports.epsilons import epsilon_terms, privacy
 from desim.interface.reports.page import write
 from desim.interface.reports.readable import Reading, readings
-from desim.interface.reports.results import RULE, default_targets, headline, time_to_targets
+from desim.interface.reports.results import (
+    RULE,
+    default_targets,
+    epsilon_terms,
+    headline,
+    privacy,
+    time_to_targets,
+)
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.interface.reports.studies import of_the_best, study_part
 from desim.interface.reports.timing import clocks, occupation, traffic, waiting

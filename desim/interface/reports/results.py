@@ -1,8 +1,9 @@
-"""The tables of a report about results: where runs ended, and how long each took to a target."""
+"""The tables of a report about results: where runs ended, times to targets, and privacy."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from desim.interface.reports.readable import (
     seconds,
     size,
 )
+from desim.privacy.accounting.views import each_once
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
+from desim.runs.privacy import Statement, statement
 from desim.runs.reading.series import best, improved
 from desim.tabulated import Table
 
@@ -266,3 +269,102 @@ def _interval(found: Estimate, word: Callable[[float], str], endless: str) -> st
     )
     point = low == high or np.isnan(found.low)
     return value if point else f"{value} ({low} to {high})"
+
+
+# Privacy: every epsilon with its terms, and the paper's beside it.
+Fact = tuple[str, str]
+PRIVACY_HEADS = (
+    "run", "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent",
+    "method",
+)  # fmt: skip
+FOLDED = ("assumes", "caveat")
+NOTE = (
+    "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
+    "theorem as printed, whether or not it holds. Advantage, below: the largest true less false "
+    "positive rate of the best attack on a record of that agent; ≤ where it is an upper bound."
+)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """table: a row for each run and view; facts: what all runs share; own: (run, its facts).
+
+    folded: of what all share, what each number rests on: assumptions and caveats.
+    """
+
+    table: Table | None
+    facts: Sequence[Fact]
+    folded: Sequence[Fact]
+    own: Sequence[tuple[str, Sequence[Fact]]]
+
+
+def privacy(found: Sequence[Reading]) -> Privacy:
+    """The privacy of the runs, or why nothing can be said of one."""
+    said = [(one, *_said(one)) for one in found]
+    rows = [row for _, some, _ in said for row in some]
+    facts = [list(dict.fromkeys(some)) for _, _, some in said]
+    shared = [fact for fact in facts[0] if all(fact in some for some in facts)]
+    own = [
+        (one.label, [fact for fact in some if fact not in shared])
+        for one, some in zip(found, facts, strict=True)
+    ]
+    table = Table("Epsilon by view", PRIVACY_HEADS, rows, [NOTE]) if rows else None
+    plain = [fact for fact in shared if fact[0] not in FOLDED]
+    rest = [fact for fact in shared if fact[0] in FOLDED]
+    return Privacy(table, plain, rest, [(label, some) for label, some in own if some])
+
+
+def epsilon_terms(found: Sequence[Reading]) -> dict[str, list[str]]:
+    """What the epsilons over time are about, or why there is no curve, with the runs of each."""
+    texts = []
+    for one in found:
+        text = (
+            terms(one) if one.account else "no releases of private data, or none that can be read"
+        )
+        if one.account is not None and one.spent is None:
+            endless = [flag for flag in one.account.flags if flag.startswith("infinite")]
+            text = f"{'; '.join(endless)} ({text})"
+        texts.append((one.label, text))
+    return by_text(texts)
+
+
+def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
+    """Rows of the table and facts of one run."""
+    if one.released is None:
+        return [], [("unknown", "the releases cannot be read")]
+    if not one.released:
+        return [], [("releases", "none was recorded")]
+    stated = one.tried("privacy", lambda: statement(one.run))
+    if stated is None:
+        return [], [("unknown", "see the warnings")]
+    return [[one.label, *_private(row, stated)] for _, row in stated.table.iterrows()], [
+        *_facts(stated)
+    ]
+
+
+def _private(row: Any, stated: Statement) -> Iterator[str]:
+    paper, claim = float(row["paper epsilon"]), stated.claim
+    said = NOTHING if np.isnan(paper) else number(paper)
+    if claim is not None and not np.isnan(paper) and not claim.bound.covers(str(row["view"])):
+        said += " (of another view)"
+    yield from (str(row["view"]), str(row["relation"]), f"{row['delta']:g}", said)
+    yield from (
+        epsilon(row["rigorous epsilon"], row["flags"]),
+        number(row["median epsilon"]),
+        str(row["method"]),
+    )
+
+
+def _facts(stated: Statement) -> Iterator[Fact]:
+    table = stated.table
+    risks = []
+    for view, risk in zip(table["view"], table["risk"], strict=True):
+        bound = "" if risk.exact else "≤ "
+        risks.append((view, [f"advantage {bound}{number(risk.advantage)}; {risk.words}"]))
+    yield from (("risk", text) for text in each_once(risks))
+    yield from stated.paper()
+    if stated.accountant:
+        for _, row in stated.table.iterrows():
+            own = f"epsilon {number(row['own epsilon'])} by plug-in {stated.accountant}"
+            yield "accountant", f"{row['view']}: {own}, its own number"
+    yield from sorted(stated.notes(), key=lambda fact: fact[0] in FOLDED)

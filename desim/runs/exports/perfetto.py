@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import DesimError, InputError, require
-from desim.runs.output import output
+from desim.runs.directory import output
 from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY, waits
 from desim.runs.run import NETWORK, Run

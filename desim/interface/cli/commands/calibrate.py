@@ -15,36 +15,32 @@ Runs = Annotated[
         help="Deployed runs over one network; with --here a scenario.", metavar="[RUN...]"
     ),
 ]
-Messages = Annotated[
-    Path | None,
-    option("messages", "FILE", "A csv of messages: bytes, seconds; perhaps sender, receiver."),
-]
-Computations = Annotated[
-    Path | None, option("computations", "FILE", "A csv of computations: work, seconds; agent.")
-]
 Apart = Annotated[
     bool | None,
     typer.Option("--each/--pooled", help="Devices one by one, or all alike; default: as measured."),
 ]
 Here = Annotated[bool, switch("here", "Time this machine's local steps; default: quickstart's.")]
-Phones = Annotated[
-    Path | None, option("devices", "FILE", "With --here: a csv of devices and their scores.")
-]
-Reference = Annotated[
-    str | None, option("reference", "SCORE", "This machine's score, or the device it is like.")
-]
 Score = Annotated[str | None, option("score", "COLUMN", "Of the csv; default: floats on the CPU.")]
 Out = Annotated[Path | None, output_option("FILE", "A network file; default: standard output.")]
 
 
 def calibrate(
     runs: Runs = None,
-    messages: Messages = None,
-    computations: Computations = None,
+    messages: Annotated[
+        Path | None,
+        option("messages", "FILE", "A csv of messages: bytes, seconds; perhaps sender, receiver."),
+    ] = None,
+    computations: Annotated[
+        Path | None, option("computations", "FILE", "A csv of computations: work, seconds; agent.")
+    ] = None,
     apart: Apart = None,
     here: Here = False,
-    devices: Phones = None,
-    reference: Reference = None,
+    devices: Annotated[
+        Path | None, option("devices", "FILE", "With --here: a csv of devices and their scores.")
+    ] = None,
+    reference: Annotated[
+        str | None, option("reference", "SCORE", "This machine's score, or the device it is like.")
+    ] = None,
     score: Score = None,
     out: Out = None,
 ) -> None:

@@ -66,7 +66,7 @@ def compare(
     Where one is deployed, also the errors of the seconds of those that simulate it.
     """
     import desim
-    from desim.runs.output import output
+    from desim.runs.directory import output
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None

@@ -45,56 +45,45 @@ ANSWERS = ("ecdf", "profile")
 OF_ONE = ("timeline", "utilisation", "network", "epsilon")
 
 
-Kind = Annotated[str, option("kind", "|".join(KINDS), "What to draw.")]
-Abscissa = Annotated[
-    str | None,
-    option("x", "|".join(ABSCISSAE), "What to plot against, or to count; default: time."),
-]
-Metric = Annotated[
-    str | None, option("metric", "NAME", "Default: accuracy, or the first in common.")
-]
-Target = Annotated[
-    list[str] | None,
-    option(
-        "target", "VALUE", "Of bars: that the metric must meet; of ecdf, profile: METRIC=VALUE."
-    ),
-]
 Methods = Annotated[
     list[str] | None, option("methods", "KEY", "Of ecdf, profile: keys of the method; repeatable.")
 ]
-Rounds = Annotated[
-    str | None, option("rounds", "FIRST-LAST", "Of timeline, clocks; default: as fit.")
-]
 AROUND = "Around the median of seeds; interval: 95 %; default: range, of many middle."
-Band = Annotated[str | None, option("band", "|".join(BANDS), AROUND)]
-Label = Annotated[
-    list[str] | None, option("label", "TEXT", "In order, one for each curve, bar or line.")
-]
 Limits = Annotated[str | None, option("ylim", "LOW:HIGH", "E.g. 80%:100%, or 0.1: for one end.")]
-Log = Annotated[
-    bool | None,
-    typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
-]
-Title = Annotated[str | None, option("title", "TEXT", "Above the figure.")]
-Size = Annotated[str | None, option("size", "WxH", "In inches, e.g. 6x3.5.")]
-WHERE = "png, pdf, svg; default: in the first RUN."
-Out = Annotated[Path | None, output_option("FILE", WHERE)]
+Out = Annotated[Path | None, output_option("FILE", "png, pdf, svg; default: in the first RUN.")]
 
 
 def plot(
     runs: RunFolders,
-    kind: Kind = "curve",
-    x: Abscissa = None,
-    metric: Metric = None,
-    target: Target = None,
-    rounds: Rounds = None,
-    band: Band = None,
-    label: Label = None,
+    kind: Annotated[str, option("kind", "|".join(KINDS), "What to draw.")] = "curve",
+    x: Annotated[
+        str | None,
+        option("x", "|".join(ABSCISSAE), "What to plot against, or to count; default: time."),
+    ] = None,
+    metric: Annotated[
+        str | None, option("metric", "NAME", "Default: accuracy, or the first in common.")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        option(
+            "target", "VALUE", "Of bars: that the metric must meet; of ecdf, profile: METRIC=VALUE."
+        ),
+    ] = None,
+    rounds: Annotated[
+        str | None, option("rounds", "FIRST-LAST", "Of timeline, clocks; default: as fit.")
+    ] = None,
+    band: Annotated[str | None, option("band", "|".join(BANDS), AROUND)] = None,
+    label: Annotated[
+        list[str] | None, option("label", "TEXT", "In order, one for each curve, bar or line.")
+    ] = None,
     methods: Methods = None,
     ylim: Limits = None,
-    log: Log = None,
-    title: Title = None,
-    size: Size = None,
+    log: Annotated[
+        bool | None,
+        typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
+    ] = None,
+    title: Annotated[str | None, option("title", "TEXT", "Above the figure.")] = None,
+    size: Annotated[str | None, option("size", "WxH", "In inches, e.g. 6x3.5.")] = None,
     out: Out = None,
 ) -> None:
     """Draw runs: curves, time to a target, privacy against accuracy, timelines, networks.

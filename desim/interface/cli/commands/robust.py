@@ -23,30 +23,25 @@ Sources = Annotated[
     typer.Argument(help="Scenarios or runs that differ in method, or a study.", metavar="A B..."),
 ]
 Target = Annotated[str, option("target", "METRIC=VALUE", "What is waited for, as in error=1e-3.")]
-Worlds = Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")]
 LAW = (
     "Law of an input: latency=0.1..10, loss=none, transport=ideal,tcp, seed=1..10; or a file. "
     "Default: 0.5..2 for factors."
 )
-Varied = Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)]
-Seed = Annotated[int, option("seed", "N", "Of the worlds.")]
 Workers = Annotated[int | None, option("workers", "N", "Processes; default: all cores.")]
 FILES = "Tables (.json), worlds (.csv) or the figure (.png, .svg, .pdf); repeatable."
-Out = Annotated[list[Path] | None, output_option("FILE", FILES)]
-Size = Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")]
 TABLES = (".json", ".csv")
 
 
 def robust(
     sources: Sources,
     target: Target,
-    worlds: Worlds = 1000,
-    vary: Varied = None,
-    seed: Seed = 0,
+    worlds: Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")] = 1000,
+    vary: Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)] = None,
+    seed: Annotated[int, option("seed", "N", "Of the worlds.")] = 0,
     workers: Workers = None,
     override: Overrides = None,
-    out: Out = None,
-    size: Size = None,
+    out: Annotated[list[Path] | None, output_option("FILE", FILES)] = None,
+    size: Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")] = None,
 ) -> None:
     """Say in how many worlds methods meet a target in the same order, and what turns it over.
 

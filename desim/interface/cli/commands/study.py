@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from desim.experiments.studies.study import Study
     from desim.scenario.schema import Scenario
 
-StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
 Out = Annotated[Path | None, output_option("DIR", "Default: studies/NAME, to go on there.")]
 Workers = Annotated[
     int | None, option("workers", "N", "Processes; default: all cores; 0: this one.")
@@ -25,18 +24,17 @@ Memory = Annotated[
     str | None, option("memory", "SIZE", "Of a worker, as in '2 GB'; default: share.")
 ]
 NoSharing = Annotated[bool, switch("no-sharing", "Train every run, even where only delays differ.")]
-DryRun = Annotated[bool, switch("dry-run", "Check, build and list cases only.")]
 
 
 def study(
-    study: StudyFile,
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")],
     out: Out = None,
     workers: Workers = None,
     dask: Dask = None,
     memory: Memory = None,
     override: Overrides = None,
     no_sharing: NoSharing = False,
-    dry_run: DryRun = False,
+    dry_run: Annotated[bool, switch("dry-run", "Check, build and list cases only.")] = False,
     form: Annotated[
         str, option("format", "|".join(FORMS), "How tables are written; latex: for booktabs.")
     ] = "text",

@@ -28,27 +28,24 @@ from desim.interface.cli.progress import complain, say
 if TYPE_CHECKING:
     from desim.experiments.tuning.candidates import Planned
 
-StudyFile = Annotated[
-    Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")
-]
 Out = Annotated[Path | None, output_option("DIR", "Default: tuned/NAME, to go on there.")]
-Figure = Annotated[
-    Path | None, option("figure", "FILE", "Candidates, or the front (.png, .svg, .pdf).")
-]
-Size = Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")]
 DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is looked for.")]
 
 
 def tune(
-    study: StudyFile,
+    study: Annotated[
+        Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")
+    ],
     out: Out = None,
     workers: Workers = None,
     dask: Dask = None,
     memory: Memory = None,
     override: Overrides = None,
     no_sharing: NoSharing = False,
-    figure: Figure = None,
-    size: Size = None,
+    figure: Annotated[
+        Path | None, option("figure", "FILE", "Candidates, or the front (.png, .svg, .pdf).")
+    ] = None,
+    size: Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Look for the values of keys that meet a target with least time, bytes, rounds or epsilon.
