@@ -83,7 +83,7 @@ def test_series_are_seeds_of_one_scenario():
     ("right", "wrong", "check"),
     [
         ("run.directory.resolve() if run.directory else id(run)", "id(run)", check_seeds),
-        ("_family(run) or number", "_family(run)", check_seeds),
+        ("alike or number", "alike", check_seeds),
         ("seen[seed] += 1", "pass", check_seeds),
         ("() if turn else left_out", "left_out", check_ends),
         ('if run.status != "done"))', 'if run.status == "failed"))', check_ends),

@@ -115,7 +115,11 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     found: list[tuple[str, Run]] = []
     repeated = []
     named = list(zip(labels(runs), runs, strict=True))
-    known = [(bool(void(run)), _length(run)) for run in runs]  # a test is not its simulation
+    known = []
+    for run in runs:  # a test is not its simulation
+        pieces = run.store.pieces("releases", ["delivered"])
+        arrived = sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
+        known.append((bool(void(run)), int(pieces.first[-1]), arrived))
     for place in sorted(range(len(runs)), key=lambda k: known[k], reverse=True):
         label, run = named[place]
         might = allowed(run)
@@ -126,12 +130,6 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
         else:
             repeated.append(f"{label} has released nothing that {twin} has not: both are one")
     return sorted(found, key=lambda one: named.index(one)), repeated
-
-
-def _length(run: Run) -> tuple[int, int]:
-    """How many releases there are, and how many of them have arrived at somebody."""
-    pieces = run.store.pieces("releases", ["delivered"])
-    return int(pieces.first[-1]), sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
 
 
 def _joint(

@@ -178,9 +178,12 @@ def same_values(one: Run, other: Run) -> bool:
     if _rows(mine) != _rows(others):
         return False
     alike = len(mine) == len(tables[0]) == len(tables[1])
-    if not alike or one.status != "done" or other.status != "done":
-        return True
-    last = [run.store.arrays("state").get("x") for run in (one, other)]  # if they are stored
+    return not alike or one.status != "done" or other.status != "done" or _same_models(one, other)
+
+
+def _same_models(one: Run, other: Run) -> bool:
+    """Whether the agents' last models are the same bits, as far as they are stored."""
+    last = [run.store.arrays("state").get("x") for run in (one, other)]
     return last[0] is None or last[1] is None or last[0].tobytes() == last[1].tobytes()
 
 

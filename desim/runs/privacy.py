@@ -4,9 +4,10 @@ All of it follows from what the run has stored: its releases, and `desim.runs.pr
 stands without its view, relation, delta and method.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ CAVEATS = (
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
 
+Asked = Callable[[Account], tuple[float, tuple[str, ...]]]  # a plug-in's accountant, see `_own`
 ROUNDING = 1e-6  # by which a number that is computed otherwise may fall short of an exact one
 UNTOLD = "its epsilon needs numbers that this run has not stored; desim run of its scenario does"
 
@@ -106,7 +108,7 @@ def statement(
     named = accountant if accountant is not None else terms.accountant
     own = None
     if named is not None:
-        own = Own(registry.accountant(named, "accountant"), accountant is not None)
+        own = partial(_own, registry.accountant(named, "accountant"), must=accountant is not None)
     claim, silence = _claim(run, terms.delta)
     views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
     assumed = [basis] if (basis := known.get("basis")) else []
@@ -166,11 +168,11 @@ def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:
 
 
 def _record(
-    run: Run, view: str, terms: Stated, claim: Claim | None, own: "Own | None",
+    run: Run, view: str, terms: Stated, claim: Claim | None, own: Asked | None,
     assumed: list[str], unread: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     replay, other = _accounts(run, view, terms)
-    own_epsilon, doubts = (np.nan, ()) if own is None else own.of(replay)
+    own_epsilon, doubts = (np.nan, ()) if own is None else own(replay)
     said = claim.worst if claim is not None and terms.relation == claim.relation else np.nan
     return {
         "view": replay.view,
@@ -212,24 +214,23 @@ def _flags(replay: Account, known: Account | None, claim: Claim | None) -> Itera
         yield f"the paper's epsilon does not cover this view, only {claim.bound.view}"
 
 
-class Own(NamedTuple):
-    """A plug-in's accountant, and whether it must have an answer, as it was asked for by name."""
+def _own(
+    accountant: type[Accountant], replay: Account, must: bool
+) -> tuple[float, tuple[str, ...]]:
+    """A plug-in's epsilon, nan where it has none, and what is to be said of that.
 
-    accountant: type[Accountant]
-    must: bool
-
-    def of(self, replay: Account) -> tuple[float, tuple[str, ...]]:
-        """Its epsilon, nan where it has none, and what is to be said of that."""
-        name = self.accountant.name
-        try:
-            own = asked(self.accountant, replay)
-        except InputError as error:
-            if self.must:
-                raise
-            return float("nan"), (f"no answer of {error}",)
-        if np.isinf(replay.worst):
-            return own, ()
-        said = f"epsilon of accountant {name} is the plug-in's own: desim does not check it"
-        if replay.method == "exact GDP" and own < replay.worst * (1.0 - ROUNDING):
-            return own, (said, f"accountant {name} is wrong: {own:.6g} is less than is attained")
-        return own, (said,)
+    must: it was asked for by name, and has an answer or none is given.
+    """
+    try:
+        own = asked(accountant, replay)
+    except InputError as error:
+        if must:
+            raise
+        return float("nan"), (f"no answer of {error}",)
+    if np.isinf(replay.worst):
+        return own, ()
+    name = accountant.name
+    said = f"epsilon of accountant {name} is the plug-in's own: desim does not check it"
+    if replay.method == "exact GDP" and own < replay.worst * (1.0 - ROUNDING):
+        return own, (said, f"accountant {name} is wrong: {own:.6g} is less than is attained")
+    return own, (said,)

@@ -153,7 +153,7 @@ def silence(wanted: bool) -> Iterator[None]:
 # Bars and lines of progress.
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
-LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
+SOON, LATE = 5.0, 60.0  # s between two lines where there is no terminal
 ABOUT = {"compiled": 190, "cohort": 140, "agents": 130}  # functions: first_minute.py counts them
 Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
 
@@ -229,7 +229,7 @@ class Lines:
         """Write a line if another tenth is done, or after a minute."""
         now, tenth = self.clock(), int(10.0 * (done or 0.0) + 1e-9)
         waited = now - self.latest
-        if (tenth > self.tenth and waited >= LEAST) or waited >= MOST:
+        if (tenth > self.tenth and waited >= SOON) or waited >= LATE:
             share = "" if done is None else f" ({done:.0%})"
             typer.echo(f"{text}{share}", err=True)
             self.latest, self.tenth = now, tenth

@@ -1,9 +1,8 @@
 """Figures of epsilon: over time, what each agent has spent; and what it costs, the final metric."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -40,8 +39,7 @@ SILENT = "gradient"  # what the noisy solver is without its noise
 MARKERS = (("s", 6.5), ("o", 4.5), ("D", 3.5), ("^", 6.5), ("v", 5.0), ("P", 4.0))
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A group's epsilon (its median over seeds) and final metric (the mean), with intervals."""
 
     epsilon: Estimate

@@ -28,9 +28,9 @@ DETAILS = (
     "seeds only. The tables and charts above have them all."
 )
 
-__all__ = ["MOST_RUNS", "report"]
+__all__ = ["MAX_RUNS", "report"]
 
-MOST_RUNS = 300
+MAX_RUNS = 300
 ALONE = 4  # runs that are told about one by one; of more, the first of each series
 DETAILED = 24  # of these series
 
@@ -61,8 +61,8 @@ def report(
     if tuner and isinstance(chosen, Mapping):
         chosen = of_the_best(studies[-1], chosen)
     found = readings(chosen)
-    if not 0 < len(found) <= MOST_RUNS:
-        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
+    if not 0 < len(found) <= MAX_RUNS:
+        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MAX_RUNS}")
     first = {one.series: one for one in reversed(found)}
     some = found if len(found) <= ALONE else list(first.values())[::-1][:DETAILED]
     compared = list(dict.fromkeys(pair for one in studies for pair in one.targets))

@@ -13,7 +13,7 @@ from desim.problem.fairness import RISING
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
-FEWEST_EACH, MOST_EACH = 40, 2000  # of one curve
+MIN_POINTS, MAX_POINTS = 40, 2000  # of one curve
 UNSEEN = {"time": [0], "round": [0], "bytes": [0], "epsilon": [0], "value": [None]}
 LABELS = {
     **WORDS,
@@ -44,7 +44,7 @@ def thinned(value: Array, most: int) -> NDArray[np.int64]:
 
 def points_each(curves: int) -> int:
     """How many points a curve may have where there are so many."""
-    return int(np.clip(POINTS // max(1, curves), FEWEST_EACH, MOST_EACH))
+    return int(np.clip(POINTS // max(1, curves), MIN_POINTS, MAX_POINTS))
 
 
 def metrics(found: Sequence[Reading]) -> list[str]:

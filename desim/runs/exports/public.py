@@ -6,12 +6,12 @@ noise, iterates, metrics, digests of data, warnings, the paper's claim where it 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,13 +46,6 @@ GUESSED = (
 )
 
 
-class Public(NamedTuple):
-    """Files by name: tables, arrays or text; left_out: what else there is, in words."""
-
-    files: dict[str, Any]
-    left_out: tuple[str, ...]
-
-
 def write_public(
     run: Run, folder: Path, view: str | None = None, delta: float | None = None,
     relation: str | None = None, anyway: bool = False,
@@ -80,18 +73,18 @@ def write_public(
             f"export: {steps[0]}, and sensitivities tell it; allowed: a run with numbers, or with "
             "problem.row_norm, or --anyway (anyway=True) where that is meant"
         )
-    public = _public(run, read_view(row["view"]))
+    files, left_out = _public(run, read_view(row["view"]))
     _free(folder)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as beside:
         new = Path(beside)
-        for name, content in public.files.items():
+        for name, content in files.items():
             if isinstance(content, pd.DataFrame):
                 content.to_csv(new / name, index=False)
             elif isinstance(content, str):
                 (new / name).write_text(content, "utf-8")
             else:
                 np.savez(new / name, **content)
-        said = _manifest(run, account, new, public)
+        said = _manifest(run, account, new, files, left_out)
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
         (new / README).write_text("\n".join(_readme(run, row, said)) + "\n", "utf-8")
         (new / MANIFEST).write_text(text, "utf-8")
@@ -100,10 +93,11 @@ def write_public(
                 (new / name).replace(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-    return list(public.left_out)
+    return left_out
 
 
-def _public(run: Run, who: Adversary) -> Public:
+def _public(run: Run, who: Adversary) -> tuple[dict[str, Any], list[str]]:
+    """Files by name: tables, arrays or text; and what else there is, in words."""
     files: dict[str, Any] = {}
     left_out = list(LEFT_OUT)
     try:
@@ -125,7 +119,7 @@ def _public(run: Run, who: Adversary) -> Public:
     else:
         assert run.model is not None
         files["model.npz"] = {"model": run.model[-1]}
-    return Public(files, tuple(left_out))
+    return files, left_out
 
 
 def _bare(value: Any) -> Any:
@@ -177,18 +171,20 @@ def _free(folder: Path) -> None:
         raise InputError(f"{folder}: holds {other[0]}; allowed: an empty folder, or a new one")
 
 
-def _manifest(run: Run, account: Statement, folder: Path, public: Public) -> dict[str, Any]:
+def _manifest(
+    run: Run, account: Statement, folder: Path, names: Iterable[str], left_out: list[str]
+) -> dict[str, Any]:
     said = plain(account)
     del said["paper"], said["views"][0]["paper epsilon"]
     if int(run.manifest.get("seed", 0)) % 2**64 < FOUND:  # left out, but no secret
         said["views"][0]["flags"].append(GUESSED)
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
-        for name in public.files
+        for name in names
     }
     return {
         "export": "public", "name": run.name, "desim": version("desim"), "statement": said,
-        "files": files, "left out": list(public.left_out),
+        "files": files, "left out": left_out,
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
 
     if contract:
         with announced(), preparing():
-            require_kept(scenario, settings(override))
+            require_lawful(scenario, settings(override))
         return
     from desim.interface.cli.describe import circumstances, sentence
     from desim.numerics.plain import few_calls
@@ -51,7 +51,7 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
 HINT = "it is tried on a small scenario: give what is missing by --set, or name a scenario"
 
 
-def require_kept(target: Path, overrides: Mapping[str, str]) -> None:
+def require_lawful(target: Path, overrides: Mapping[str, str]) -> None:
     """Check all that `target` brings: a plug-in's file, a scenario, or a name; RunError if broken.
 
     Of a scenario it is the algorithm, as it is used there, and its own loss or model.
