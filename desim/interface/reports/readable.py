@@ -95,12 +95,7 @@ class Reading:
         rows = self.measured
         times = np.unique([] if rows is None else rows["time"].to_numpy(float))
         ends = np.append(times[np.isfinite(times)], np.inf)
-
-        def arrived() -> Array:
-            self.run.require("bytes", "deliver")
-            return delivered_by(self.run.store.pieces("events", ARRIVED), ends)
-
-        totals = self.tried("bytes delivered", arrived)
+        totals = self.tried("bytes delivered", lambda: self._arrived(ends))
         return None if totals is None else Meter(ends, totals)
 
     @property
@@ -110,6 +105,11 @@ class Reading:
         if "deliver_bytes" in counts:
             return float(counts["deliver_bytes"])
         return np.nan if self.delivered is None else float(self.delivered.totals[-1])
+
+    def _arrived(self, times: Array) -> Array:
+        """Bytes (n,) that have arrived by each of times (n,) s."""
+        self.run.require("bytes", "deliver")
+        return delivered_by(self.run.store.pieces("events", ARRIVED), times)
 
     @cached_property
     def released(self) -> int | None:

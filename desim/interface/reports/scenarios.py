@@ -10,7 +10,7 @@ from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import NOTHING, Reading, by_text
 from desim.runs.directory import SCENARIO
 from desim.runs.likeness import other_problem, sharing
-from desim.runs.reading.series import other_problems, with_unit
+from desim.runs.reading.series import leaves, other_problems, with_unit
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -31,17 +31,14 @@ def differences(found: Sequence[Reading]) -> Table | None:
     return Table("In what the scenarios differ", heads, rows, [note])
 
 
-def flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def flattened(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Dotted keys with their values as text."""
-    for key, value in tree.items():
-        place = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flattened(value, f"{place}.")
-        else:
-            value = with_unit(value, tuple(place.split(".")))
-            plain = json.dumps(value, ensure_ascii=False, default=str)
-            text = value if isinstance(value, str) else plain
-            yield place, text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
+    for place, plain in leaves(tree):
+        value = with_unit(plain, place)
+        text = value if isinstance(value, str) else json.dumps(
+            value, ensure_ascii=False, default=str
+        )  # fmt: skip
+        yield ".".join(place), text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
 def scenario_text(one: Reading) -> str:

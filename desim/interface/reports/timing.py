@@ -116,7 +116,7 @@ def traffic(one: Reading) -> Table | None:
 
 
 # A deployed run beside those that simulate it: errors of the clock, and both timelines.
-SIMULATIONS = 4  # simulations that are compared against the real run
+SIMULATIONS = 4  # simulations that are held against the real run
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ClockPart:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The real run's label, what was compared against it, and notes on what was not."""
+    """The real run's label, what was held against it, and notes on what was not."""
 
     real: str
     parts: Sequence[ClockPart]
@@ -157,7 +157,7 @@ def clocks(found: Sequence[Reading], targets: Sequence[Target]) -> Clocks | None
     notes = [*map(_sentence, compared[1])]
     if len(others) > SIMULATIONS:
         notes.append(
-            f"Of {len(others)} other runs the first {SIMULATIONS} are compared against it."
+            f"Of {len(others)} other runs the first {SIMULATIONS} are held against it."
         )
     return Clocks(real[0].label, parts, notes)
 

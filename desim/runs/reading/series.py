@@ -124,16 +124,17 @@ def with_unit(value: Any, place: Place) -> Any:
 
 
 def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:
-    flats = [dict(_leaves(tree, ())) for tree in trees]
+    flats = [dict(leaves({**tree, "name": "", "seed": 0})) for tree in trees]
     places = dict.fromkeys(place for flat in flats for place in flat)
     return [one for one in places if any(flat.get(one) != flats[0].get(one) for flat in flats)]
 
 
-def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """The values of a tree of mappings, each with its place; an empty mapping is a value."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _leaves(inner, (*place, str(key)))
-    elif place not in (("name",), ("seed",)):
+            yield from leaves(inner, (*place, str(key)))
+    else:
         yield place, value
 
 
