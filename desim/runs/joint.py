@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
@@ -172,7 +171,11 @@ def _block(
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
     own = dict(tallies(block.priced, agent))
-    noise, why = _noise(block.seen, agent, list(own)), tuple[str, ...]()
+    drawn = ~block.seen["mechanism"].equal("none") & (np.asarray(block.seen["scale"], float) > 0.0)
+    exchange = np.asarray(block.seen["release"], np.int64) >> 48
+    address = exchange << 32 | np.asarray(block.seen["round"], np.int64)  # both in one number
+    noise = {i: frozenset(address[drawn & (agent == i)].tolist()) for i in own}
+    why = tuple[str, ...]()
     if allowed(run) is not None:
         might, why = stand_in(run, bool(block.priced.gaussian.all()), relation)
         own = dict.fromkeys(range(agents), LOST)
@@ -190,14 +193,6 @@ def _block(
     if reason := void(run):
         own, anybody, why = dict.fromkeys(range(agents), LOST), LOST, (reason, *why)
     return Charged(label, run, own, anybody, noise, signs, (*why, *said))
-
-
-def _noise(rows: Any, agent: NDArray[np.int64], present: Sequence[int]) -> Addresses:
-    """Where each agent has drawn noise: exchange and round in one number."""
-    drawn = ~rows["mechanism"].equal("none") & (np.asarray(rows["scale"], float) > 0.0)
-    exchange = np.asarray(rows["release"], np.int64) >> 48
-    address = exchange << 32 | np.asarray(rows["round"], np.int64)
-    return {i: frozenset(address[drawn & (agent == i)].tolist()) for i in present}
 
 
 def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[str]]]:

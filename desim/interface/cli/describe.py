@@ -125,14 +125,17 @@ def sentence(scenario: Scenario, simulation: Simulation) -> str:
 def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
-    pace = speeds_of(settings.speeds)
+    pace = speeds_of(settings.speeds)  # 1/s
+    speed = f"a gradient of one row takes {_span(1.0 / pace)}"
+    speed += " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
+    speed = speed if (1.0 / pace).max() > 0.0 else "computing takes no time"
     besides = overheads_of(settings.speeds)
     fixed = f"; a computation {_span(besides)} besides" if besides.max() > 0.0 else ""
     sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
     words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
     if len(words) > 1 and len({*words.values()}) == 1:
         words = {"links": next(iter(words.values()))}
-    lines = [*(f"{name}: {text}" for name, text in words.items()), f"devices: {_pace(pace)}{fixed}"]
+    lines = [*(f"{name}: {text}" for name, text in words.items()), f"devices: {speed}{fixed}"]
     if simulation.origin is not None:
         compute = simulation.origin.scenario.compute
         lines += [f"measured: {text}"] if (text := measured_text(compute.written())) else []
@@ -180,15 +183,6 @@ def _carried(links: Links) -> list[str]:
 def _lost(loss: Sequence[float] | Array, share: float) -> float:
     """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
     return float(loss[0] + share * (loss[1] - loss[0]))
-
-
-def _pace(pace: Array) -> str:
-    """How long agents of pace (agents,) 1/s take for a gradient of one row."""
-    takes = 1.0 / pace
-    if not takes.max() > 0.0:
-        return "computing takes no time"
-    hint = " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
-    return f"a gradient of one row takes {_span(takes)}{hint}"
 
 
 def _first(first: Opening, settings: Settings) -> Iterator[str]:

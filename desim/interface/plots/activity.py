@@ -149,8 +149,12 @@ def timeline(
     if events.empty:
         raise InputError(f"timeline: run {run.name} has no events: it ended before anything began")
     end = max(float(run.manifest.get("time") or 0.0), float(events["time"].max()))
-    who = _agents(events, agents)
-    lanes = len(who) <= LANES
+    n = int(events[["agent", "peer"]].to_numpy().max()) + 1
+    who = list(range(n) if agents is None else agents)
+    for agent in who:
+        if agent not in range(n):
+            raise InputError(f"agents: {refusal(agent, f'0 to {n - 1}')}")
+    who, lanes = [int(agent) for agent in who], len(who) <= LANES
     window = window_of(events, rounds, len(who) if lanes else None, end)
     found = {state: some.among([-1, *who]) for state, some in spans(events, end).items()}
     states = {state: some.within(*window) for state, some in found.items()}
@@ -192,16 +196,6 @@ def mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float
     if cuts:
         axes.set_xlabel(f"{axes.get_xlabel()}, from {spelled_time(window[0])} to "
                         f"{spelled_time(window[1])} of {spelled_time(end)}")  # fmt: skip
-
-
-def _agents(events: pd.DataFrame, wanted: Sequence[int] | None) -> list[int]:
-    known = range(int(events[["agent", "peer"]].to_numpy().max()) + 1)
-    if wanted is None:
-        return list(known)
-    for agent in wanted:
-        if agent not in known:
-            raise InputError(f"agents: {refusal(agent, f'0 to {len(known) - 1}')}")
-    return [int(agent) for agent in wanted]
 
 
 def window_of(

@@ -25,7 +25,7 @@ from desim.experiments.studies import answers
 from desim.experiments.studies.folder import StudyTables
 from desim.experiments.studies.statistics import Estimate, fewest, interval_named, median_estimate
 from desim.experiments.studies.trials import Trials, trials
-from desim.interface.plots.drawable import Abscissa, Measured, drawable, named, renamed
+from desim.interface.plots.drawable import Abscissa, drawable, named, renamed
 from desim.interface.plots.style import (
     COLOURS,
     INK,
@@ -267,7 +267,15 @@ def bars(
             hint = f"the best that a run reached: {min(goals):.4g} to {max(goals):.4g}"
         raise InputError(f"target: found none; allowed: a value of {metric} (--target); {hint}")
     finite("target", target)
-    rows = [_taken(row, target, metric) for row in found.rows]
+    rows = []
+    for one in found.rows:
+        firsts = [first_met(metric, value, target) for _, value in one.courses]
+        spent = [
+            where[k] if k >= 0 else np.inf
+            for (where, _), k in zip(one.courses, firsts, strict=True)
+        ]
+        ends = [where[-1] for where, _ in one.courses]
+        rows.append(Taken(named(one.group), np.array(spent, float), np.array(ends)))
     met = [row.reach for row in rows if len(row.met)]
     reach = max(met) if met else max(float(row.ends.max()) for row in rows)
     unit, factor = unit_of(x, reach)
@@ -301,15 +309,6 @@ def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
     longest = max(width(line) for label in labels for line in label.split("\n"))
     left = wide - 0.35 - LETTER * longest
     return 1.05 * left / max(left - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * left)
-
-
-def _taken(row: Measured, target: float, metric: str) -> Taken:
-    spent = []
-    for where, value in row.courses:
-        first = first_met(metric, value, target)
-        spent.append(float(where[first]) if first >= 0 else np.inf)
-    ends = [where[-1] for where, _ in row.courses]
-    return Taken(named(row.group), np.array(spent), np.array(ends))
 
 
 def _draw_bar(axes: Axes, place: int, row: Taken, reach: float, factor: float, words: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.interface.reports.readable import Curve, Reading
+from desim.interface.reports.readable import Reading
 from desim.problem.fairness import RISING
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
@@ -58,35 +58,28 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
     most = points_each(sum(len(one.curves) + 1 for one in found))
     series = list(dict.fromkeys(one.series for one in found))
     rising = sorted(RISING.intersection(names))
-    runs = [
-        {
-            "label": one.label,
-            "group": series.index(one.series),
-            "failed": one.lost,
-            "curves": {
-                **(dict.fromkeys(names, UNSEEN) if one.lost else {}),
-                **{name: _points(curve, most) for name, curve in one.curves.items()},
-            },
-            "epsilon": _spent(one, most),
-        }
-        for one in found
-    ]
+    runs = []
+    for one in found:
+        curves: dict[str, Any] = dict.fromkeys(names, UNSEEN) if one.lost else {}
+        for name, curve in one.curves.items():
+            rows = thinned(curve.value, most)
+            arrays = {column: getattr(curve, column) for column in UNSEEN}
+            curves[name] = {
+                column: None if a is None else _rounded(a[rows]) for column, a in arrays.items()
+            }
+        runs.append({
+            "label": one.label, "group": series.index(one.series), "failed": one.lost,
+            "curves": curves, "epsilon": _spent(one, most),
+        })  # fmt: skip
     shown = [
-        {
-            "name": name,
-            "label": LABELS.get(name, name),
-            "percent": is_share(name),
-            "log": name in LOGARITHMIC,
-        }
+        {"name": name, "label": LABELS.get(name, name), "percent": is_share(name),
+         "log": name in LOGARITHMIC}
         for name in names
-    ]
+    ]  # fmt: skip
     return {
-        "runs": runs,
-        "metrics": shown,
-        "comparable": not terms_differ(found),
-        "groups": series,
+        "runs": runs, "metrics": shown, "comparable": not terms_differ(found), "groups": series,
         "rising": rising,
-    }
+    }  # fmt: skip
 
 
 def thinning(found: Sequence[Reading]) -> str:
@@ -113,13 +106,6 @@ def embedded(data: Any) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
-
-
-def _points(curve: Curve, most: int) -> dict[str, Any]:
-    rows = thinned(curve.value, most)
-    columns = ("time", "round", "bytes", "epsilon", "value")
-    arrays = {name: getattr(curve, name) for name in columns}
-    return {name: None if a is None else _rounded(a[rows]) for name, a in arrays.items()}
 
 
 def _spent(one: Reading, most: int) -> dict[str, Any] | None:

@@ -119,20 +119,15 @@ def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table
     order = table.assign(place=place).sort_values(["place", goals[0]])
     rows: list[Any] = order.to_dict("records")
     heads = [*keys, "status", "seeds", *(one for goal in goals for one in (goal, "ratio to best"))]
-    cells = [
-        [*(str(row[key]) for key in keys), str(row["status"]), str(row["seeds"]),
-         *(one for goal in goals for one in _needed(row, goal))]
-        for row in rows
-    ]  # fmt: skip
+    cells = [[str(row[key]) for key in (*keys, "status", "seeds")] for row in rows]
+    for row, words in zip(rows, cells, strict=True):
+        for goal in goals:
+            value, ratio = amount(row[goal], UNITS.get(goal, "")), row[f"{goal} ratio"]
+            ends = interval(row[f"{goal} low"], row[f"{goal} high"], UNITS.get(goal, ""))
+            words += [f"{value} ({ends})" if ends else value]
+            words += ["" if math.isnan(ratio) else amount(ratio)]
     note = "Medians over the seeds that a candidate met; ratios over those it shares with the best."
     return Table("Candidates", heads, cells, [note])
-
-
-def _needed(row: Mapping[str, Any], goal: str) -> Iterator[str]:
-    value = amount(row[goal], UNITS.get(goal, ""))
-    ends = interval(row[f"{goal} low"], row[f"{goal} high"], UNITS.get(goal, ""))
-    yield f"{value} ({ends})" if ends else value
-    yield "" if math.isnan(row[f"{goal} ratio"]) else amount(row[f"{goal} ratio"])
 
 
 def _fresh(table: pd.DataFrame) -> Iterator[Table]:

@@ -156,9 +156,7 @@ def clocks(found: Sequence[Reading], targets: Sequence[Target]) -> Clocks | None
     parts = [_part(labels[id(one.simulated)], one) for one in compared[0]]
     notes = [*map(_sentence, compared[1])]
     if len(others) > SIMULATIONS:
-        notes.append(
-            f"Of {len(others)} other runs the first {SIMULATIONS} are held against it."
-        )
+        notes.append(f"Of {len(others)} other runs the first {SIMULATIONS} are held against it.")
     return Clocks(real[0].label, parts, notes)
 
 

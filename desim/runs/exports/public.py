@@ -112,7 +112,11 @@ def _public(run: Run, who: Adversary) -> tuple[dict[str, Any], list[str]]:
     seen = visible(columns_of(releases), who, columns_of(events))
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
-        files["events.csv"] = events[_noticed(events, who)].drop(columns=[*ADDRESSES, "seq"])
+        kind, own = events["kind"].astype(str), list(who.agents)
+        mine = events["agent"].isin([NETWORK] if who.kind == "coordinator" else own)
+        wire = who.kind == "eavesdropper"  # what is on the wire, else what happens to itself
+        noticed = kind.isin(ON_THE_WIRE) if wire else mine & (kind != "lost")
+        files["events.csv"] = events[noticed].drop(columns=[*ADDRESSES, "seq"])
     why = _withheld(run, who)
     if why:
         left_out.append(f"the final model: {why}")
@@ -131,15 +135,6 @@ def _bare(value: Any) -> Any:
     if isinstance(value, Path) or (isinstance(value, str) and set(value) & set("/\\")):
         return str(value).replace("\\", "/").rstrip("/").rpartition("/")[2]
     return value
-
-
-def _noticed(events: pd.DataFrame, who: Adversary) -> Any:
-    """Which events an adversary notices: what is on the wire, or what happens to itself."""
-    kind = events["kind"].astype(str)
-    if who.kind == "eavesdropper":
-        return kind.isin(ON_THE_WIRE)
-    own = [NETWORK] if who.kind == "coordinator" else list(who.agents)
-    return events["agent"].isin(own) & (kind != "lost")
 
 
 def _withheld(run: Run, who: Adversary) -> str:

@@ -11,7 +11,6 @@ one round, a computation by its agent.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,16 +56,12 @@ class Part:
             columns[name] for name in ("round", "seconds", "value")
         )
         self._codes, self._words = columns["kind"]
-
-    @cached_property
-    def _of(self) -> tuple[Int, Int]:
-        """The rows by agent, and of each its agent."""
-        order = np.argsort(self.agent, kind="stable")
-        return order, self.agent[order]
+        self._order = np.argsort(self.agent, kind="stable")  # the rows by agent
+        self._owner = self.agent[self._order]
 
     def rows(self, agent: int, first: float, last: float) -> Int:
         """The agent's rows from `first` s to `last` s, both included."""
-        order, owner = self._of
+        order, owner = self._order, self._owner
         mine = order[np.searchsorted(owner, agent) : np.searchsorted(owner, agent, side="right")]
         times = self.time[mine]
         return mine[np.searchsorted(times, first) : np.searchsorted(times, last, side="right")]
