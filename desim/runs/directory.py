@@ -147,19 +147,15 @@ def _check_free(path: Path, force: bool) -> None:
         hint = "it holds no run that could be replaced"
         if not force:
             more = ", or replace the run that is there by --force" if has_run else ""
-            go_on = f", go on with it by desim resume {path}" if _can_go_on(path) else ""
+            go_on = ""
+            with suppress(InputError, OSError):  # it was stopped, killed, or is still at work
+                if read_manifest(path)["status"] in ("running", "stopped"):
+                    go_on = f", go on with it by desim resume {path}"
             hint = f"give another -o{go_on}{more}"
         raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
-
-
-def _can_go_on(path: Path) -> bool:
-    """Whether it holds a run that was stopped, killed, or is still at work."""
-    with suppress(InputError, OSError):
-        return read_manifest(path)["status"] in ("running", "stopped")
-    return False
 
 
 def holds(path: Path) -> bool:

@@ -268,9 +268,17 @@ def plain(statement: Statement) -> dict[str, Any]:
 
     Numbers that are infinite are the word `infinite`, those that are not known are None.
     """
+    paper: dict[str, Any] = {"claims": statement.silence}
+    if (claim := statement.claim) is not None:
+        bound = claim.bound
+        paper = {
+            "theorem": bound.theorem, "paper": bound.paper, "view": bound.view,
+            "relation": claim.relation, "method": claim.method, "verdict": bound.verdict,
+            "epsilon": number(claim.worst), "delta": claim.delta, "unmet": list(claim.unmet),
+        }  # fmt: skip
     return {
         "views": [_view(row, statement) for _, row in statement.table.iterrows()],
-        "paper": _paper(statement),
+        "paper": paper,
         "tuned on data, not charged": list(statement.tuned),
         "caveats": list(statement.caveats),
     }
@@ -306,13 +314,3 @@ def _risk(risk: Risk) -> dict[str, Any]:
     bound = "attained" if risk.exact else "upper bound"
     values: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
     return {**values, "risk is": bound}
-
-
-def _paper(statement: Statement) -> dict[str, Any]:
-    claim = statement.claim
-    if claim is None:
-        return {"claims": statement.silence}
-    bound, unmet = claim.bound, list(claim.unmet)
-    values: dict[str, Any] = {"theorem": bound.theorem, "paper": bound.paper, "view": bound.view}
-    values |= {"relation": claim.relation, "method": claim.method, "verdict": bound.verdict}
-    return {**values, "epsilon": number(claim.worst), "delta": claim.delta, "unmet": unmet}

@@ -502,12 +502,8 @@ def declared(run: Played) -> Iterator[str]:
 
 def void(run: Played) -> str:
     """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
-    return exposed(run.manifest) or failed(run) or coarse(run)
-
-
-def failed(run: Played) -> str:
-    """FAILED of a run with noise that failed: that it did, and when, is seen and not charged."""
-    return FAILED if run.status == "failed" and with_noise(run) else ""
+    failed = run.status == "failed" and with_noise(run)  # it is seen when, and not charged
+    return exposed(run.manifest) or FAILED * failed or coarse(run)
 
 
 def with_noise(run: Played) -> bool:

@@ -112,17 +112,13 @@ def statement(
     claim, silence = _claim(run, terms.delta)
     views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
     assumed = [basis] if (basis := known.get("basis")) else []
+    unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
+    caveats = tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
-        caveats=caveats(run), accountant=named or "", unsure=shortly(run),
+        caveats=caveats, accountant=named or "", unsure=shortly(run),
     )  # fmt: skip
-
-
-def caveats(run: Run) -> tuple[str, ...]:
-    """What goes without saying for no number; of a deployed run, where its noise is from."""
-    unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
-    return tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
 
 
 def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:

@@ -108,7 +108,14 @@ def resume(
         prepared = _prepared(directory, manifest, scenario, moved)
         ends = [(one.stop.rounds, one.stop.time) for one in (scenario, moved or scenario)]
         later = any(a is not None and (b is None or b > a) for a, b in zip(*ends, strict=True))
-        opened = partial(_opened, directory, _sure(manifest, prepared, later))
+        sure = _sure(manifest, prepared, later)
+
+        def opened(checkpoint: tuple[Mapping[str, int], Tree] | None) -> ResumedTables:
+            try:
+                return ResumedTables(directory, sure, checkpoint)
+            except KeyboardInterrupt:  # before they are read to where that is
+                raise Behind(BEHIND) from None
+
         checkpoint = (
             None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
         )
@@ -120,16 +127,6 @@ def resume(
                 return carry_out(prepared, directory, partial(opened, None), progress)
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
-
-
-def _opened(
-    directory: Path, sure: float, checkpoint: tuple[Mapping[str, int], Tree] | None
-) -> ResumedTables:
-    """The tables to go on with; Behind at a Ctrl-C before they are read to where that is."""
-    try:
-        return ResumedTables(directory, sure, checkpoint)
-    except KeyboardInterrupt:
-        raise Behind(BEHIND) from None
 
 
 def _prepared(

@@ -215,11 +215,15 @@ class Run:
 
         InputError where the log leaves messages out.
         """
+        from desim.columns import gathered
         from desim.numerics.later import pd
-        from desim.runs.reading.traffic import ARRIVED, delivered
+        from desim.runs.reading.traffic import ARRIVED
 
-        came = delivered(self._log("bytes", ARRIVED, "deliver"))
-        return described(pd.DataFrame(came), "delivered")
+        log = self._log("bytes", ARRIVED, "deliver")
+        came = gathered(log, lambda rows: rows["kind"].equal("deliver"))
+        return described(
+            pd.DataFrame({name: came[name] for name in ("time", "bytes")}), "delivered"
+        )
 
     def _log(self, what: str, columns: list[str], *kinds: str) -> "Pieces":
         """The log piece by piece, for `what`, which needs these kinds: see `require`."""

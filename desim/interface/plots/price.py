@@ -1,5 +1,6 @@
 """Figures of epsilon: over time, what each agent has spent; and what it costs, the final metric."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -156,7 +157,8 @@ def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {}
     for number, row in enumerate(rows):
         tree = _noiseless(row.group.runs[0])
-        found.setdefault(repr(_sorted(tree)) if tree else f"row {number}", []).append(row)
+        known = json.dumps(tree, sort_keys=True, default=repr) if tree else f"row {number}"
+        found.setdefault(known, []).append(row)
     parts = list(found.values())
     firsts = [part[0].group.runs[0] for part in parts]
     names = [run.algorithm for run in firsts]
@@ -181,13 +183,6 @@ def _noiseless(run: Played) -> dict[str, Any]:
         solver = local.get("solver")
         algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **rest}
     return {**tree, "algorithm": algorithm}
-
-
-def _sorted(tree: Any) -> Any:
-    """The same for the same settings, in whichever order they were written."""
-    if isinstance(tree, Mapping):
-        return sorted((key, _sorted(value)) for key, value in tree.items())
-    return tree
 
 
 # Epsilon over time: what each agent has spent.

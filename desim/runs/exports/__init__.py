@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from desim.columns import Pieces, Words, pieces_of
 from desim.errors import InputError, chosen
@@ -14,7 +14,6 @@ from desim.runs.run import Run, as_run
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["perfetto", "csv", "public"]
 NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}
 
 
@@ -46,7 +45,7 @@ def export(
     from desim.runs.exports.perfetto import write_trace
     from desim.runs.exports.public import write_public
 
-    chosen("export", to, get_args(Kind))
+    chosen("export", to, NAMES)
     run = as_run(run)
     if out is None and run.directory is None:
         raise InputError("export: the run is in memory; allowed: out, where it is to go")

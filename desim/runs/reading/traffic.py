@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.columns import Columns, Pieces, Words, gathered, pieces_of, rows_of
+from desim.columns import Columns, Pieces, Words, pieces_of, rows_of
 from desim.numerics.later import pd
 
 # Sums by key over a table that is read piece by piece: the bits are those of one reading.
@@ -112,12 +112,6 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     with np.errstate(invalid="ignore"):
         mean = way.at(places) / table["delivered"]
     return pd.DataFrame(table | {"sending": time.at(places), "on_the_way": mean})
-
-
-def delivered(events: Pieces) -> Columns:
-    """Columns time s and bytes of every message that arrived; events: columns ARRIVED."""
-    came = gathered(events, lambda log: log["kind"].equal("deliver"))
-    return {name: came[name] for name in ("time", "bytes")}
 
 
 def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -141,7 +141,18 @@ def _drawn(folders: Sequence[Path], kind: str, options: dict[str, Any], out: Pat
         every = [run for some in parts for run in some]
         if kind in OF_ONE and len(every) != 1:  # a study of one run is one, too
             raise InputError(f"--kind {kind}: found {len(every)} runs; allowed: one run")
-        what = every if kind in OF_ONE else _real_first(every) if kind == "clocks" else [runs]
+        what = every if kind in OF_ONE else [runs]
+        if kind == "clocks":
+            from desim.deployments.fidelity.clock_errors import against, unlike
+
+            pair = against(every, asked=True)
+            if pair is None or len(pair[1]) != 1:
+                text = f"{len(every)} run{'s' * (len(every) != 1)}"
+                allowed = "a real run and a simulated one"
+                raise InputError(f"--kind clocks: found {text}; allowed: {allowed}")
+            what = [pair[0], *pair[1]]
+            if texts := unlike(*what):
+                raise InputError([f"--kind clocks: {text}" for text in texts])
     if kind in (*ANSWERS, "curve", "bars"):
         stem += f"-{options.setdefault('x', 'time')}"
     if kind in ("curve", "bars"):
@@ -150,19 +161,6 @@ def _drawn(folders: Sequence[Path], kind: str, options: dict[str, Any], out: Pat
     path = out or folders[0] / f"{stem}.png"
     draw(*what, **{"out": path, **options})
     return path
-
-
-def _real_first(runs: "Sequence[Run]") -> "list[Run]":
-    """Two runs of one scenario, the deployed one first; InputError for others."""
-    from desim.deployments.fidelity.clock_errors import against, unlike
-
-    found = against(runs, asked=True)
-    if found is None or len(found[1]) != 1:
-        number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
-        raise InputError(f"--kind clocks: found {number}; allowed: a real run and a simulated one")
-    if texts := unlike(found[0], found[1][0]):
-        raise InputError([f"--kind clocks: {text}" for text in texts])
-    return [found[0], *found[1]]
 
 
 def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequence[Run]]":
