@@ -276,8 +276,7 @@ def bars(
         ]
         ends = [where[-1] for where, _ in one.courses]
         rows.append(Taken(named(one.group), np.array(spent, float), np.array(ends)))
-    met = [row.reach for row in rows if len(row.met)]
-    reach = max(met) if met else max(float(row.ends.max()) for row in rows)
+    reach = max([row.reach for row in rows if len(row.met)] or [row.ends.max() for row in rows])
     unit, factor = unit_of(x, reach)
     names = [wrapped(row.label, 30) for row in rows]
     words = [_words(row, factor, unit) for row in rows]
