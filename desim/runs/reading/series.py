@@ -130,8 +130,8 @@ def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:
 
 
 def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """The values of a tree of mappings, each with its place; an empty mapping is a value."""
-    if isinstance(value, Mapping) and value:
+    """The values of a tree of mappings, each with its place; empty mappings in it are values."""
+    if isinstance(value, Mapping) and (value or not place):
         for key, inner in value.items():
             yield from leaves(inner, (*place, str(key)))
     else:
