@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from desim.experiments.studies.compare import compare
     from desim.experiments.studies.study import Study, repeat, study
     from desim.experiments.tuning.tune import tune
-    from desim.interface.plots.drawn import plot
+    from desim.interface.plots import plot
     from desim.interface.reports import report
     from desim.log.column_meanings import KINDS, METRICS
     from desim.runs.exports import export
@@ -74,7 +74,7 @@ _HOMES = {
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
-    "plot": "desim.interface.plots.drawn:plot",
+    "plot": "desim.interface.plots:plot",
     "repeat": "desim.experiments.studies.study:repeat",
     "report": "desim.interface.reports:report",
     "resume": "desim.runs.resume:resume",

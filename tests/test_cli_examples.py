@@ -5,20 +5,22 @@ import shlex
 import pytest
 import typer
 
-from desim.interface.cli import app
-from desim.interface.cli.options import EXAMPLES, below
+from desim.interface.cli import COMMANDS, app
 
 GROUP = typer.main.get_command(app)
 
 
 def test_every_command_has_an_example():
-    assert set(EXAMPLES) == set(GROUP.commands)
-    assert all(command.epilog == below(name) for name, command in GROUP.commands.items())
+    assert set(COMMANDS) == set(GROUP.commands)
+    for name, command in GROUP.commands.items():
+        head, _, below = command.epilog.partition(": ")
+        assert head == "Example" + "s" * (len(COMMANDS[name]) > 1)
+        assert below.split("\n\n") == COMMANDS[name]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_takes_its_examples(name):
-    for text in EXAMPLES[name]:
+    for text in COMMANDS[name]:
         program, said, *arguments = shlex.split(text)
         assert (program, said) == ("desim", name)
         assert len(text) <= 78

@@ -9,7 +9,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs.exports import csv_tables, perfetto
+from desim.runs import exports
+from desim.runs.exports import perfetto
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")
@@ -131,7 +132,7 @@ def test_a_trace_says_what_the_log_says(runs, tmp_path, name):
         ("event.flow_ids.append(one.sends)", "event.flow_ids.append(1)"),
         ("one.begin, track, 1 if", "one.end, track, 1 if"),
         (
-            "packet.track_descriptor.parent_uuid = parent",
+            "packet.track_descriptor.parent_uuid = process.uuid",
             "packet.track_descriptor.parent_uuid = 99999",
         ),
     ],
@@ -153,11 +154,11 @@ def test_epsilon_is_a_counter_with_its_terms(runs, tmp_path):
 
 def test_large_runs_are_cut_and_say_so(runs, tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(perfetto, "MOST", 150)
+    monkeypatch.setattr(perfetto, "MAX_EVENTS", 150)
     desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[0].startswith("shown: rounds 1 to ")
     assert len(packets(tmp_path / "t.trace")[1]) < 2 * 150 + 100
-    monkeypatch.setattr(perfetto, "MOST", 20)
+    monkeypatch.setattr(perfetto, "MAX_EVENTS", 20)
     desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[1].startswith("shown: round 1 of 6, agents 0 to ")
 
@@ -211,7 +212,7 @@ def test_what_the_log_leaves_out_is_said(tmp_path, level):
 
 
 def test_csv_reads_back_to_the_bit(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_tables, "AT_ONCE", 7)
+    monkeypatch.setattr(exports, "AT_ONCE", 7)
     told = []
     folder = desim.export(
         runs["star"], "csv", tmp_path / "tables", progress=lambda *now: told.append(now)

@@ -396,7 +396,7 @@ def test_runs_whose_noise_is_shared_out_over_other_rounds_are_told_to_share_it()
     few, more = (desim.run(merged(CASES["dp-nfl"], {"stop": {"rounds": n}})) for n in (4, 6))
     assert few.releases["scale"].iloc[0] != more.releases["scale"].iloc[0]
     assert likeness.sharing([[few], [more]]) == ALIKE
-    wrong = mutant(likeness, "if not _shared_out(scenarios)", "if True")
+    wrong = mutant(likeness, "if shared_out else", "if False else")
     assert wrong.sharing([[few], [more]]) == ""
     same = [desim.run(merged(CASES["nfl"], {"stop": {"rounds": n}})) for n in (4, 6)]
     assert likeness.sharing([[same[0]], [same[1]]]) == ""

@@ -20,10 +20,10 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 8420,  # features of calls, which hub named one by one
     "methods": 5750,
     "scenario": 7380,
-    "runs": 6700,
+    "runs": 6400,
     "deployments": 9500,
     "experiments": 11250,
-    "interface": 7500,
+    "interface": 6950,
 }
 WORDS = (  # of the first floor, and the doors, which stand where their room does
     "errors units amounts arrays masks npz shapes tabulated readers columns memory fields "
@@ -52,7 +52,7 @@ LAYERS = [  # one floor a line: parts of it do not need each other, or are one r
 ]
 PLOTTED = {  # methods `plot` of what a user holds draw it, and so import upwards, late
     "desim.runs.run": "desim.interface.plots.of_run",
-    "desim.deployments.fidelity.clock_errors": "desim.interface.plots.clocks",
+    "desim.deployments.fidelity.clock_errors": "desim.interface.plots.activity",
     "desim.experiments.audit.stored": "desim.interface.plots.trade_off",
 }
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}

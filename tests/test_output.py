@@ -6,7 +6,7 @@ import pytest
 
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.runs.output import OWN, output
+from desim.runs.directory import OWN, output
 
 
 def call(capsys, *arguments):

@@ -116,7 +116,7 @@ def test_many_agents_are_counted(tmp_path):
 
 
 def test_a_long_window_of_few_agents_is_counted_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(activity, "MOST", 5)  # six spans
+    monkeypatch.setattr(activity, "MAX_SPANS", 5)  # six spans
     axes = timeline(Story(EVENTS, 8.0), rounds=(1, 2), out=tmp_path / "a.svg")
     assert axes.get_ylabel() == "agents"
     alone = timeline(Story(EVENTS, 8.0), rounds=(1, 2), agents=[0], out=tmp_path / "b.svg")

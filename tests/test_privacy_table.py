@@ -261,7 +261,7 @@ def test_the_command_prints_terms_claim_and_caveats(stored, call):
 @pytest.mark.parametrize("width", [50, 72, 100, 200])
 def test_a_narrow_terminal_shows_all_of_it(stored, width):
     found = statement(desim.open(stored / "plt-noisy"))
-    whole, narrow = (lines("plt", found, columns) for columns in (None, width))
+    whole, narrow = (lines("plt", found, columns) for columns in (float("inf"), width))
     assert max(map(len, whole)) > 150
     assert max(map(len, narrow)) <= width
 

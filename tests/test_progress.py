@@ -80,8 +80,8 @@ def test_without_a_terminal_there_are_few_lines(capsys):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("waited >= LEAST", "True"),
-        ("waited >= MOST", "False"),
+        ("waited >= SOON", "True"),
+        ("waited >= LATE", "False"),
         ("tenth > self.tenth and", "True and"),
         ("self.latest, self.tenth = now, tenth", "self.tenth = tenth"),
     ],

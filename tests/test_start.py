@@ -12,7 +12,7 @@ from mutant import mutant
 
 from desim.fields import Strict
 from desim.interface.cli import main
-from desim.interface.cli import progress as words
+from desim.interface.cli.commands import warmup as words
 from desim.interface.cli.progress import RunBar, announced
 from desim.numerics import plain
 from desim.numerics import watched as compiling

@@ -104,7 +104,7 @@ def test_the_path_is_what_was_logged():
     ("right", "wrong"),
     [
         ("left = first if last is None else last", "left = first"),
-        ("row if later else first", "first"),
+        ("row if end > time else first", "first"),
         ('being("aggregate"), _called, being', 'being("aggregate"), being'),
         ('being("deliver"), being("deadline")', 'being("deadline")'),
     ],

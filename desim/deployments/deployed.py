@@ -19,7 +19,7 @@ from desim.engine.world import Progress
 from desim.errors import InputError
 from desim.runs import directory as place
 from desim.runs.interruption import preparing
-from desim.runs.premises import KEPT
+from desim.runs.premises import AT_AGENTS
 from desim.runs.recording import Prepared, prepare, record
 from desim.runs.run import Run
 from desim.scenario.blame import blame
@@ -195,7 +195,7 @@ def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet, reserved: bo
     own |= {"engine": "deployed", "why": WHY}
     real = Deployment(**own, fleet=fleet, clock=clock, reserved=reserved)
     measured = MEASURED[simulation.method.kind == "coordinator"]
-    drawn = {"noise": "os", "states": KEPT, "measured": measured} if reserved else {}
+    drawn = {"noise": "os", "states": AT_AGENTS, "measured": measured} if reserved else {}
     terms = simulation.method.planned(1) if drawn else None
     if terms is not None and (terms.sampling < 1.0).any():
         fleet.caution(BATCHES)

@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,12 +123,7 @@ LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow"
 @cache
 def versions() -> Mapping[str, str]:
     """Versions of Python, desim and the libraries on which numbers may depend."""
-    return {"python": python_version(), **_installed()}
-
-
-@cache
-def _installed() -> dict[str, str]:
-    return {name: version(name) for name in ("desim", *LIBRARIES)}
+    return {"python": python_version()} | {one: version(one) for one in ("desim", *LIBRARIES)}
 
 
 def check_free(path: Path, force: bool = False) -> None:
@@ -147,27 +142,20 @@ def _check_free(path: Path, force: bool) -> None:
         path.lstat()
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new or empty directory")
-    if holds(path) and not (force and _holds_run(path)):
+    has_run = (path / MANIFEST).exists()
+    if holds(path) and not (force and has_run):
         hint = "it holds no run that could be replaced"
         if not force:
-            more = ", or replace the run that is there by --force" if _holds_run(path) else ""
-            go_on = f", go on with it by desim resume {path}" if _can_go_on(path) else ""
+            more = ", or replace the run that is there by --force" if has_run else ""
+            go_on = ""
+            with suppress(InputError, OSError):  # it was stopped, killed, or is still at work
+                if read_manifest(path)["status"] in ("running", "stopped"):
+                    go_on = f", go on with it by desim resume {path}"
             hint = f"give another -o{go_on}{more}"
         raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
-
-
-def _holds_run(path: Path) -> bool:
-    return (path / MANIFEST).exists()
-
-
-def _can_go_on(path: Path) -> bool:
-    """Whether it holds a run that was stopped, killed, or is still at work."""
-    with suppress(InputError, OSError):
-        return read_manifest(path)["status"] in ("running", "stopped")
-    return False
 
 
 def holds(path: Path) -> bool:
@@ -217,8 +205,8 @@ def next_free(folder: Path, name: str) -> Path:
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Replace the manifest of the run at `path` in one step."""
-    text = _json(manifest)
-    _replace(path / MANIFEST, lambda file: file.write(text.encode()))
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, default=_plain)
+    write_text(path / MANIFEST, f"{text}\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -301,7 +289,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise ValueError(f"{path.name}: array {name} holds Python objects")
-    _replace(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    with _replacing(path) as partial:
+        with partial.open("wb") as file:  # closed before it takes the place
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -316,27 +306,65 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file in one step."""
-    _replace(path, lambda file: file.write(text.encode()))
-
-
-def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _json(manifest: Mapping[str, Any]) -> str:
-    return json.dumps(manifest, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    with _replacing(path) as partial:
+        partial.write_bytes(text.encode())
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"a manifest cannot hold {value!r}")
+
+
+# Files that a command is asked to write: whole or not at all, and nothing but files replaced.
+
+OWN = (*FILES, STUDY, "audit.json")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A file to write in the context, which then takes the place of `path` in one step."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+@contextmanager
+def output(path: Path, endings: Sequence[str] = ()) -> Iterator[Path]:
+    """A file to write in the context, which then takes the place of `path` in one step.
+
+    Links are followed, and missing folders made. InputError for what exists and is no regular
+    file, or cannot be written; then nothing is left behind. endings: such as ".html", of the files
+    that may be replaced; a file that a run has left may not.
+    """
+    try:
+        place = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory; allowed: a file in it")
+        if (path.exists() and not path.is_file()) or place.is_symlink():
+            raise InputError(f"{path}: is no regular file; allowed: a file, old or new")
+        if endings:
+            _spare(path, place, endings)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(place) as partial:
+            yield partial
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _spare(path: Path, place: Path, endings: Sequence[str]) -> None:
+    """InputError where `path` leads to a file of a run, or to one of another kind that exists."""
+    allowed = f"a new file, or one of {', '.join(endings)}"
+    folder = place.parent
+    if place.name in OWN and any((folder / mark).exists() for mark in (MANIFEST, STUDY)):
+        raise InputError(f"{path}: is a file of the run in {folder}; allowed: {allowed}")
+    holds = place.exists() and place.stat().st_size
+    if holds and place.suffix.lower() not in endings:
+        raise InputError(f"{path}: exists, and is of another kind; allowed: {allowed}")
 
 
 # The digests of files that a run has left: what was swapped, cut off or lost is noticed.
@@ -426,12 +454,9 @@ def _unlike(file: Path, size: int, found: str, expected: Mapping[str, Any]) -> s
     from desim.log.parquet import rows_in  # who only reads a scenario needs no tables
 
     rows, present = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
-    have = f"{present} rows" if present is not None and present != rows else f"{size} bytes"
-    want = (
-        f"{rows} rows"
-        if present is not None and present != rows
-        else f"{expected.get('bytes')} bytes"
-    )
+    have, want = f"{size} bytes", f"{expected.get('bytes')} bytes"
+    if present is not None and present != rows:
+        have, want = f"{present} rows", f"{rows} rows"
     return (
         f"{file}: is not the file that the run has left, or damaged (found {have}, sha256 "
         f"{found[:12]}...; the manifest has {want}, sha256 {str(expected['sha256'])[:12]}...); "

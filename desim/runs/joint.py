@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
@@ -34,8 +33,8 @@ from desim.privacy.accounting.views import (
 )
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
 from desim.runs.played import One
-from desim.runs.premises import Stated, allowed, plugged, real, stand_in, stated, stored, void
-from desim.runs.privacy import Statement
+from desim.runs.premises import allowed, plugged, readable_terms, real, stand_in, stored, void
+from desim.runs.privacy import Statement, views_of
 from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
 from desim.runs.run import Run, as_run
 
@@ -85,12 +84,13 @@ def joint(
     if not runs:
         raise InputError("no run to account for")
     found = [as_run(run) for run in runs]
-    terms = [_stated(run) for run in found]
+    terms = [readable_terms(run) for run in found]
     delta = _agreed("delta", delta, [one.delta for one in terms])
     relation = _agreed("relation", relation, [one.relation for one in terms])
     check_delta(delta)
     single, repeated = _once(found)
-    views = [view] if view is not None else _views(single)
+    star = all(with_coordinator(run) for _, run in single)
+    views = [view] if view is not None else views_of(star)
     return [_joint(single, repeated, delta, str(one), relation) for one in views]
 
 
@@ -101,19 +101,12 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return [f"{name} ({k})" if twice else name for k, name in enumerate(names, 1)]
 
 
-def _stated(run: Run) -> Stated:
-    try:
-        return stated(run)
-    except DesimError:  # the statement says so
-        return Stated()
-
-
-def _agreed(name: str, given: Any, stated: Sequence[Any]) -> Any:
+def _agreed(name: str, asked: Any, stated: Sequence[Any]) -> Any:
     """What is asked for, or what all runs state."""
-    if given is None and len(set(stated)) > 1:
+    if asked is None and len(set(stated)) > 1:
         found = " and ".join(f"{one}" for one in dict.fromkeys(stated))
         raise InputError(f"{name}: the runs state {found}; allowed: one for all, by --{name}")
-    return stated[0] if given is None else given
+    return stated[0] if asked is None else asked
 
 
 def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
@@ -121,28 +114,21 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     found: list[tuple[str, Run]] = []
     repeated = []
     named = list(zip(labels(runs), runs, strict=True))
-    known = [(bool(void(run)), _length(run)) for run in runs]  # a test is not its simulation
+    known = []
+    for run in runs:  # a test is not its simulation
+        pieces = run.store.pieces("releases", ["delivered"])
+        arrived = sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
+        known.append((bool(void(run)), int(pieces.first[-1]), arrived))
     for place in sorted(range(len(runs)), key=lambda k: known[k], reverse=True):
         label, run = named[place]
         might = allowed(run)
-        told = might is not None and might.rows is None  # by when it ended, perhaps
-        twin = next((name for name, other in found if not told and same_run(other, run)), None)
+        loose = might is not None and might.rows is None  # when it ended says something, perhaps
+        twin = next((name for name, other in found if not loose and same_run(other, run)), None)
         if twin is None:
             found.append((label, run))
         else:
             repeated.append(f"{label} has released nothing that {twin} has not: both are one")
     return sorted(found, key=lambda one: named.index(one)), repeated
-
-
-def _length(run: Run) -> tuple[int, int]:
-    """How many releases there are, and how many of them have arrived at somebody."""
-    pieces = run.store.pieces("releases", ["delivered"])
-    return int(pieces.first[-1]), sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
-
-
-def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
-    star = all(with_coordinator(run) for _, run in runs)
-    return ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
 
 
 def _joint(
@@ -185,7 +171,11 @@ def _block(
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
     own = dict(tallies(block.priced, agent))
-    noise, why = _noise(block.seen, agent, list(own)), tuple[str, ...]()
+    drawn = ~block.seen["mechanism"].equal("none") & (np.asarray(block.seen["scale"], float) > 0.0)
+    exchange = np.asarray(block.seen["release"], np.int64) >> 48
+    address = exchange << 32 | np.asarray(block.seen["round"], np.int64)  # both in one number
+    noise = {i: frozenset(address[drawn & (agent == i)].tolist()) for i in own}
+    why = tuple[str, ...]()
     if allowed(run) is not None:
         might, why = stand_in(run, bool(block.priced.gaussian.all()), relation)
         own = dict.fromkeys(range(agents), LOST)
@@ -195,26 +185,14 @@ def _block(
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
-    said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
+    said = [*reservations(who, star), *flags([signs], delta, owned), *doubts(run)]
+    try:
+        said += (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
+    except DesimError as error:
+        said.append(f"settings cannot be read: {str(error).splitlines()[0]}")
     if reason := void(run):
         own, anybody, why = dict.fromkeys(range(agents), LOST), LOST, (reason, *why)
     return Charged(label, run, own, anybody, noise, signs, (*why, *said))
-
-
-def _tuned(run: Run) -> Iterator[str]:
-    """What was computed from the run's data without being charged."""
-    try:
-        yield from (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
-    except DesimError as error:
-        yield f"settings cannot be read: {str(error).splitlines()[0]}"
-
-
-def _noise(rows: Any, agent: NDArray[np.int64], present: Sequence[int]) -> Addresses:
-    """Where each agent has drawn noise: exchange and round in one number."""
-    drawn = ~rows["mechanism"].equal("none") & (np.asarray(rows["scale"], float) > 0.0)
-    exchange = np.asarray(rows["release"], np.int64) >> 48
-    address = exchange << 32 | np.asarray(rows["round"], np.int64)
-    return {i: frozenset(address[drawn & (agent == i)].tolist()) for i in present}
 
 
 def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[str]]]:
@@ -290,9 +268,17 @@ def plain(statement: Statement) -> dict[str, Any]:
 
     Numbers that are infinite are the word `infinite`, those that are not known are None.
     """
+    paper: dict[str, Any] = {"claims": statement.silence}
+    if (claim := statement.claim) is not None:
+        bound = claim.bound
+        paper = {
+            "theorem": bound.theorem, "paper": bound.paper, "view": bound.view,
+            "relation": claim.relation, "method": claim.method, "verdict": bound.verdict,
+            "epsilon": number(claim.worst), "delta": claim.delta, "unmet": list(claim.unmet),
+        }  # fmt: skip
     return {
         "views": [_view(row, statement) for _, row in statement.table.iterrows()],
-        "paper": _paper(statement),
+        "paper": paper,
         "tuned on data, not charged": list(statement.tuned),
         "caveats": list(statement.caveats),
     }
@@ -328,13 +314,3 @@ def _risk(risk: Risk) -> dict[str, Any]:
     bound = "attained" if risk.exact else "upper bound"
     values: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
     return {**values, "risk is": bound}
-
-
-def _paper(statement: Statement) -> dict[str, Any]:
-    claim = statement.claim
-    if claim is None:
-        return {"claims": statement.silence}
-    bound, unmet = claim.bound, list(claim.unmet)
-    values: dict[str, Any] = {"theorem": bound.theorem, "paper": bound.paper, "view": bound.view}
-    values |= {"relation": claim.relation, "method": claim.method, "verdict": bound.verdict}
-    return {**values, "epsilon": number(claim.worst), "delta": claim.delta, "unmet": unmet}

@@ -57,10 +57,10 @@ def delayed(scenario: Scenario) -> list[str]:
     return found + [f"{key}: {text}; allowed: stop.rounds" for key in ends]
 
 
-def unkept(coordinator: bool, metrics: Sequence[str], timed: bool, iterates: bool) -> list[str]:
-    """What must have been kept for metrics to be told at other times, in words.
+def unstored(coordinator: bool, metrics: Sequence[str], timed: bool, iterates: bool) -> list[str]:
+    """What must have been stored for metrics to have other times, in words.
 
-    timed: they are taken every so many seconds; iterates: models of all rounds were kept.
+    timed: they are taken every so many seconds; iterates: models of all rounds were stored.
     """
     cure = "allowed: a run with observe.iterates: true, or observe.metrics: []"
     if not metrics or iterates:
@@ -156,8 +156,11 @@ def same_run(whole: Run, part: Run) -> bool:
     long, short = (run.store.table("releases", COMPARED) for run in (whole, part))
     if not short["release"].isin(long["release"]).all():
         return False
-    came, here = (_arrived(run) for run in (part, whole))
-    return came <= here
+    arrived = []
+    for run in (part, whole):
+        table = run.store.table("releases", ["release", "delivered"])
+        arrived.append(set(table.loc[table["delivered"] > 0, "release"].tolist()))
+    return arrived[0] <= arrived[1]
 
 
 def same_values(one: Run, other: Run) -> bool:
@@ -184,12 +187,6 @@ def _same_models(one: Run, other: Run) -> bool:
     return last[0] is None or last[1] is None or last[0].tobytes() == last[1].tobytes()
 
 
-def _arrived(run: Run) -> frozenset[int]:
-    """Which releases have arrived at somebody."""
-    table = run.store.table("releases", ["release", "delivered"])
-    return frozenset(table.loc[table["delivered"] > 0, "release"].tolist())
-
-
 def _same_training(one: Run, other: Run) -> bool:
     """Whether scenarios say the same of what is released, be it that one was retimed to another.
 
@@ -197,25 +194,22 @@ def _same_training(one: Run, other: Run) -> bool:
     """
     if one.manifest.get("model") != other.manifest.get("model"):
         return False
-    roots = [_root(run) for run in (one, other)]
+    trained = [run.manifest.get("retimed", run.manifest) for run in (one, other)]
+    roots = [manifest.get("scenario_sha256") for manifest in trained]
     if roots[0] is not None and roots[0] == roots[1]:
         return True
     try:
         scenarios = [run.scenario.written() for run in (one, other)]
     except DesimError:
         return False
-    free = FREE if not _shared_out(scenarios) else tuple(key for key in FREE if key != "stop")
+    noises = [(said.get("privacy") or {}).get("noise") or {} for said in scenarios]
+    shared_out = any(noise.get("composition", "none") != "none" for noise in noises)
+    free = {*FREE} - {"stop"} if shared_out else {*FREE}  # over the rounds: the end changes it
     rests = [{key: part for key, part in said.items() if key not in free} for said in scenarios]
     if rests[0] == rests[1]:
         return True
     carried = [{name: rest.pop(name, None) for name in CARRIED} for rest in rests]
     return rests[0] == rests[1] and _undelayed(one, other, carried)
-
-
-def _shared_out(scenarios: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether noise is shared out over the rounds, so that the end of a run changes it."""
-    noises = [(said.get("privacy") or {}).get("noise") or {} for said in scenarios]
-    return any(noise.get("composition", "none") != "none" for noise in noises)
 
 
 def _undelayed(one: Run, other: Run, carried: Sequence[Mapping[str, Any]]) -> bool:
@@ -229,13 +223,6 @@ def _undelayed(one: Run, other: Run, carried: Sequence[Mapping[str, Any]]) -> bo
         return False
     paced = registry.get(names(one)[0]).timed
     return not paced or carried[0]["compute"] == carried[1]["compute"]
-
-
-def _root(run: Run) -> str | None:
-    """The digest of the scenario that was trained."""
-    trained = run.manifest.get("retimed", run.manifest)
-    found = trained.get("scenario_sha256")
-    return None if found is None else str(found)
 
 
 def _rows(table: pd.DataFrame) -> list[bytes]:

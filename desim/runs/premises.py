@@ -14,6 +14,7 @@ the end of the run are the same on every pair of neighbouring data sets.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,11 +25,11 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.columns import Columns, Words
-from desim.errors import InputError, refusal
+from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.ledger.terms import MECHANISMS, Terms
+from desim.privacy.ledger.terms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.runs.played import Played
 from desim.scenario import disclosures
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 # What a run may release at most, known beforehand, where data decide how much it does.
 
-MOST = 1_000_000  # releases that are looked at beforehand
+FORESEEN = 1_000_000  # releases that are looked at beforehand
 LISTED = 20_000  # kinds of releases that a manifest lists
 COLUMNS = ("mechanism", "sensitivity", "scale", "sampling")
 ROUNDING = 1e-8  # relative, by which sums may fall short of each other
@@ -97,34 +98,28 @@ def _listed(simulation: "Simulation") -> list[Any] | None:
     from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
-    if not rounds * agents <= MOST:
+    if not rounds * agents <= FORESEEN:
         return None
     planned = simulation.method.most(int(rounds))
     if planned is None:
         return None
-    beside, choice = [], simulation.settings.participation
+    every, choice = list(planned), simulation.settings.participation
     if isinstance(choice, Chooser) and choice.losses is not None:
-        beside = [(terms_of(choice.losses, simulation.problem.rows), int(rounds))]
-    own: list[dict[tuple[Any, ...], int]] = [{} for _ in range(agents)]
-    for terms, times in [*planned, *beside]:
-        for agent, kind in enumerate(_kinds(terms)):
-            own[agent][kind] = own[agent].get(kind, 0) + times
+        every.append((terms_of(choice.losses, simulation.problem.rows), int(rounds)))
+    counts: list[Counter[tuple[Any, ...]]] = [Counter() for _ in range(agents)]
+    for terms, times in every:
+        share = [None if np.isnan(one) else one for one in terms.sampling.tolist()]
+        amounts = terms.sensitivity.tolist(), terms.scale.tolist(), share
+        for agent, each in enumerate(zip(*amounts, strict=True)):
+            counts[agent][(MECHANISMS[terms.mechanism], *each)] += times
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for agent, kinds in enumerate(own):
+    for agent, kinds in enumerate(counts):
         groups.setdefault(tuple((*kind, n) for kind, n in kinds.items()), []).append(agent)
     if sum(map(len, groups)) > LISTED:
         return None
     if any(not np.isfinite(kind[1]) for kinds in groups for kind in kinds):
         return None  # without any bound, as each row says
     return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
-
-
-def _kinds(terms: Terms) -> Iterator[tuple[Any, ...]]:
-    """Mechanism, sensitivity, scale and sampling (None for all rows) of each agent's release."""
-    share = [None if np.isnan(one) else one for one in terms.sampling.tolist()]
-    word = MECHANISMS[terms.mechanism]
-    amounts = terms.sensitivity.tolist(), terms.scale.tolist(), share
-    yield from ((word, *each) for each in zip(*amounts, strict=True))
 
 
 def allowed(run: Played) -> Allowed | None:
@@ -139,28 +134,28 @@ def allowed(run: Played) -> Allowed | None:
     if unreleased := found.get("unreleased"):
         return Allowed(None, None, tuple(f"infinite: {one}" for one in unreleased))
     budget, rows = found.get("budget"), found.get("rows")
-    held = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
-    if rows is None and held is None:
+    if rows is None and budget is None:
         text = "nothing bounds beforehand how much that is" if found.get("by") else UNREPEATED
         cure = "stop.rounds with noise whose plan is known, or privacy.budget, does"
         return Allowed(None, None, (f"infinite: {by}, and {text}; {cure}",))
     what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
     text = f"{by}: epsilon is that of {what}, which holds before the run"
-    return Allowed(None if rows is None else _table(rows), held, (text,))
+    bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
+    return Allowed(None if rows is None else _table(rows), bound, (text,))
 
 
 def _table(rows: Sequence[Any]) -> Columns:
     """The listed rows as a table of releases, one for each time."""
     columns: dict[str, list[Any]] = {name: [] for name in ("agent", *COLUMNS)}
     for who, kinds in rows:
-        for word, *amounts, times in kinds:
-            for name, value in zip(COLUMNS, (word, *amounts), strict=True):
+        for *values, times in kinds:
+            for name, value in zip(COLUMNS, values, strict=True):
                 columns[name] += [value] * (len(who) * times)
             columns["agent"] += np.repeat(who, times).tolist()
     n = len(columns["agent"])
     words = list(dict.fromkeys(columns["mechanism"]))
     codes = np.array([words.index(word) for word in columns["mechanism"]], np.int8)
-    made: dict[str, Any] = {
+    amounts: dict[str, Any] = {
         name: np.array([np.nan if one is None else one for one in columns[name]], float)
         for name in COLUMNS[1:]
     }
@@ -168,7 +163,7 @@ def _table(rows: Sequence[Any]) -> Columns:
     return {
         "time": np.zeros(n), "agent": np.array(columns["agent"], np.int64),
         "release": np.arange(n), "round": np.zeros(n, np.int64),
-        "mechanism": Words(codes, words), **made, "seen_by": every,
+        "mechanism": Words(codes, words), **amounts, "seen_by": every,
         "delivered": np.ones(n, np.int64),
     }  # fmt: skip
 
@@ -182,24 +177,22 @@ def bounded(
     """
     if np.isinf(happened.worst):  # for the reason that it says itself
         return happened
-    told = (
-        f"what happened came to {_number(happened.worst)}, a number that itself tells of the data"
-    )
-    flags = (*(f"{one}; {told}" for one in might.flags), *happened.flags)
+    spent = f"what happened came to {happened.worst:.4g}, a number that itself tells of the data"
+    flags = (*(f"{one}; {spent}" for one in might.flags), *happened.flags)
     prices: Callable[[int], Prices] = _lost
     final, method = np.full(happened.agents, np.inf), UNBOUNDED
     if might.rows is not None:
         planned = replayed(might.rows)
         final, prices, method = planned.final.copy(), planned.prices, planned.method
-    if (held := _kept_to(happened, might)) is not None:
-        budget = replayed(_one_each(happened.agents, mu_of(held, happened.delta)))
+    if (most := _budget(happened, might)) is not None:
+        budget = replayed(_one_each(happened.agents, mu_of(most, happened.delta)))
         cheap = budget.final < final
         prices = partial(_cheaper, cheap, budget.prices, prices)
         final = np.where(cheap, budget.final, final)
         method = budget.method if cheap.all() else method
     if (final < happened.final * (1.0 - ROUNDING)).any():  # more than was foreseen
         final, prices, method = np.full(happened.agents, np.inf), _lost, UNBOUNDED
-        flags = (f"infinite: more was released than was foreseen; {told}", *flags)
+        flags = (f"infinite: more was released than was foreseen; {spent}", *flags)
     end = float(run.manifest.get("time", happened.growth[0].max(initial=0.0)))
     worst = float(final.max(initial=0.0))
     growth = np.append(happened.growth[0], end), np.append(happened.growth[1], worst)
@@ -217,17 +210,13 @@ def _cheaper(
     return (one if cheap[agent] else other)(agent)
 
 
-def _number(value: float) -> str:
-    return f"{value:.4g}" if np.isfinite(value) else "infinity"
-
-
 def _ended(curve: Columns, final: Array, end: float) -> Columns:
     """A curve that ends at the final epsilons (agents,), at `end` s."""
     last = {"time": np.full(len(final), end), "agent": np.arange(len(final)), "epsilon": final}
     return {name: np.concatenate([curve[name], last[name]]) for name in last}
 
 
-def _kept_to(happened: Account, might: Allowed) -> float | None:
+def _budget(happened: Account, might: Allowed) -> float | None:
     """The epsilon of the budget that bounds mu^2, in the terms of the account; None elsewhere.
 
     A filter of other releases bounds one order of their divergences, or counts them.
@@ -324,15 +313,11 @@ def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:
     if getattr(problem.data, "tokens", "bytes") != "bytes":
         if problem.data.vocabulary is None:
             yield f"problem.data.tokens: the vocabulary is that of all {problem.data.tokens} found"
-    elif problem.model is not None and _counted(problem):
-        yield "problem.model: classes, and with them the model's size, are counted in the labels"
-
-
-def _counted(problem: Any) -> bool:
-    """Whether a model's classes are counted, so far as the scenario says it."""
-    data = problem.data
-    told = getattr(data, "classes", None) is not None or data.source == "text"
-    return problem.model.of.labels != "numbers" and not told
+    elif problem.model is not None and problem.model.of.labels != "numbers":
+        stated = getattr(problem.data, "classes", None) is not None
+        if not stated and problem.data.source != "text":
+            text = "classes, and with them the model's size, are counted in the labels"
+            yield f"problem.model: {text}"
 
 
 def ended_by_rows(run: Any) -> Iterator[str]:
@@ -392,24 +377,24 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
 
 def _claim(method: "Method") -> Any:
     """The inputs of the paper's claim, which JSON can hold."""
-    given: object = method.claimed()
-    if given is None:
+    inputs: object = method.claimed()
+    if inputs is None:
         return None
     where = f"algorithm {method.name}: claim_inputs"
-    if not isinstance(given, Mapping):
+    if not isinstance(inputs, Mapping):
         raise InputError(
-            f"{where}: {refusal(given, 'what inputs of desim.method returns, or null')}"
+            f"{where}: {refusal(inputs, 'what inputs of desim.method returns, or null')}"
         )
-    for key, value in given.items():
+    for key, value in inputs.items():
         try:
             json.dumps({key: value}, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise InputError(f"{where}: {key}: {refusal(value, PLAIN)}") from None
     try:
-        bound_of(given, method.bounds)
+        bound_of(inputs, method.bounds)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    return given
+    return inputs
 
 
 def stored(run: Played) -> dict[str, Any]:
@@ -428,23 +413,31 @@ def stated(run: Played) -> Stated:
     return Stated(**(stored(run).get("terms") or {}))
 
 
+def readable_terms(run: Played) -> Stated:
+    """The same; those by default where the scenario of an older version cannot be read."""
+    try:
+        return stated(run)
+    except DesimError:
+        return Stated()
+
+
 def terms_of(scenario: "Scenario") -> Stated:
     """The terms of a scenario."""
-    given = scenario.privacy
-    if given is None:
+    terms = scenario.privacy
+    if terms is None:
         return Stated()
-    return Stated(given.delta, str(given.view), str(given.relation), given.accountant)
+    return Stated(terms.delta, str(terms.view), str(terms.relation), terms.accountant)
 
 
 # Runs that were deployed: what can be done with a simulation and not with real seconds.
 
 SIMULATE = "desim run with its scenario.yaml simulates it"
-KEPT = "kept by the agents"  # what the manifest says of states that never left their processes
+AT_AGENTS = "kept by the agents"  # what the manifest says of states that never left their processes
 TEST = (
     "infinite: this deployment is a test: agents' states before noise went to the coordinator and "
     "are in the run; with a section privacy and its noise_seed: os they stay with the agents"
 )
-TOLD = (
+OLD_TEST = (
     "infinite: in this deployment, of an older version, agents' states before noise went to the "
     "coordinator and are in the run"
 )
@@ -462,9 +455,9 @@ def unrepeatable(manifest: Mapping[str, Any]) -> bool:
 
 def exposed(manifest: Mapping[str, Any]) -> str:
     """Why no epsilon of a deployed run is finite; empty where agents kept what has no noise."""
-    if not real(manifest) or (manifest.get("privacy") or {}).get("states") == KEPT:
+    if not real(manifest) or (manifest.get("privacy") or {}).get("states") == AT_AGENTS:
         return ""
-    return TOLD if unrepeatable(manifest) else TEST
+    return OLD_TEST if unrepeatable(manifest) else TEST
 
 
 def require_virtual(manifest: Mapping[str, Any], what: str) -> None:
@@ -509,12 +502,8 @@ def declared(run: Played) -> Iterator[str]:
 
 def void(run: Played) -> str:
     """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
-    return exposed(run.manifest) or failed(run) or coarse(run)
-
-
-def failed(run: Played) -> str:
-    """FAILED of a run with noise that failed: that it did, and when, is seen and not charged."""
-    return FAILED if run.status == "failed" and with_noise(run) else ""
+    failed = run.status == "failed" and with_noise(run)  # it is seen when, and not charged
+    return exposed(run.manifest) or FAILED * failed or coarse(run)
 
 
 def with_noise(run: Played) -> bool:
@@ -558,7 +547,8 @@ def names(run: Played) -> tuple[str, str]:
     try:
         written = run.written
         problem, name = written["problem"], str(written["algorithm"]["name"])
-        return name, "" if "model" in problem else _name(problem["loss"])
+        loss = "" if "model" in problem else problem["loss"]
+        return name, str(next(iter(loss)) if isinstance(loss, dict) else loss)
     except (KeyError, TypeError, StopIteration):
         return "", ""
 
@@ -566,11 +556,7 @@ def names(run: Played) -> tuple[str, str]:
 def model_of(run: Played) -> str:
     """The name of the run's model, which a plug-in brings; empty where it has none."""
     try:
-        given = run.written["problem"]["model"]
-        return str(given["name"] if isinstance(given, dict) else given)
+        model = run.written["problem"]["model"]
+        return str(model["name"] if isinstance(model, dict) else model)
     except (KeyError, TypeError):
         return ""
-
-
-def _name(given: Any) -> str:
-    return str(next(iter(given)) if isinstance(given, dict) else given)

@@ -4,9 +4,10 @@ All of it follows from what the run has stored: its releases, and `desim.runs.pr
 stands without its view, relation, delta and method.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ CAVEATS = (
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
 
-DRAWN = ["sampling"]
+Asked = Callable[[Account], tuple[float, tuple[str, ...]]]  # a plug-in's accountant, see `_own`
 ROUNDING = 1e-6  # by which a number that is computed otherwise may fall short of an exact one
 UNTOLD = "its epsilon needs numbers that this run has not stored; desim run of its scenario does"
 
@@ -62,9 +63,13 @@ class Statement:
     accountant: str = ""
     unsure: str = ""
 
-    def each_once(self, column: str) -> list[str]:
-        """Texts of assumptions or flags, with the views that one is about where not all have it."""
-        return each_once(list(zip(self.table["view"], self.table[column], strict=True)))
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """What numbers rest on, by name; with the views that one is about where not all have it."""
+        for name, column in (("assumes", "assumptions"), ("flag", "flags")):
+            said = list(zip(self.table["view"], self.table[column], strict=True))
+            yield from ((name, text) for text in each_once(said))
+        yield from (("flag", f"tuned on data, not charged: {text}") for text in self.tuned)
+        yield from (("caveat", text) for text in self.caveats)
 
     def paper(self) -> Iterator[tuple[str, str]]:
         """What the paper claims and what holds instead, in words by name; or why nothing."""
@@ -89,7 +94,12 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
-    known, unread = _stored_terms(run)
+    known, unread = dict[str, Any](), list[str]()
+    try:
+        known = stored(run)
+    except DesimError as error:  # a run of an older version says less, as its scenario is lost
+        text = f"the terms are not the scenario's, which cannot be read: {error}"
+        unread = [text.splitlines()[0]]
     terms = Stated(**(known.get("terms") or {}))
     if delta is not None or relation:
         terms = terms._replace(
@@ -98,30 +108,17 @@ def statement(
     named = accountant if accountant is not None else terms.accountant
     own = None
     if named is not None:
-        own = Own(registry.accountant(named, "accountant"), accountant is not None)
+        own = partial(_own, registry.accountant(named, "accountant"), must=accountant is not None)
     claim, silence = _claim(run, terms.delta)
-    views = [view] if view is not None else _views(run, terms.view)
+    views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
     assumed = [basis] if (basis := known.get("basis")) else []
+    unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
+    caveats = tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
-        caveats=caveats(run), accountant=named or "", unsure=shortly(run),
+        caveats=caveats, accountant=named or "", unsure=shortly(run),
     )  # fmt: skip
-
-
-def caveats(run: Run) -> tuple[str, ...]:
-    """What goes without saying for no number; of a deployed run, where its noise is from."""
-    unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
-    return tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
-
-
-def _stored_terms(run: Run) -> tuple[dict[str, Any], list[str]]:
-    """What is stored, or that a run of an older version says less, as its scenario is lost."""
-    try:
-        return stored(run), []
-    except DesimError as error:
-        text = f"the terms are not the scenario's, which cannot be read: {error}"
-        return {}, [text.splitlines()[0]]
 
 
 def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
@@ -129,7 +126,9 @@ def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
     if exposed(run.manifest):
         return None, "nothing is claimed for a deployment that is a test"
     algorithm, inputs = names(run)[0], run.manifest.get("privacy", {}).get("claim")
-    if inputs is not None and not _noiseless(run):
+    pieces = run.store.pieces("releases", ["mechanism"])
+    bare = bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
+    if inputs is not None and not bare:  # without any noise no paper claims anything
         releases = gathered(run.store.pieces("releases", RELEASED))
         if algorithm in registry.OWN or inputs.get("theorem") in BY_NAME:
             return claim_of(inputs, releases, delta), ""
@@ -158,24 +157,18 @@ def _brought(
         return None, f"{theorem} of plug-in {algorithm} says nothing: {error}"
 
 
-def _noiseless(run: Run) -> bool:
-    """Whether there are releases, and all of them without noise: no paper claims anything then."""
-    pieces = run.store.pieces("releases", ["mechanism"])
-    return bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
-
-
-def _views(run: Run, asked: str) -> list[str]:
-    star = ["coordinator"] if with_coordinator(run) else []
-    views = ["eavesdropper", *star, "final-model"]
+def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:
+    """The views of which an account speaks unless one is chosen; star: there is a coordinator."""
+    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
     return views if asked in views else [asked, *views]
 
 
 def _record(
-    run: Run, view: str, terms: Stated, claim: Claim | None, own: "Own | None",
+    run: Run, view: str, terms: Stated, claim: Claim | None, own: Asked | None,
     assumed: list[str], unread: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     replay, other = _accounts(run, view, terms)
-    own_epsilon, doubts = (np.nan, ()) if own is None else own.of(replay)
+    own_epsilon, doubts = (np.nan, ()) if own is None else own(replay)
     said = claim.worst if claim is not None and terms.relation == claim.relation else np.nan
     return {
         "view": replay.view,
@@ -198,14 +191,11 @@ def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | No
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
-
-    def replay(amplification: bool) -> Account:
-        return spent(run, terms.delta, view, terms.relation, amplification)
-
-    amplified = replay(True)
-    if not any((part["sampling"] < 1.0).any() for part in run.store.pieces("releases", DRAWN)):
+    amplified = spent(run, terms.delta, view, terms.relation)
+    pieces = run.store.pieces("releases", ["sampling"])
+    if not any((part["sampling"] < 1.0).any() for part in pieces):
         return amplified, None
-    known = replay(False)
+    known = spent(run, terms.delta, view, terms.relation, amplification=False)
     return (known, None) if known.worst <= amplified.worst else (amplified, known)
 
 
@@ -220,24 +210,23 @@ def _flags(replay: Account, known: Account | None, claim: Claim | None) -> Itera
         yield f"the paper's epsilon does not cover this view, only {claim.bound.view}"
 
 
-class Own(NamedTuple):
-    """A plug-in's accountant, and whether it must have an answer, as it was asked for by name."""
+def _own(
+    accountant: type[Accountant], replay: Account, must: bool
+) -> tuple[float, tuple[str, ...]]:
+    """A plug-in's epsilon, nan where it has none, and what is to be said of that.
 
-    accountant: type[Accountant]
-    must: bool
-
-    def of(self, replay: Account) -> tuple[float, tuple[str, ...]]:
-        """Its epsilon, nan where it has none, and what is to be said of that."""
-        name = self.accountant.name
-        try:
-            own = asked(self.accountant, replay)
-        except InputError as error:
-            if self.must:
-                raise
-            return float("nan"), (f"no answer of {error}",)
-        if np.isinf(replay.worst):
-            return own, ()
-        said = f"epsilon of accountant {name} is the plug-in's own: desim does not check it"
-        if replay.method == "exact GDP" and own < replay.worst * (1.0 - ROUNDING):
-            return own, (said, f"accountant {name} is wrong: {own:.6g} is less than is attained")
-        return own, (said,)
+    must: it was asked for by name, and has an answer or none is given.
+    """
+    try:
+        own = asked(accountant, replay)
+    except InputError as error:
+        if must:
+            raise
+        return float("nan"), (f"no answer of {error}",)
+    if np.isinf(replay.worst):
+        return own, ()
+    name = accountant.name
+    said = f"epsilon of accountant {name} is the plug-in's own: desim does not check it"
+    if replay.method == "exact GDP" and own < replay.worst * (1.0 - ROUNDING):
+        return own, (said, f"accountant {name} is wrong: {own:.6g} is less than is attained")
+    return own, (said,)

@@ -80,11 +80,11 @@ def replay(run: Run | str | Path, progress: Callable[[Progress], None] | None = 
         for name in TABLES
     ]
     if whole:
-        found += [
-            _array_difference(label, a, b)
-            for name in ARRAYS
-            for label, a, b in _pairs(name, stored.store.arrays(name), again.store.arrays(name))
-        ]
+        for name in ARRAYS:
+            was, now = stored.store.arrays(name), again.store.arrays(name)
+            for key in sorted({*was, *now}):
+                label = name if key == name else f"{name} {key}"
+                found.append(_array_difference(label, was.get(key), now.get(key)))
         found.append(_difference_heard(stored.listeners, again.listeners))
     rows = [vars(one) for one in found if one is not None]
     columns = ["table", "row", "column", "stored", "replayed"]
@@ -128,13 +128,6 @@ def _row(frame: pd.DataFrame, row: int) -> str:
     if row >= len(frame):
         return NOTHING
     return " ".join(f"{name} {_at(frame, row, name)}" for name in frame.columns)
-
-
-def _pairs(name: str, stored: Any, replayed: Any) -> list[tuple[str, Any, Any]]:
-    return [
-        (name if key == name else f"{name} {key}", stored.get(key), replayed.get(key))
-        for key in sorted({*stored, *replayed})
-    ]
 
 
 def _array_difference(label: str, stored: Any, replayed: Any) -> Difference | None:

@@ -48,37 +48,29 @@ def as_it_was(path: Path, manifest: Mapping[str, Any]) -> Iterator[None]:
     """Context in which a resumed run plays; at Differs and Behind all of `path` is put back."""
     scenario, parts = (path / place.SCENARIO).read_bytes(), path / place.PARTS
     killed, empty = manifest["status"] == "running", not parts.exists()
-    shutil.rmtree(parts / BEFORE, ignore_errors=True)
+    before = parts / BEFORE
+    shutil.rmtree(before, ignore_errors=True)
     if not killed:
-        _link_tables(path, parts / BEFORE)
+        before.mkdir(parents=True)
+        for table in path.glob("*.parquet"):
+            try:
+                os.link(table, before / table.name)
+            except OSError:  # a file system without links
+                shutil.copy2(table, before / table.name)
     try:
         yield
     except (Differs, Behind):
         if not killed:
-            _put_back(path, parts / BEFORE)
+            for table in before.iterdir():
+                for part in part_files(path, table.stem):
+                    part.unlink()
+                table.replace(path / table.name)
+            before.rmdir()
         if empty:
             shutil.rmtree(parts, ignore_errors=True)
         (path / place.SCENARIO).write_bytes(scenario)
         place.write_manifest(path, manifest)
         raise
-
-
-def _link_tables(path: Path, before: Path) -> None:
-    """Give the tables that are in one file each a second name, or a copy, in folder `before`."""
-    before.mkdir(parents=True)
-    for table in path.glob("*.parquet"):
-        try:
-            os.link(table, before / table.name)
-        except OSError:  # a file system without links
-            shutil.copy2(table, before / table.name)
-
-
-def _put_back(path: Path, before: Path) -> None:
-    for table in before.iterdir():
-        for part in part_files(path, table.stem):
-            part.unlink()
-        table.replace(path / table.name)
-    before.rmdir()
 
 
 # Going on.
@@ -106,14 +98,24 @@ def resume(
         manifest = place.read_manifest(directory)
         if manifest["status"] != "done" or overrides:
             require_virtual(manifest, "nothing goes on with it")
-        scenario = _scenario(directory, manifest)
+        if (begun := manifest.get("scenario")) is not None:  # killed: it has both in one step
+            place.write_text(directory / place.SCENARIO, begun)
+        scenario = load(own_scenario(directory, manifest))
         moved = _moved(scenario, overrides, manifest, directory)
         whole_yet = manifest["status"] == "running" or whole(directory, manifest)
         if manifest["status"] == "done" and moved is None and whole_yet:
             return open_run(directory)
         prepared = _prepared(directory, manifest, scenario, moved)
-        extended = moved is not None and _extends(scenario, moved)
-        opened = partial(_opened, directory, _sure(manifest, prepared, extended))
+        ends = [(one.stop.rounds, one.stop.time) for one in (scenario, moved or scenario)]
+        later = any(a is not None and (b is None or b > a) for a, b in zip(*ends, strict=True))
+        sure = _sure(manifest, prepared, later)
+
+        def opened(checkpoint: tuple[Mapping[str, int], Tree] | None) -> ResumedTables:
+            try:
+                return ResumedTables(directory, sure, checkpoint)
+            except KeyboardInterrupt:  # before they are read to where that is
+                raise Behind(BEHIND) from None
+
         checkpoint = (
             None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
         )
@@ -125,16 +127,6 @@ def resume(
                 return carry_out(prepared, directory, partial(opened, None), progress)
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
-
-
-def _opened(
-    directory: Path, sure: float, checkpoint: tuple[Mapping[str, int], Tree] | None
-) -> ResumedTables:
-    """The tables to go on with; Behind at a Ctrl-C before they are read to where that is."""
-    try:
-        return ResumedTables(directory, sure, checkpoint)
-    except KeyboardInterrupt:
-        raise Behind(BEHIND) from None
 
 
 def _prepared(
@@ -163,7 +155,8 @@ def _prepared(
     if moved is not None:
         return prepared
     text = (directory / place.SCENARIO).read_text("utf-8")
-    return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": _sha256(text)})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": digest})
 
 
 def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float:
@@ -177,18 +170,6 @@ def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float
     if later and prepared.simulation.method.kind != "coordinator":
         return float("-inf")
     return float(manifest["time"])
-
-
-def _scenario(directory: Path, manifest: Mapping[str, Any]) -> Scenario:
-    """The scenario that was begun; InputError where the file is not what the manifest tells of."""
-    file, begun = directory / place.SCENARIO, manifest.get("scenario")
-    if begun is not None:  # killed: the manifest has both in one step
-        place.write_text(file, begun)
-    return load(own_scenario(directory, manifest))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _moved(
@@ -211,7 +192,13 @@ def _moved(
         name = key.removeprefix("stop.")
         was, now = getattr(scenario.stop, name), getattr(moved.stop, name)
         if was is None:
-            problems.append(f"{key}: {_no_such_end(name, scenario)}")
+            ends = {"rounds": "--rounds N", "time": "--time T"}
+            others = [other for other in ends if getattr(scenario.stop, other) is not None]
+            allowed = [f"another stop.{other} (desim resume {ends[other]})" for other in others]
+            problems.append(
+                f"{key}: the run has no such end (it ends at {scenario.stop.limits()}), and gets "
+                f"no new one; allowed: {', '.join(allowed) or 'desim run with that end, anew'}"
+            )
         elif now is not None and now < was:
             least, why = _least(name, was, manifest, directory)
             if now < least:
@@ -219,15 +206,6 @@ def _moved(
     if problems:
         raise InputError(problems)
     return None if moved == scenario else moved
-
-
-def _no_such_end(name: str, scenario: Scenario) -> str:
-    """Why an end cannot be moved that the scenario does not have, and which can."""
-    ends = {"rounds": "--rounds N", "time": "--time T"}
-    others = [other for other in ends if getattr(scenario.stop, other) is not None]
-    allowed = ", ".join(f"another stop.{other} (desim resume {ends[other]})" for other in others)
-    text = f"the run has no such end (it ends at {scenario.stop.limits()}), and gets no new one"
-    return f"{text}; allowed: {allowed or 'desim run with that end, anew'}"
 
 
 def _least(
@@ -240,9 +218,3 @@ def _least(
     rows = open_run(directory).store.pieces("events", [column])
     last = max((part[column].max(initial=0).item() for part in rows), default=0)
     return last, "which is stored already"
-
-
-def _extends(scenario: Scenario, moved: Scenario) -> bool:
-    """Whether one of the ends is later, or none any more."""
-    pairs = [(s.stop.rounds, s.stop.time) for s in (scenario, moved)]
-    return any(a is not None and (b is None or b > a) for a, b in zip(*pairs, strict=True))

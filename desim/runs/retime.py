@@ -36,7 +36,7 @@ from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.directory import versions
-from desim.runs.likeness import delayed, obstacles, refuse_other_model, unkept
+from desim.runs.likeness import delayed, obstacles, refuse_other_model, unstored
 from desim.runs.premises import require_virtual
 from desim.runs.recording import prepare, record
 from desim.runs.replay import TABLES, first_difference
@@ -76,19 +76,11 @@ class Training:
     def of(cls, run: Run, simulation: Simulation) -> "Training":
         """The training of `run`, which `simulation` is built of."""
         return cls(
-            simulation.method.kind == "coordinator",
-            int(run.manifest["rounds"]),
-            str(run.manifest["reason"]),
-            run.metrics,
-            run.state,
-            run.iterates,
-            run.model,
-            run.store.arrays("checkpoints"),
-            simulation.observation,
-            simulation.settings.targets,
-            simulation.problem,
-            list(run.manifest["warnings"]),
-        )
+            simulation.method.kind == "coordinator", int(run.manifest["rounds"]),
+            str(run.manifest["reason"]), run.metrics, run.state, run.iterates, run.model,
+            run.store.arrays("checkpoints"), simulation.observation, simulation.settings.targets,
+            simulation.problem, list(run.manifest["warnings"]),
+        )  # fmt: skip
 
     @property
     def met(self) -> bool:
@@ -97,9 +89,9 @@ class Training:
 
     @property
     def lacking(self) -> list[str]:
-        """What must have been kept for its metrics to be told at other times, in words."""
+        """What must have been stored for its metrics to have other times, in words."""
         wanted = [*self.seen.metrics, *(name for name, _ in self.targets)]
-        return unkept(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
+        return unstored(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
 
     def metrics_at(
         self, blind: Seen, left: dict[int, float], end: float
@@ -126,13 +118,13 @@ class Training:
             dates[round_] = time
         new = dates[self.metrics["round"]]
         rows = self.metrics.assign(time=new)[new <= end]
-        told = {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
+        dated = {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
         if not self.checkpoints:
-            return told, {}
+            return dated, {}
         again = dates[self.checkpoints["round"]]
         marks = {**self.checkpoints, "time": again}
-        kept = {name: column[again <= end] for name, column in marks.items()}
-        return told, kept if len(kept["time"]) else {}
+        marks = {name: column[again <= end] for name, column in marks.items()}
+        return dated, marks if len(marks["time"]) else {}
 
     def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
         observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))
@@ -162,7 +154,7 @@ class Training:
 Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
 UNSEEN = Observation((), 0.0, False, None)
-KEPT: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
+RETIMABLE: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
 
 def retime(
@@ -196,19 +188,19 @@ def under(scenario: Scenario, network: Conditions | None, compute: Conditions | 
     """`scenario` with another section network or compute; InputError for another topology."""
     data = scenario.written()
     if network is not None:
-        given = _section(data, network)
-        laid = _laid_out(data, given)
+        section = dict(network) if isinstance(network, Mapping) else {"include": str(network)}
+        laid = _laid_out(data, section)
         if compute is None and "compute" in laid and not isinstance(network, Mapping):
             raise InputError(
                 f"network: found {network}, whose section compute a stored scenario overrules; "
                 f"allowed: compute {network} beside it, or the run's own devices as a mapping"
             )
         topology = laid["network"].get("topology", data["network"]["topology"])
-        data["network"] = {**given, "topology": topology}
+        data["network"] = {**section, "topology": topology}
     if compute is not None:
         data["compute"] = compute
         if not isinstance(compute, Mapping):
-            found = _laid_out({"algorithm": data["algorithm"]}, _section(data, compute))
+            found = _laid_out(data, {"include": str(compute)})
             if "compute" not in found:
                 raise InputError(f"compute: {compute} has no section compute")
             data["compute"] = found["compute"]
@@ -217,10 +209,6 @@ def under(scenario: Scenario, network: Conditions | None, compute: Conditions | 
         text = "another topology is another training"
         raise InputError(f"network.topology: {text}; allowed: that of the run, or leave it out")
     return new
-
-
-def _section(data: dict[str, Any], given: Conditions) -> dict[str, Any]:
-    return dict(given) if isinstance(given, Mapping) else {"include": str(given)}
 
 
 def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
@@ -281,14 +269,10 @@ class Retimed(Simulation):
         if outcome.status != "done":
             return replace(outcome, state={}, iterates=None, model=None), seen
         known = replace(
-            outcome,
-            reason=training.reason if training.met else outcome.reason,
-            state=training.state,
-            iterates=training.iterates,
-            model=training.model,
-            warnings=training.warnings,
-            checkpoints=checkpoints,
-        )
+            outcome, reason=training.reason if training.met else outcome.reason,
+            state=training.state, iterates=training.iterates, model=training.model,
+            warnings=training.warnings, checkpoints=checkpoints,
+        )  # fmt: skip
         return known, seen
 
     def in_time(self) -> None:
@@ -313,13 +297,10 @@ class Dated:
         if name == "metrics":
             return
         if name == "events" and self.noting:
-            self._note(columns)
+            kinds: Words = columns["kind"]
+            for row in (kinds.codes == Kind.RETIRE).nonzero()[0]:
+                self.left.setdefault(int(columns["agent"][row]), float(columns["time"][row]))
         self.sink.append(name, columns)
-
-    def _note(self, columns: Mapping[str, Any]) -> None:
-        kinds: Words = columns["kind"]
-        for row in (kinds.codes == Kind.RETIRE).nonzero()[0]:
-            self.left.setdefault(int(columns["agent"][row]), float(columns["time"][row]))
 
 
 @dataclass(frozen=True)
@@ -344,18 +325,11 @@ class Retimable:
         observe = scenario.observe.model_copy(update=blind)
         stop = scenario.stop.model_copy(update={"metric": ()})
         bare = scenario.model_copy(update={"observe": observe, "stop": stop})
-        made = build(bare, self.training.problem)
+        plain = build(bare, self.training.problem)
         found = Retimed(
-            made.method,
-            made.settings,
-            made.observation,
-            made.engine,
-            made.why,
-            self.training,
-            scenario,
-            self.blanks,
-            listeners=made.listeners,
-        )
+            plain.method, plain.settings, plain.observation, plain.engine, plain.why,
+            self.training, scenario, self.blanks, listeners=plain.listeners,
+        )  # fmt: skip
         if found.settings.horizon < np.inf:
             found.in_time()
         return found
@@ -372,9 +346,9 @@ def examined(run: Run, problem: Problem | None = None) -> Retimable:
 
     InputError with the reason where delays could change the iterates.
     """
-    if run not in KEPT:
-        KEPT[run] = _examined(run, problem)
-    return KEPT[run]
+    if run not in RETIMABLE:
+        RETIMABLE[run] = _examined(run, problem)
+    return RETIMABLE[run]
 
 
 def _examined(run: Run, problem: Problem | None) -> Retimable:
@@ -410,11 +384,11 @@ def _watched(simulation: Retimed) -> tuple[Retimed, set[str]]:
 
     Nobody watches desim's own, which use for their models what `us` tells alone.
     """
-    made, kind = simulation.method, type(simulation.method)
+    method, kind = simulation.method, type(simulation.method)
     if kind.__module__.partition(".")[0] == "desim":
         return simulation, set()
     settings, looked = watched(simulation.settings)
-    again = kind(Ingredients(made.parameters, settings, made.noise))
+    again = kind(Ingredients(method.parameters, settings, method.noise))
     return replace(simulation, method=again), looked
 
 
@@ -432,7 +406,7 @@ def training_of(scenario: Scenario) -> str:
     metrics = [*observe.metrics, *stop.targets]
     star, timed = scenario.kind == "coordinator", observe.every != "round"
     endless = stop.rounds is None and not stop.targets and scenario.privacy is None
-    if endless or delayed(scenario) or unkept(star, metrics, timed, observe.iterates):
+    if endless or delayed(scenario) or unstored(star, metrics, timed, observe.iterates):
         return ""
     data = scenario.written()
     shared = {key: data[key] for key in data if key not in ("network", "compute", "seed")}
@@ -463,7 +437,7 @@ def trained(scenario: Scenario, path: Path | None, text: str, name: str) -> Root
     return Root(record(prepared, path, force=True), name, prepared.simulation.problem)
 
 
-def told(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
+def retold(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
     """The run of `scenario` with the training of `root`: bits and files as if it were played.
 
     InputError where it must be played.

@@ -4,6 +4,7 @@ Here it is also opened, by the path of its directory.
 """
 
 import os
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
-from desim.runs.directory import busy, own_scenario, read_manifest, written_by
+from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
 from desim.runs.played import One
 from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, Store, alike, checkpoints_of, written
+from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +138,14 @@ class Run:
     @cached_property
     def written(self) -> dict[str, Any]:
         """The resolved scenario as plain data, unchecked; empty where it is not known."""
-        return written(self._scenario, self.directory, self.manifest)
+        from desim.scenario.tree import plain
+
+        if self._scenario is not None:
+            return self._scenario.written()
+        with suppress(InputError, OSError, ValueError):
+            if self.directory is not None:
+                return plain(own_scenario(self.directory, self.manifest).read_text("utf-8"))
+        return {}
 
     @property
     def level(self) -> str:
@@ -147,7 +155,11 @@ class Run:
     @property
     def alike(self) -> str | None:
         """The resolved scenario with seed 0; None where the run does not know it."""
-        return alike(self._scenario, self.directory, self.manifest)
+        from desim.scenario.load import resolved_yaml, seeded
+
+        if self.directory is not None and (self.directory / SCENARIO).is_file():
+            return seeded(own_scenario(self.directory, self.manifest).read_text("utf-8"), 0)
+        return None if self._scenario is None else seeded(resolved_yaml(self._scenario), 0)
 
     @property
     def algorithm(self) -> str:
@@ -203,11 +215,15 @@ class Run:
 
         InputError where the log leaves messages out.
         """
+        from desim.columns import gathered
         from desim.numerics.later import pd
-        from desim.runs.reading.traffic import ARRIVED, delivered
+        from desim.runs.reading.traffic import ARRIVED
 
-        came = delivered(self._log("bytes", ARRIVED, "deliver"))
-        return described(pd.DataFrame(came), "delivered")
+        log = self._log("bytes", ARRIVED, "deliver")
+        came = gathered(log, lambda rows: rows["kind"].equal("deliver"))
+        return described(
+            pd.DataFrame({name: came[name] for name in ("time", "bytes")}), "delivered"
+        )
 
     def _log(self, what: str, columns: list[str], *kinds: str) -> "Pieces":
         """The log piece by piece, for `what`, which needs these kinds: see `require`."""

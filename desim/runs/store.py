@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,50 +21,16 @@ from desim.log.schemas import SCHEMAS
 from desim.runs.directory import (
     CURE,
     PARTS,
-    SCENARIO,
     UNENDED,
     UNLISTED,
     Digests,
     Files,
     Foreign,
-    own_scenario,
     read_arrays,
 )
-from desim.scenario.tree import plain
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from desim.scenario.schema import Scenario
-
-
-class Store(Protocol):
-    """Where the tables and arrays of a run are."""
-
-    @property
-    def unchecked(self) -> str:
-        """Why nobody can tell whether what is read is the run's own; empty where it is checked."""
-
-    def check(self) -> None:
-        """Raise InputError unless all that was stored is there as the run has left it."""
-
-    def as_it_is(self) -> "Store":
-        """The same, whether or not it is what the run has left."""
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """Table events, metrics or releases, or some of its columns."""
-
-    def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """Columns of such a table as arrays."""
-
-    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """The same piece by piece."""
-
-    def dataset(self, name: str) -> Any:
-        """Such a table as a dataset of Arrow."""
-
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Arrays of `state`, `iterates` or `model`."""
 
 
 class Directory:
@@ -77,21 +43,21 @@ class Directory:
 
     @property
     def unchecked(self) -> str:
-        """See Store."""
+        """Why nobody can tell whether what is read is the run's own; empty where it is checked."""
         if not self.ended:
             return UNENDED
         return UNLISTED if self._digests.listed is None else ""
 
     def check(self) -> None:
-        """See Store."""
+        """Raise InputError unless all that was stored is there as the run has left it."""
         self._digests.require_all()
 
     def as_it_is(self) -> "Directory":
-        """See Store."""
+        """The same, whether or not it is what the run has left."""
         return Directory(self.path, self.ended)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """See Store; parts are read where the run was killed.
+        """Table events, metrics or releases, or some of its columns; of a killed run its parts.
 
         InputError where a run that ended has lost its table, or has another in its place.
         """
@@ -99,17 +65,17 @@ class Directory:
         return read_table(self.path, name, columns)
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """See Store; InputError as in `table`."""
+        """Columns of such a table as arrays; InputError as there."""
         self._require(name)
         return read_columns(self.path, name, columns)
 
     def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """See Store; InputError as in `table`."""
+        """The same piece by piece; InputError as there."""
         self._require(name)
         return read_pieces(self.path, name, columns)
 
     def dataset(self, name: str) -> Any:
-        """See Store; InputError as in `table`."""
+        """Such a table as a dataset of Arrow; InputError as there."""
         self._require(name)
         return dataset_of(self.path, name)
 
@@ -120,7 +86,7 @@ class Directory:
             raise InputError(f"{self.path}: {name}.parquet is missing; {CURE}")
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """See Store; none if the run was killed."""
+        """Arrays of `state`, `iterates`, `model` or `checkpoints`; none if the run was killed."""
         if not self.ended:
             return {}
         self._digests.require(f"{name}.npz")
@@ -137,31 +103,34 @@ class Memory:
         self._arrays = arrays
 
     def check(self) -> None:
-        """See Store."""
+        """See Directory."""
 
     def as_it_is(self) -> "Memory":
-        """See Store."""
+        """See Directory."""
         return self
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """See Store."""
+        """See Directory."""
         return self._tables.read(name, columns)
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """See Store."""
+        """See Directory."""
         return self._tables.columns(name, columns)
 
     def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
-        """See Store."""
+        """See Directory."""
         return self._tables.pieces(name, columns)
 
     def dataset(self, name: str) -> Any:
-        """See Store."""
+        """See Directory."""
         return self._tables.dataset(name)
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """See Store."""
+        """See Directory."""
         return dict(self._arrays.get(name, {}))
+
+
+Store = Directory | Memory
 
 
 def whole(path: Path, manifest: Mapping[str, Any]) -> bool:
@@ -180,12 +149,9 @@ def whole(path: Path, manifest: Mapping[str, Any]) -> bool:
             return False
         except InputError:
             return False
-    named = [*(f"{name}.parquet" for name in SCHEMAS), *_arrays(manifest)]
+    arrays = manifest.get("arrays", ("state",))
+    named = [*(f"{name}.parquet" for name in SCHEMAS), *(f"{name}.npz" for name in arrays)]
     return all(_readable(path / name) for name in named if name not in (files or ()))
-
-
-def _arrays(manifest: Mapping[str, Any]) -> list[str]:
-    return [f"{name}.npz" for name in manifest.get("arrays", ("state",))]
 
 
 def _readable(file: Path) -> bool:
@@ -198,34 +164,6 @@ def _readable(file: Path) -> bool:
         return True
     except InputError:
         return False
-
-
-# The resolved scenario of a run as text and plain data, which costs no look at its methods.
-
-
-def written(
-    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
-) -> dict[str, Any]:
-    """Its sections, unchecked; none where the run does not know them any more."""
-    if scenario is not None:
-        return scenario.written()
-    try:
-        if directory is not None:
-            return plain(own_scenario(directory, manifest).read_text("utf-8"))
-    except (InputError, OSError, ValueError):
-        pass
-    return {}
-
-
-def alike(
-    scenario: "Scenario | None", directory: Path | None, manifest: dict[str, Any]
-) -> str | None:
-    """Its text with seed 0; None where the run does not know it."""
-    from desim.scenario.load import resolved_yaml, seeded
-
-    if directory is not None and (directory / SCENARIO).is_file():
-        return seeded(own_scenario(directory, manifest).read_text("utf-8"), 0)
-    return None if scenario is None else seeded(resolved_yaml(scenario), 0)
 
 
 # The models of a run where a metric first met a target.

@@ -5,8 +5,7 @@ from typing import Any
 import typer
 
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
-from desim.interface.cli import app
-from desim.interface.cli.options import EXAMPLES
+from desim.interface.cli import COMMANDS, app
 
 
 def commands() -> str:
@@ -23,7 +22,7 @@ def _command(name: str, command: Any) -> str:
         f"## desim {name}",
         escaped(flowing(command.help or "")),
         f"```text\n{usage}\n```",
-        "For example: " + "; ".join(map(code, EXAMPLES[name])) + ".",
+        "For example: " + "; ".join(map(code, COMMANDS[name])) + ".",
         table(("", "what it says", "default"), rows) if own else "",
     )
 

@@ -351,7 +351,7 @@ class ClockErrors:
 
     def plot(self, out: str | Path | None = None, **asked: Any) -> Any:
         """Both timelines, one over the other: see `desim.interface.plots.clocks`."""
-        from desim.interface.plots.clocks import clocks
+        from desim.interface.plots.activity import clocks
 
         return clocks(self.real, self.simulated, out=out, **asked)
 

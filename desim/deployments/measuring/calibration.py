@@ -16,7 +16,7 @@ from desim.deployments.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lin
 from desim.deployments.measuring.samples import Samples, of_files, of_run
 from desim.errors import InputError
 from desim.numerics.later import pd
-from desim.runs.output import output
+from desim.runs.directory import output
 from desim.runs.run import Run, as_run
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import Compute

@@ -45,8 +45,7 @@ from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
 from desim.log.column_meanings import METRICS
 from desim.numerics.cores import cores
-from desim.runs.directory import STUDY
-from desim.runs.output import output
+from desim.runs.directory import STUDY, output
 from desim.runs.reading.series import labels
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load, read

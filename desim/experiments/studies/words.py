@@ -170,6 +170,12 @@ def _terms(run: Run, asked: Mapping[str, Any]) -> str:
     return run.account(**asked).terms + (f"; {text}" if (text := shortly(run)) else "")
 
 
+def failures(runs: "pd.DataFrame") -> "pd.Series[int]":
+    """How many runs of a table failed for each reason, its first line; the most frequent first."""
+    reasons = runs.loc[runs["status"] == "failed", "reason"].astype(str)
+    return reasons.map(lambda text: text.partition("\n")[0]).value_counts()
+
+
 # The tables, one for each measure; never, infinite and diverged are three things in them.
 MAX_CASES = 40  # cases of a table; all are in the Parquet files
 LONGEST = 60  # letters of a case's label
@@ -221,8 +227,7 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
         return cells + [""] * 4
     other = ratios.loc[row["case"]]
     wins = f"{other['wins']} of {other['pairs']} (p {other['p']:.2g})"
-    own = other["unit"]
-    return [*cells, _cut(other["against"]), ratio(other), _interval(other, own), wins]
+    return [*cells, _cut(other["against"]), ratio(other), _interval(other, other["unit"]), wins]
 
 
 def _doubts(study: StudyTables, name: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
 from desim.runs.recording import played
 from desim.runs.resume import resume
-from desim.runs.retime import Root, seconds, told, trained
+from desim.runs.retime import Root, retold, seconds, trained
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
@@ -198,7 +198,7 @@ def with_training(job: Job, scenario: Scenario) -> Run:
     known = _roots.get(family)
     if known is not None:
         with contextlib.suppress(DesimError):
-            run = told(known, scenario, job.place, job.text)
+            run = retold(known, scenario, job.place, job.text)
             if seconds(run) > seconds(known.run):
                 _roots[family] = None
             return run

@@ -28,7 +28,7 @@ from desim.experiments.tuning.candidates import (
 from desim.experiments.tuning.charged import Price, number_of_runs, price
 from desim.experiments.tuning.search import RunCache, Search, Tell, Wanted
 from desim.experiments.tuning.tuned import Tuned, as_played, tuned
-from desim.runs.output import output
+from desim.runs.directory import output
 from desim.runs.run import Run
 
 BEST_FILE = "best.yaml"

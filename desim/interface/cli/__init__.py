@@ -10,36 +10,15 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from desim.errors import DesimError
-from desim.interface.cli.commands.audit import audit
-from desim.interface.cli.commands.calibrate import calibrate
-from desim.interface.cli.commands.check import check
-from desim.interface.cli.commands.compare import compare
-from desim.interface.cli.commands.deploy import deploy
-from desim.interface.cli.commands.export import export
-from desim.interface.cli.commands.join import join
-from desim.interface.cli.commands.names import list_names
-from desim.interface.cli.commands.plot import plot
-from desim.interface.cli.commands.privacy import privacy
-from desim.interface.cli.commands.replay import replay
-from desim.interface.cli.commands.report import report
-from desim.interface.cli.commands.resume import resume
-from desim.interface.cli.commands.retime import retime
-from desim.interface.cli.commands.robust import robust
-from desim.interface.cli.commands.run import run
-from desim.interface.cli.commands.schema import schema
-from desim.interface.cli.commands.show import show
-from desim.interface.cli.commands.study import study
-from desim.interface.cli.commands.tune import tune
-from desim.interface.cli.commands.warmup import warmup
-from desim.interface.cli.options import below, switch
+from desim.interface.cli.options import switch
 from desim.interface.cli.progress import complain, silence
 
 INTERRUPTED = 130
@@ -55,13 +34,12 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of `desim --help`."""
-        names = self.list_commands(ctx)
+        known = {one: self.get_command(ctx, one) for one in self.list_commands(ctx)}
         with formatter.section("Commands"):
-            formatter.write_dl([(one, _sentence(self.get_command(ctx, one))) for one in names])
-
-
-def _sentence(command: Any) -> str:
-    return str(command.get_short_help_str(limit=MANY))
+            lines = [
+                (name, one.get_short_help_str(limit=MANY)) for name, one in known.items() if one
+            ]
+            formatter.write_dl(lines)
 
 
 app = typer.Typer(
@@ -75,31 +53,50 @@ app = typer.Typer(
     cls=Commands,
     context_settings={"max_content_width": WIDEST},
 )
-COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
-    "run": run,
-    "resume": resume,
-    "check": check,
-    "warmup": warmup,
-    "list": list_names,
-    "show": show,
-    "compare": compare,
-    "calibrate": calibrate,
-    "export": export,
-    "plot": plot,
-    "report": report,
-    "audit": audit,
-    "privacy": privacy,
-    "retime": retime,
-    "replay": replay,
-    "study": study,
-    "tune": tune,
-    "deploy": deploy,
-    "join": join,
-    "robust": robust,
-    "schema": schema,
-}
-for name, command in COMMANDS.items():
-    app.command(name, epilog=below(name))(command)
+COMMANDS = {  # in the order of `desim --help`, with examples; each is a function in its file
+    "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
+    "resume": ["desim resume runs/quickstart --rounds 80"],
+    "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
+    "warmup": ["desim warmup quickstart"],
+    "list": ["desim list networks"],
+    "show": ["desim show runs/quickstart"],
+    "compare": [
+        "desim compare runs/quickstart runs/satellite --target accuracy=0.93",
+        "desim compare runs/real runs/simulated",
+    ],
+    "calibrate": [
+        "desim calibrate runs/real -o measured.yaml",
+        "desim calibrate --messages pings.csv",
+        "desim calibrate --here quickstart",
+    ],
+    "export": ["desim export runs/quickstart --to csv"],
+    "plot": [
+        "desim plot runs/quickstart runs/satellite --metric accuracy -o accuracy.png",
+        "desim plot runs/real runs/simulated --kind clocks",
+    ],
+    "report": ["desim report runs/quickstart runs/satellite -o report.html"],
+    "audit": ["desim audit quickstart"],
+    "privacy": ["desim privacy runs/quickstart --view coordinator"],
+    "retime": ["desim retime runs/quickstart --network satellite -o runs/told-again"],
+    "replay": ["desim replay runs/quickstart"],
+    "study": ["desim study study.yaml"],
+    "tune": ["desim tune tuner.yaml --figure tuned.png"],
+    "deploy": [
+        "desim deploy quickstart",
+        "desim deploy quickstart --loopback -o runs/real",
+        "desim deploy quickstart --hosts hosts.yaml",
+    ],
+    "join": ["desim join 10.0.0.7:7077 --with beta.invitation"],
+    "robust": [
+        "desim robust a.yaml b.yaml --target error=1e-3",
+        "desim robust contest.yaml --target error=1e-6 --vary latency=0.1..10",
+    ],
+    "schema": ["desim schema"],
+}  # fmt: skip
+for name, examples in COMMANDS.items():
+    command = getattr(import_module(f"{__name__}.commands.{name}"), name)
+    head = "Example" if len(examples) == 1 else "Examples"
+    app.command(name, epilog="\n\n".join([f"{head}: {examples[0]}", *examples[1:]]))(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -121,17 +118,20 @@ def main(arguments: list[str] | None = None) -> None:
     gc.set_threshold(GARBAGE)
     atexit.register(gc.freeze)  # else the interpreter's last collections walk through all of numba
     try:
-        _command(arguments)
+        _command(sys.argv[1:] if arguments is None else arguments)
     except OSError as error:
-        _unwritten(error)
+        with suppress(OSError, ValueError, AttributeError):  # drop the rest: there may be no output
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            with suppress(OSError):
+                complain(f"{error.filename or 'output'}: cannot be written ({error.strerror})")
         sys.exit(1)
 
 
-def _command(arguments: list[str] | None) -> None:
-    given = sys.argv[1:] if arguments is None else arguments
-    end = given.index("--") if "--" in given else len(given)  # what follows is no option
-    said = {one for one in given[:end] if one in ANYWHERE}
-    left = [one for one in given[:end] if one not in ANYWHERE] + given[end:]
+def _command(words: list[str]) -> None:
+    end = words.index("--") if "--" in words else len(words)  # what follows is no option
+    said = {one for one in words[:end] if one in ANYWHERE}
+    left = [one for one in words[:end] if one not in ANYWHERE] + words[end:]
     try:
         with silence(bool(said & {"-q", "--quiet"})):
             app(left, prog_name="desim")
@@ -147,12 +147,3 @@ def _command(arguments: list[str] | None) -> None:
     finally:
         if sys.stdout is not None:
             sys.stdout.flush()  # here rather than at the interpreter's exit: it can fail
-
-
-def _unwritten(error: OSError) -> None:
-    """Say that the output cannot be written, and drop the rest of it."""
-    with suppress(OSError, ValueError, AttributeError):  # none, or none with a number
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if not isinstance(error, BrokenPipeError):
-        with suppress(OSError):
-            complain(f"{error.filename or 'output'}: cannot be written ({error.strerror})")

@@ -1,9 +1,10 @@
 """What `desim list` knows: everything that a scenario can name, described where it is defined."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from desim.fields import Form
 from desim.log.column_meanings import METRICS
@@ -40,6 +41,10 @@ WORDS = {
 }
 
 
+def _summaries(plugged: Mapping[str, Any]) -> Entries:
+    return [(name, one.summary) for name, one in plugged.items()]
+
+
 def algorithms() -> Entries:
     """Methods, with the paper of each and what it needs."""
     methods = {name: registry.get(name) for name in registry.names()}
@@ -51,32 +56,32 @@ def algorithms() -> Entries:
 
 def losses() -> Entries:
     """Losses of one row a with label b."""
-    own = registry.plugged().losses
-    return [*_alternatives(Loss), *((name, own[name].summary) for name in own)]
+    return [*_alternatives(Loss), *_summaries(registry.plugged().losses)]
 
 
 def models() -> Entries:
     """Models of plug-ins: losses of rows of any shape."""
-    own = registry.plugged().models
-    return [(name, own[name].summary) for name in own]
+    return _summaries(registry.plugged().models)
 
 
 def listeners() -> Entries:
     """Listeners of plug-ins: what hangs on a run while it plays."""
-    own = registry.plugged().listeners
-    return [(name, own[name].summary) for name in own]
+    return _summaries(registry.plugged().listeners)
 
 
 def sources() -> Entries:
     """Where data come from."""
-    own = registry.plugged().datasets
-    known = [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
-    return [*known, *((f"plugin {name}", one.summary) for name, one in own.items())]
+    plugged = _summaries(registry.plugged().datasets)
+    return [*_documented(SOURCES), *((f"plugin {name}", text) for name, text in plugged)]
 
 
 def choices() -> Entries:
     """Whom a coordinator invites that remembers: participation: {choose: NAME, invite: n}."""
-    return [(name, _sentence(one.__doc__ or "")) for name, one in CHOOSERS.items()]
+    return _documented(CHOOSERS)
+
+
+def _documented(known: Mapping[str, Any]) -> Entries:
+    return [(name, _sentence(one.__doc__ or "")) for name, one in known.items()]
 
 
 def codecs() -> Entries:
@@ -90,7 +95,15 @@ def codecs() -> Entries:
 
 def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
     """What comes with desim, by name, with the first sentence of each file."""
-    return lambda: [(name, _heading(path)) for name, path in files().items()]
+
+    def headings() -> Iterator[tuple[str, str]]:
+        for name, path in files().items():
+            lines = path.read_text("utf-8").splitlines()
+            comments = takewhile(lambda line: line.startswith("#"), lines)
+            text = " ".join(one[1:].strip() for one in comments if "yaml-language" not in one)
+            yield name, _sentence(SENTENCE.split(text)[0])
+
+    return lambda: [*headings()]
 
 
 scenarios, studies = _brought(tree.scenarios), _brought(tree.studies)
@@ -130,8 +143,8 @@ def overview() -> list[str]:
     lines += ["", "what else there is, all of it by `desim list WHAT`"]
     for name, entries in SECTIONS.items():
         names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
-        told = _cut(", ".join(names), WIDTH - 21, ", ") if names else NONE[name]
-        lines.append(f"  {name:14}{len(names):3}  {told}")
+        text = _cut(", ".join(names), WIDTH - 21, ", ") if names else NONE[name]
+        lines.append(f"  {name:14}{len(names):3}  {text}")
     return lines
 
 
@@ -150,11 +163,3 @@ def _alternatives(form: type[Form]) -> Entries:
 
 def _sentence(text: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
-
-
-def _heading(path: Path) -> str:
-    """The first sentence of a shipped file's comment, less the editor's schema line."""
-    lines = path.read_text("utf-8").splitlines()
-    comments = takewhile(lambda line: line.startswith("#"), lines)
-    text = " ".join(one[1:].strip() for one in comments if "yaml-language-server" not in one)
-    return _sentence(SENTENCE.split(text)[0])

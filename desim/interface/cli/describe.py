@@ -41,12 +41,12 @@ def carriers(settings: Settings, first: Opening | None) -> Iterator[str]:
     if up is not None and down is not None:
         rule = np.max if settings.policy.kind == "all" else np.median
         pause = float(rule(first.seconds))
-        yield from _told("down", (down, up), first.down, pause, first.up)
-        yield from _told("up", (up, down), first.up, pause, first.down)
+        yield from _over_tcp("down", (down, up), first.down, pause, first.up)
+        yield from _over_tcp("up", (up, down), first.up, pause, first.down)
     elif links is not None and links.ends.size:
         pause = float(np.median(first.seconds))
         bits = 64 * settings.problem.dim
-        yield from _told("to a neighbour", (links, links), bits, pause, None)
+        yield from _over_tcp("to a neighbour", (links, links), bits, pause, None)
         yield from _met(settings, links, bits)
 
 
@@ -69,7 +69,7 @@ def _met(settings: Settings, links: Links, bits: int) -> Iterator[str]:
         )
 
 
-def _told(
+def _over_tcp(
     way: str, there_and_back: tuple[Links, Links], bits: int, pause: float, other: int | None
 ) -> Iterator[str]:
     """What one way's messages take; other: bits of those of the other way, which are between."""
@@ -104,7 +104,7 @@ def _typical(links: Links) -> Int:
 # The whole description, with sizes of files.
 ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
 NUMBER = 8  # bytes of a number in an npz file
-TOLD, LARGE = 1e8, 1e9  # bytes from which on a size is told, and is a warning
+WORTH_A_LINE, WORTH_A_WARNING = 1e8, 1e9  # bytes
 LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
 
 
@@ -125,35 +125,28 @@ def sentence(scenario: Scenario, simulation: Simulation) -> str:
 def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
-    pace = speeds_of(settings.speeds)
+    pace = speeds_of(settings.speeds)  # 1/s
+    speed = f"a gradient of one row takes {_span(1.0 / pace)}"
+    speed += " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
+    speed = speed if (1.0 / pace).max() > 0.0 else "computing takes no time"
     besides = overheads_of(settings.speeds)
     fixed = f"; a computation {_span(besides)} besides" if besides.max() > 0.0 else ""
-    lines = [*_links(settings), f"devices: {_pace(pace)}{fixed}", *_counted(simulation)]
+    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
+    words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
+    if len(words) > 1 and len({*words.values()}) == 1:
+        words = {"links": next(iter(words.values()))}
+    lines = [*(f"{name}: {text}" for name, text in words.items()), f"devices: {speed}{fixed}"]
+    if simulation.origin is not None:
+        compute = simulation.origin.scenario.compute
+        lines += [f"measured: {text}"] if (text := measured_text(compute.written())) else []
+        if (flops := compute.work.flops) is not None:
+            lines.append(f"work: {flops:.6g} floating point operations for each row")
     if takes(settings.intake):
         lines.append("coordinator: takes replies in one after the other, before it goes on")
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]
     return [*lines, *sizes(simulation)]
-
-
-def _counted(simulation: Simulation) -> Iterator[str]:
-    """What a speed was measured on, and what it counts where these are no rows."""
-    if simulation.origin is None:
-        return
-    scenario: Scenario = simulation.origin.scenario
-    if text := measured_text(scenario.compute.written()):
-        yield f"measured: {text}"
-    if scenario.compute.work.flops is not None:
-        yield f"work: {scenario.compute.work.flops:.6g} floating point operations for each row"
-
-
-def _links(settings: Settings) -> Iterator[str]:
-    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
-    words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
-    if len(words) > 1 and len({*words.values()}) == 1:
-        words = {"links": next(iter(words.values()))}
-    yield from (f"{name}: {text}" for name, text in words.items())
 
 
 def _link(links: Links) -> str:
@@ -181,10 +174,9 @@ def _carried(links: Links) -> list[str]:
     words = [f"tcp ({name}, {'a new connection' if anew else 'kept'})" for name, anew in found]
     if links.lines.shape[1]:
         which, rate = links.lines
-        shared = rate[np.isfinite(rate)]
-        told = f" of {between(shared, 'bit/s')}" if len(shared) else ""
-        many = len(np.unique(which))
-        words.append(f"behind {many} line{'s' if many > 1 else ''}{told}")
+        shared, many = rate[np.isfinite(rate)], len(np.unique(which))
+        words.append(f"behind {many} line{'s' if many > 1 else ''}")
+        words[-1] += f" of {between(shared, 'bit/s')}" if len(shared) else ""
     return words
 
 
@@ -193,20 +185,12 @@ def _lost(loss: Sequence[float] | Array, share: float) -> float:
     return float(loss[0] + share * (loss[1] - loss[0]))
 
 
-def _pace(pace: Array) -> str:
-    """How long agents of pace (agents,) 1/s take for a gradient of one row."""
-    takes = 1.0 / pace
-    if not takes.max() > 0.0:
-        return "computing takes no time"
-    hint = " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
-    return f"a gradient of one row takes {_span(takes)}{hint}"
-
-
 def _first(first: Opening, settings: Settings) -> Iterator[str]:
     """What the first exchange takes: of a coordinator all of it, else computing and sending."""
     if not len(first.who):
         return
-    work = f"{_count(first.work)} gradients in {_span(first.seconds)}"
+    low, high = f"{first.work.min():.6g}", f"{first.work.max():.6g}"
+    work = f"{low if low == high else f'{low} to {high}'} gradients in {_span(first.seconds)}"
     if settings.uplinks is not None and settings.downlinks is not None:
         down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
         whole = down[first.who] + first.seconds + up[first.who]
@@ -244,11 +228,6 @@ def _span(seconds: Array) -> str:
     return " or ".join([*parts, *(["without end"] if len(known) < len(seconds) else [])])
 
 
-def _count(work: Array) -> str:
-    low, high = f"{work.min():.6g}", f"{work.max():.6g}"
-    return low if low == high else f"{low} to {high}"
-
-
 def _messages(links: Links, bits: int) -> Array:
     """How long the first message of that size takes on each link, in s."""
     found = np.asarray(links.latency + bits / rates(links))
@@ -264,31 +243,28 @@ def sizes(simulation: Simulation) -> Iterator[str]:
     if not np.isfinite(settings.rounds):
         return
     rounds, problem = settings.rounds, settings.problem
-    log = ROW * rounds * events(simulation)
-    if log >= TOLD:
-        smaller = {"all": "log: messages or log: rounds is", "messages": "log: rounds is"}
-        less = f"; {smaller[settings.log]} smaller" if settings.log in smaller else ""
-        yield f"{_weight(log)}about {size(log)} of events at log: {settings.log}{less}"
-    model = NUMBER * (rounds + 1) * problem.dim * (simulation.method.kind == "coordinator")
-    if model >= TOLD:
-        yield f"{_weight(model)}{size(model)} of model.npz, the model of every round"
-    iterates = (
-        NUMBER * (rounds + 1) * problem.agents * problem.dim * simulation.observation.iterates
-    )
-    if iterates >= TOLD:
-        text = "all models of every round (observe.iterates: true)"
-        yield f"{_weight(iterates)}{size(iterates)} of iterates.npz, {text}"
-
-
-def _weight(amount: float) -> str:
-    return "warning: " if amount >= LARGE else "size: "
+    smaller = {"all": "log: messages or log: rounds is", "messages": "log: rounds is"}
+    less = f"; {smaller[settings.log]} smaller" if settings.log in smaller else ""
+    model = NUMBER * (rounds + 1) * problem.dim
+    for amount, before, text in (
+        (ROW * rounds * events(simulation), "about ", f"events at log: {settings.log}{less}"),
+        (model * (simulation.method.kind == "coordinator"), "",
+         "model.npz, the model of every round"),
+        (model * problem.agents * simulation.observation.iterates, "",
+         "iterates.npz, all models of every round (observe.iterates: true)"),
+    ):  # fmt: skip
+        if amount >= WORTH_A_LINE:
+            weight = "warning" if amount >= WORTH_A_WARNING else "size"
+            yield f"{weight}: {before}{size(amount)} of {text}"
 
 
 def events(simulation: Simulation) -> float:
     """Rows of the event log in a round, about, as far as the method says what a round is."""
     settings, noise = simulation.settings, simulation.method.noise is not None
     if simulation.method.kind == "coordinator":
-        called = _called(settings)
+        policy, called = settings.policy, float(settings.participation.least)
+        if policy.kind in ("each", "buffer"):  # agents that are called in a collection, about
+            called = 1.0 if policy.kind == "each" else policy.number(called)
         # Called, and a message there; work, perhaps noise, and a message back; a collection.
         rows = {"all": called * (6 + noise) + 1, "messages": 4 * called + 1, "rounds": 1.0}
         return rows[settings.log]
@@ -297,11 +273,3 @@ def events(simulation: Simulation) -> float:
     agents, messages = settings.problem.agents, len(settings.links.ends[0])
     own = {"all": 2 + noise, "messages": 1, "rounds": 1}
     return agents * own[settings.log] + (2.0 * messages if settings.log != "rounds" else 0.0)
-
-
-def _called(settings: Settings) -> float:
-    """Agents that are called in a collection, about."""
-    policy, active = settings.policy, float(settings.participation.least)
-    if policy.kind == "each":
-        return 1.0
-    return policy.number(active) if policy.kind == "buffer" else active

@@ -27,6 +27,8 @@ def output_option(metavar: str, text: str) -> Any:
     return typer.Option("-o", "--out", metavar=metavar, help=text)
 
 
+FIGURES = (".png", ".svg", ".pdf")
+FORMS = ("text", "markdown", "latex")  # of tables
 RELATIONS = "replace-one, add-or-remove-one, agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
@@ -39,6 +41,13 @@ Overrides = Annotated[
     list[str] | None,
     option("set", "KEY=VALUE", "Override: algorithm.rho=0.1; null leaves a key out."),
 ]
+
+
+def file_of_kind(name: str, path: Path, endings: tuple[str, ...]) -> Path:
+    """The file of an option; InputError, before anything is played, for one of no known kind."""
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{name} {path}: {refusal(path.suffix, ', '.join(endings))}")
+    return path
 
 
 def settings(texts: list[str] | None) -> dict[str, str]:
@@ -115,53 +124,3 @@ def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
     import desim
 
     return desim.load(path, settings(texts))
-
-
-# Examples, which stand below what `--help` says of a command.
-EXAMPLES = {
-    "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
-    "resume": ["desim resume runs/quickstart --rounds 80"],
-    "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
-    "warmup": ["desim warmup quickstart"],
-    "list": ["desim list networks"],
-    "show": ["desim show runs/quickstart"],
-    "compare": [
-        "desim compare runs/quickstart runs/satellite --target accuracy=0.93",
-        "desim compare runs/real runs/simulated",
-    ],
-    "calibrate": [
-        "desim calibrate runs/real -o measured.yaml",
-        "desim calibrate --messages pings.csv",
-        "desim calibrate --here quickstart",
-    ],
-    "export": ["desim export runs/quickstart --to csv"],
-    "plot": [
-        "desim plot runs/quickstart runs/satellite --metric accuracy -o accuracy.png",
-        "desim plot runs/real runs/simulated --kind clocks",
-    ],
-    "report": ["desim report runs/quickstart runs/satellite -o report.html"],
-    "audit": ["desim audit quickstart"],
-    "privacy": ["desim privacy runs/quickstart --view coordinator"],
-    "retime": ["desim retime runs/quickstart --network satellite -o runs/told-again"],
-    "replay": ["desim replay runs/quickstart"],
-    "study": ["desim study study.yaml"],
-    "tune": ["desim tune tuner.yaml --figure tuned.png"],
-    "deploy": [
-        "desim deploy quickstart",
-        "desim deploy quickstart --loopback -o runs/real",
-        "desim deploy quickstart --hosts hosts.yaml",
-    ],
-    "join": ["desim join 10.0.0.7:7077 --with beta.invitation"],
-    "robust": [
-        "desim robust a.yaml b.yaml --target error=1e-3",
-        "desim robust contest.yaml --target error=1e-6 --vary latency=0.1..10",
-    ],
-    "schema": ["desim schema"],
-}
-
-
-def below(name: str) -> str:
-    """What stands below the help of a command: an example a line."""
-    known = EXAMPLES[name]
-    head = "Example" if len(known) == 1 else "Examples"
-    return "\n\n".join([f"{head}: {known[0]}", *known[1:]])

@@ -26,7 +26,6 @@ from desim.errors import DesimError
 if TYPE_CHECKING:
     from desim.engine.world import Progress
     from desim.runs.run import Run
-    from desim.runs.warmup import Warmth
 
 
 # How a run ended, lines on a terminal, and silence (-q).
@@ -153,7 +152,7 @@ def silence(wanted: bool) -> Iterator[None]:
 # Bars and lines of progress.
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
-LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
+SOON, LATE = 5.0, 60.0  # s between two lines where there is no terminal
 ABOUT = {"compiled": 190, "cohort": 140, "agents": 130}  # functions: first_minute.py counts them
 Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
 
@@ -229,7 +228,7 @@ class Lines:
         """Write a line if another tenth is done, or after a minute."""
         now, tenth = self.clock(), int(10.0 * (done or 0.0) + 1e-9)
         waited = now - self.latest
-        if (tenth > self.tenth and waited >= LEAST) or waited >= MOST:
+        if (tenth > self.tenth and waited >= SOON) or waited >= LATE:
             share = "" if done is None else f" ({done:.0%})"
             typer.echo(f"{text}{share}", err=True)
             self.latest, self.tenth = now, tenth
@@ -306,38 +305,3 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
     elif (spent := plain.seconds - before) > NOTED:
         text = f"kernels took {spent:.1f} s as plain Python, sooner than compiling them"
         complain(f"{text}; desim warmup compiles them, once")
-
-
-def warm(files: list[Path]) -> "Warmth":
-    """Compile what `files` need, with a bar that counts them and the functions."""
-    from desim.numerics.watched import watched
-    from desim.runs.warmup import warm_up
-
-    with moving_bar("warmup: preparing") as show:
-        place = 0
-
-        def tell(file: Path) -> None:
-            nonlocal place
-            place += 1
-
-        def begin(functions: int) -> None:
-            text = f"warmup: scenario {place} of {len(files)}, {functions} functions compiled"
-            show(text, (place - 1) / len(files))
-
-        with watched(begin):
-            return warm_up(files, tell)
-
-
-def words(warmth: "Warmth") -> list[str]:
-    """What `desim warmup` says; scenarios that are skipped stand with the reason of the first."""
-    from desim.numerics.cache import cache_home
-
-    seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
-    about = seconds if warmth.functions else "everything was compiled before"
-    lines = []
-    if warmth.played:
-        lines.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
-    if warmth.skipped:
-        lines.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
-        lines.append(f"  {next(iter(warmth.skipped.values()))}")
-    return lines

@@ -1,14 +1,20 @@
 """Figures of runs, fit to be printed; only this package (and reports) imports matplotlib."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from desim.experiments.studies.folder import groups_of
+from desim.interface.plots import curves
+from desim.interface.plots.activity import clocks as clocks
 from desim.interface.plots.activity import timeline as timeline
-from desim.interface.plots.clocks import clocks as clocks
-from desim.interface.plots.curves import plot as plot
+from desim.interface.plots.drawable import Band
 from desim.interface.plots.drawable import shared_metric as shared_metric
-from desim.interface.plots.epsilon_course import epsilon as epsilon
 from desim.interface.plots.front import front as front
 from desim.interface.plots.network_map import network as network
 from desim.interface.plots.occupation import staleness as staleness
 from desim.interface.plots.occupation import utilisation as utilisation
+from desim.interface.plots.price import epsilon as epsilon
 from desim.interface.plots.price import tradeoff as tradeoff
 from desim.interface.plots.profiles import bars as bars
 from desim.interface.plots.profiles import ecdf as ecdf
@@ -17,5 +23,24 @@ from desim.interface.plots.ranking import ranking as ranking
 from desim.interface.plots.style import COLOURS as COLOURS
 from desim.interface.plots.style import STYLE as STYLE
 from desim.interface.plots.style import Axes as Axes
+from desim.interface.plots.style import Look
 from desim.interface.plots.style import new_axes as new_axes
 from desim.interface.plots.style import save as save
+from desim.runs.played import Given
+
+
+def plot(
+    runs: Given,
+    x: str = "time",
+    metric: str | None = None,
+    out: str | Path | None = None,
+    *,
+    band: Band | None = None,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Look],
+) -> Axes:
+    """Plot one metric of the whole network and return the axes; see `desim.interface.plots.curves`.
+
+    runs: what that takes, one run, or directories of runs and studies in place of the runs.
+    """
+    return curves.plot(groups_of(runs), x, metric, out, band=band, labels=labels, **asked)

@@ -1,4 +1,4 @@
-"""The timeline: who computes, whose messages are on their way, who waits, who is away.
+"""Timelines: who computes, whose messages are on their way, who waits, who is away.
 
 Up to LANES agents have a lane each; of more the figure shows how many do what.
 """
@@ -11,7 +11,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -23,11 +23,14 @@ from desim.interface.plots.style import (
     STATES,
     Framed,
     framed,
+    legend,
+    name_rows,
     patches,
     spelled_time,
     unit_of,
 )
 from desim.runs.played import Played
+from desim.runs.reading.critical import messages
 from desim.runs.reading.series import numbered
 from desim.runs.reading.traffic import Occupation
 
@@ -49,6 +52,11 @@ class Spans:
         own = self.agent == agent
         return np.stack([self.begin[own], self.end[own]], axis=1)
 
+    def among(self, who: Sequence[int]) -> "Spans":
+        """The spans of some agents."""
+        own = np.isin(self.agent, who)
+        return Spans(self.agent[own], self.begin[own], self.end[own])
+
     def within(self, begin: float, end: float) -> "Spans":
         """What of the spans lies between two times s."""
         some = (self.end > begin) & (self.begin < end)
@@ -67,28 +75,17 @@ def spans(events: pd.DataFrame, end: float) -> dict[str, Spans]:
         who = rows["peer" if kind == "deliver" else "agent"].to_numpy(np.int64)
         time = rows["time"].to_numpy(float)
         found[state] = Spans(who, time - rows["seconds"].to_numpy(float), time)
-    found["computes"] = _with_cut(found["computes"], events, end)
-    found["away"] = _away(events, end)
-    return found
-
-
-def _with_cut(done: Spans, events: pd.DataFrame, end: float) -> Spans:
-    """Computations that were done, and those under way when the run ended."""
     seen = Occupation()
     seen.add(columns_of(events))
-    on = np.flatnonzero(np.isfinite(seen.begun))
-    begin, until = seen.begun[on], np.full(len(on), end)
-    parts = zip((done.agent, done.begin, done.end), (on, begin, until), strict=True)
-    return Spans(*(np.concatenate(pair) for pair in parts))
-
-
-def _away(events: pd.DataFrame, end: float) -> Spans:
-    """Each `down` with the next `up` of the same agent, or the end."""
+    on, done = np.flatnonzero(np.isfinite(seen.begun)), found["computes"]  # under way at the end
+    parts = ((done.agent, on), (done.begin, seen.begun[on]), (done.end, np.full(len(on), end)))
+    found["computes"] = Spans(*map(np.concatenate, parts))
     rows = events[events["kind"].isin(["down", "up"])]
     back = rows.groupby("agent")["time"].shift(-1).fillna(end)
     down = (rows["kind"] == "down").to_numpy()
     who = rows["agent"].to_numpy(np.int64)[down]
-    return Spans(who, rows["time"].to_numpy(float)[down], back.to_numpy(float)[down])
+    found["away"] = Spans(who, rows["time"].to_numpy(float)[down], back.to_numpy(float)[down])
+    return found
 
 
 def united(parts: Sequence[Spans]) -> Spans:
@@ -124,7 +121,7 @@ def _elapsed(since: Array, at: Array) -> Array:
 # The figure, in lanes or as a crowd.
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
-MOST = 8000  # spans in all lanes together
+MAX_SPANS = 8000  # spans in all lanes together
 BINS = 240
 HALF = 0.36  # of a lane's height
 CUT = 0.035  # of the time shown: how wide the mark of a cut is
@@ -142,8 +139,8 @@ def timeline(
 
     rounds: first and last, default as many as can be read; agents: which, default all; out: a file;
     asked: title, size (inches). Where it shows a part of the run, its ends are marked as cut.
-    Of more than LANES agents, or MOST spans in a window that was asked for, their number in each
-    state is drawn, averaged over 1/240 of the time shown, which is all if no rounds are named.
+    Of more than LANES agents, or MAX_SPANS spans in a window that was asked for, their number in
+    each state is drawn, averaged over 1/240 of the time shown: all of it if no rounds are named.
     InputError where the log left computations or messages out, or for rounds or agents that the
     run has not.
     """
@@ -152,13 +149,17 @@ def timeline(
     if events.empty:
         raise InputError(f"timeline: run {run.name} has no events: it ended before anything began")
     end = max(float(run.manifest.get("time") or 0.0), float(events["time"].max()))
-    who = _agents(events, agents)
-    lanes = len(who) <= LANES
+    n = int(events[["agent", "peer"]].to_numpy().max()) + 1
+    who = list(range(n) if agents is None else agents)
+    for agent in who:
+        if agent not in range(n):
+            raise InputError(f"agents: {refusal(agent, f'0 to {n - 1}')}")
+    who, lanes = [int(agent) for agent in who], len(who) <= LANES
     window = window_of(events, rounds, len(who) if lanes else None, end)
-    found = {state: _only(some, [-1, *who]) for state, some in spans(events, end).items()}
+    found = {state: some.among([-1, *who]) for state, some in spans(events, end).items()}
     states = {state: some.within(*window) for state, some in found.items()}
     states["message on its way"] = united([states["message on its way"]])
-    lanes = lanes and sum(len(some.begin) for some in states.values()) <= MOST
+    lanes = lanes and sum(len(some.begin) for some in states.values()) <= MAX_SPANS
     unit, factor = unit_of("time", window[1])
     height = 1.15 + 0.17 * (len(who) + 1) if lanes else 3.1
     with framed(out, (6.4 if lanes else 5.0, height), **asked) as axes:
@@ -167,7 +168,7 @@ def timeline(
             shown = ([-1] if hub else []) + who
             _draw_lanes(axes, events, states, shown, window, factor)
             names = ["coordinator" if one < 0 else numbered(run.manifest, one) for one in shown]
-            axes.set_yticks(range(len(shown)), names)
+            name_rows(axes, names, -0.5)
         else:
             _draw_crowd(axes, events, states, who, window, factor)
         axes.set_xlabel(f"virtual time ({unit})")
@@ -195,16 +196,6 @@ def mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float
     if cuts:
         axes.set_xlabel(f"{axes.get_xlabel()}, from {spelled_time(window[0])} to "
                         f"{spelled_time(window[1])} of {spelled_time(end)}")  # fmt: skip
-
-
-def _agents(events: pd.DataFrame, wanted: Sequence[int] | None) -> list[int]:
-    known = range(int(events[["agent", "peer"]].to_numpy().max()) + 1)
-    if wanted is None:
-        return list(known)
-    for agent in wanted:
-        if agent not in known:
-            raise InputError(f"agents: {refusal(agent, f'0 to {len(known) - 1}')}")
-    return [int(agent) for agent in wanted]
 
 
 def window_of(
@@ -244,8 +235,6 @@ def _draw_lanes(
     for lane, agent in enumerate(who):
         times = closed.loc[closed["agent"] == agent, "time"].to_numpy()
         axes.vlines(times * factor, lane - HALF, lane + HALF, color="black", linewidth=0.8)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(who) - 0.5, -0.5)
     axes.set_ylabel("agent")
     axes.grid(visible=False)
     present = [state for state, some in states.items() if len(some.begin)]
@@ -274,7 +263,7 @@ def _draw_crowd(
 ) -> None:  # fmt: skip
     """How many are in each state: one that computes counts as computing, whatever it sends."""
     edges = np.linspace(*window, BINS + 1)
-    some = {state: _only(one, who) for state, one in states.items()}  # not the coordinator
+    some = {state: one.among(who) for state, one in states.items()}  # not the coordinator
     gone = events.loc[(events["kind"] == "retire") & events["agent"].isin(who), "time"]
     left = gone.to_numpy(float)
     out = Spans(np.arange(len(left)), left, np.full(len(left), window[1])).within(*window)
@@ -296,6 +285,147 @@ def _draw_crowd(
     patches(axes, present, None)
 
 
-def _only(some: Spans, who: list[int]) -> Spans:
-    own = np.isin(some.agent, who)
-    return Spans(some.agent[own], some.begin[own], some.end[own])
+# Two clocks: what agents did in reality and in the simulation, one over the other.
+PAIRS = 12  # agents that are shown, the farthest apart of more
+TOP, GAP = 0.42, 0.03  # of a lane: its upper and lower half, and what is between them
+HALF_STRIP = 0.1  # where messages are, at each half's foot
+RIGHT = 0.01  # of the figure's width: between the lanes and what stands beside them
+PARTED = COLOURS[1]
+NOTHING = 1e-9  # s: no clock is so fine
+
+
+def clocks(
+    real: Played,
+    simulated: Played,
+    rounds: tuple[int, int] | None = None,
+    agents: Sequence[int] | None = None,
+    out: str | Path | None = None,
+    **asked: Unpack[Framed],
+) -> Axes:
+    """Draw each agent twice, above as it was and below as it was simulated; return the axes.
+
+    rounds: first and last, default as many as can be read; agents: which, default all, and of more
+    than 12 those whose messages and computations are farthest off; out: a file; asked: title, size.
+    A line leads from where a wait closed in reality to where it closed in the simulation; beside
+    each agent stands by how much its last wait or arrival in what is shown is late (+) or early.
+    """
+    for run in (real, simulated):
+        run.require("clocks", "compute", "deliver")
+    logs = [run.store.table("events") for run in (real, simulated)]
+    if any(log.empty for log in logs):
+        raise InputError("clocks: a run has no events: it ended before anything began")
+    ends = [float(log["time"].max()) for log in logs]
+    who, every = _chosen(logs, agents)
+    pairs = zip(logs, ends, strict=True)
+    windows = [window_of(log, rounds, min(len(who), BUSY), end) for log, end in pairs]
+    window = min(one[0] for one in windows), max(one[1] for one in windows)
+    hub = [-1] if agents is None and all((log["agent"] < 0).any() for log in logs) else []
+    shown = [*hub, *who]
+    unit, factor = unit_of("time", window[1])
+    with framed(out, (6.6, 1.35 + 0.3 * len(shown)), **asked) as axes:
+        present: dict[str, None] = {}
+        for side, (log, end) in enumerate(zip(logs, ends, strict=True)):
+            present |= dict.fromkeys(_draw_side(axes, log, end, shown, window, factor, side))
+        _join(axes, logs, shown, window, factor)
+        names = ["coordinator" if one < 0 else numbered(real.manifest, one) for one in shown]
+        name_rows(axes, names)
+        few = f" (the {len(who)} farthest apart of {every})" if len(who) < every else ""
+        axes.set_ylabel(f"agent{few}")
+        axes.set_xlabel(f"time ({unit})")
+        axes.grid(visible=False)
+        mark_cuts(axes, window, max(ends), factor)
+        for state in [*present, "waits"]:
+            axes.plot(
+                [], [], linestyle="", marker="s", markersize=7, color=STATES[state], label=state
+            )
+        text = "the same instant, above real, below simulated; right: error at the end"
+        axes.plot([], [], color=PARTED, linewidth=1.0, label=text)
+        legend(axes)
+    return axes
+
+
+def _chosen(logs: list[pd.DataFrame], wanted: Sequence[int] | None) -> tuple[list[int], int]:
+    """The agents that are shown, in order, and how many there are."""
+    both = set(logs[0]["agent"].unique()) & set(logs[1]["agent"].unique())
+    known = sorted(int(one) for one in both if one >= 0)
+    if wanted is not None:
+        for agent in wanted:
+            if agent not in known:
+                raise InputError(f"agents: found {agent}; allowed: those of both runs")
+        return [int(one) for one in wanted], len(wanted)
+    if len(known) <= PAIRS:
+        return known, len(known)
+    apart = _apart(logs)
+    worst = sorted(known, key=lambda one: -apart.get(one, 0.0))[:PAIRS]
+    return sorted(worst), len(known)
+
+
+def _apart(logs: list[pd.DataFrame]) -> dict[int, float]:
+    """By how much s the computations and messages of each agent are off, in all."""
+    total: dict[int, float] = {}
+    for kind, owner in (("compute", "agent"), ("deliver", "peer")):
+        keys = ["agent", "peer", "round"]
+        sums = [
+            log[log["kind"] == kind].groupby(keys)["seconds"].sum() for log in logs
+        ]  # several of a round together
+        error = (sums[1] - sums[0]).abs().dropna().groupby(level=owner).sum()
+        for who, seconds in error.items():
+            total[int(str(who))] = total.get(int(str(who)), 0.0) + float(seconds)
+    return total
+
+
+def _draw_side(
+    axes: Axes, log: pd.DataFrame, end: float, who: list[int], window: tuple[float, float],
+    factor: float, side: int,
+) -> list[str]:  # fmt: skip
+    """One run in its halves of the lanes; return which states there are."""
+    top, foot = ((-TOP, -GAP), (GAP, TOP))[side]
+    last = min(end, window[1])
+    whole = np.array([[window[0], max(window[0], last)]])
+    fill_bars(axes, [bars_of(whole, lane, top, foot) for lane in range(len(who))], "waits", factor)
+    found = {
+        state: some.among(who).within(*window)
+        for state, some in spans(log[list(COLUMNS)], end).items()
+    }
+    found["message on its way"] = united([found["message on its way"]])
+    for state, some in found.items():
+        begin = foot - HALF_STRIP if state == "message on its way" else top
+        bars = [bars_of(some.of(one), lane, begin, foot) for lane, one in enumerate(who)]
+        fill_bars(axes, bars, state, factor)
+    return [state for state, some in found.items() if len(some.begin)]
+
+
+def _join(
+    axes: Axes, logs: list[pd.DataFrame], who: list[int], window: tuple[float, float],
+    factor: float,
+) -> None:  # fmt: skip
+    """A line from each closed wait to the same in the simulation, and how late each agent is."""
+    lines = []
+    sent = [messages(log) for log in logs]
+    for lane, one in enumerate(who):
+        ends = [_ends(log, some, one) for log, some in zip(logs, sent, strict=True)]
+        both = ends[0].index.intersection(ends[1].index)
+        first, second = (some.loc[both].to_numpy(float) for some in ends)
+        inside = (first >= window[0]) & (first <= window[1]) & (second <= window[1])
+        for begin, end in zip(first[inside] * factor, second[inside] * factor, strict=True):
+            above, below = (begin, lane - TOP), (begin, lane - GAP)
+            lines.append([above, below, (end, lane + GAP), (end, lane + TOP)])
+        if inside.any():
+            late = float(second[inside][-1] - first[inside][-1])
+            text = ("+" if late > 0.0 else "-") + spelled_time(abs(late))
+            axes.annotate(
+                text if abs(late) > NOTHING else "0", (1.0 + RIGHT, lane), va="center", fontsize=8,
+                xycoords=axes.get_yaxis_transform(), annotation_clip=False,
+                color=PARTED if abs(late) > NOTHING else "black",
+            )  # fmt: skip
+    axes.add_collection(
+        LineCollection(lines, colors=PARTED, linewidths=1.0, zorder=4), autolim=False
+    )
+
+
+def _ends(log: pd.DataFrame, sent: pd.DataFrame, who: int) -> "pd.Series[float]":
+    """When each wait of a node closed s, by round; of an agent of a coordinator its replies."""
+    closed = log[(log["kind"] == "aggregate") & (log["agent"] == who)]
+    if len(closed):
+        return closed.groupby("round")["time"].max()
+    return sent[(sent["sender"] == who)].groupby("round")["time"].max()

@@ -31,18 +31,19 @@ from desim.interface.plots.style import (
     plain,
     scale,
     scaled,
+    twin_of,
     unit_of,
-    worded,
 )
 from desim.problem.fairness import RISING
 from desim.runs.played import Played
+from desim.runs.reading.series import worded
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it
 MARGIN = 0.06
 RARE = 0.05  # of a band's ends
 Line = tuple[Array, ...]  # abscissae, values, and the ends of the band where there is one
-FEW = 25  # points that are marked one by one
+MARKED = 25  # points that are marked one by one
 
 
 def plot(
@@ -92,7 +93,7 @@ def plot(
         axes.set_xlabel("\n".join([name, *about, *([cut] if cut else [])]))
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _tell(axes, found, band, labels is not None)
+        _explain(axes, found, band, labels is not None)
     return axes
 
 
@@ -130,7 +131,7 @@ def _draw(axes: Axes, one: Drawn, factor: float, number: int, steps: bool) -> No
     """
     (where, value, *ends), (colour, dashes) = one.line, look(number)
     style: Any = "steps-post" if steps else "default"
-    twin = next((line for line in axes.lines if _same(line, where * factor, value)), None)
+    twin = twin_of(axes, where * factor, value)
     axes.plot(
         where * factor,
         value,
@@ -138,7 +139,7 @@ def _draw(axes: Axes, one: Drawn, factor: float, number: int, steps: bool) -> No
         drawstyle=style,
         color=colour,
         linestyle=dashes if twin is None else (0, (2, 4)),
-        marker="o" if len(where) <= FEW and twin is None else "",
+        marker="o" if len(where) <= MARKED and twin is None else "",
         markersize=3.5,
         zorder=3 + number,
     )
@@ -173,11 +174,6 @@ def _fill_to_edge(
     axes.set_ylim(limits)
 
 
-def _same(line: Any, where: Array, value: Array) -> bool:
-    x, y = line.get_data()
-    return np.array_equal(x, where) and np.array_equal(y, value, equal_nan=True)
-
-
 def _cut(axes: Axes, drawn: Sequence[Drawn], metric: str) -> str:
     """Leave out how the curves begin where that hides how they differ; what to say of it."""
     rising = metric in RISING
@@ -191,9 +187,9 @@ def _cut(axes: Axes, drawn: Sequence[Drawn], metric: str) -> str:
     return f"cut {side} {worded(metric, edge, 3)}: the curves begin at {' to '.join(ends)}"
 
 
-def _tell(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> None:
+def _explain(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> None:
     """The legend, with what stands behind every curve alike; of others each label says it."""
-    found.tell(axes)
+    found.name_notes(axes)
     counts = {len(row.courses) for row in found.rows}
     first = found.rows[0].group
     title = None
@@ -221,8 +217,8 @@ def beginning(lines: Sequence[Line], rising: bool) -> tuple[float, list[float]] 
     if len(lines) < 2:
         return None
     every = np.concatenate([value for _, *values in lines for value in values])
-    later = np.concatenate([_kept(value[_after(x) :]) for x, value, *_ in lines])
-    ends = np.concatenate([later, *(_kept(one[_after(x) :], RARE) for x, _, *band in lines
+    later = np.concatenate([_finite(value[_after(x) :]) for x, value, *_ in lines])
+    ends = np.concatenate([later, *(_finite(one[_after(x) :], RARE) for x, _, *band in lines
                                     for one in band)])  # fmt: skip
     every = every[np.isfinite(every)]
     firsts = [float(values[0][0]) for _, *values in lines]
@@ -238,7 +234,7 @@ def beginning(lines: Sequence[Line], rising: bool) -> tuple[float, list[float]] 
     return edge, firsts
 
 
-def _kept(values: Array, rare: float = 0.0) -> Array:
+def _finite(values: Array, rare: float = 0.0) -> Array:
     """The finite ones, without so large a share of the least and of the largest."""
     known = values[np.isfinite(values)]
     if not len(known):
@@ -248,5 +244,4 @@ def _kept(values: Array, rare: float = 0.0) -> Array:
 
 def _after(x: Array) -> int:
     """The first value (n,) that still holds after the first part of a curve."""
-    begin = x[0] + START * (x[-1] - x[0])
-    return int(np.searchsorted(x, begin, side="right")) - 1
+    return int(np.searchsorted(x, x[0] + START * (x[-1] - x[0]), side="right")) - 1

@@ -241,7 +241,7 @@ class Drawable:
         """Whether some group has several runs."""
         return any(len(row.courses) > 1 for row in self.rows)
 
-    def tell(self, axes: Axes) -> None:
+    def name_notes(self, axes: Axes) -> None:
         """Put the notes among what the legend will name."""
         for note in self.notes:
             axes.plot([], [], linestyle="", marker="x", color="#777777", markersize=4, label=note)
@@ -258,7 +258,9 @@ def drawable(
     all do, with the reason of the first, or where epsilons are about different things.
     """
     groups = grouped(runs, labels)
-    metric = metric or _shared(groups)
+    if not metric:
+        every = [run for group in groups for run in group.runs]
+        metric = shared_metric([run for run in every if len(run.metrics)] or every)
     rows: list[Measured] = []
     notes: list[str] = []
     errors: list[InputError] = []
@@ -266,7 +268,10 @@ def drawable(
         shown, lacking = [], []
         for run in group.runs:
             try:
-                shown.append((run, _course(run, x, metric, group)))
+                found = course(run, x, metric)
+                if x == "epsilon" and not np.isfinite(found[0]).all():
+                    terms({_who(group, run): run})  # says why
+                shown.append((run, found))
             except InputError as error:
                 errors.append(error)
                 lacking.append(run)
@@ -277,30 +282,19 @@ def drawable(
             rows.append(Measured(some, (*courses, *lost), len(lost)))
         if lacking:
             of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
-            notes.append(f"{named(group)}: {_why(lacking[0], x, metric)}{of}")
+            why = "its log leaves messages out" if x == "bytes" else r"$\varepsilon$ is infinite"
+            if metric not in set(lacking[0].metrics["metric"]):
+                why = f"no {metric} recorded"
+            notes.append(f"{named(group)}: {why}{of}")
     if not rows:
         raise errors[0]
     about = ""
     if x == "epsilon":
-        every = [(row.group, run) for row in rows for run in row.group.runs]
-        about = terms({_who(group, run): run for group, run in every})
-        broken = [(row.group, run) for row in rows for run in row.group.lost if failed]
-        terms({_who(group, run): run for group, run in [*every, *broken]}, endless=True)
+        known = {_who(row.group, run): run for row in rows for run in row.group.runs}
+        about = terms(known)
+        broken = {_who(row.group, run): run for row in rows for run in row.group.lost if failed}
+        terms(known | broken, endless=True)
     return Drawable(metric, tuple(rows), tuple(notes), about)
-
-
-def _shared(groups: Sequence[Series[Played]]) -> str:
-    """The metric in common of the runs that have any; of none, what the first has to say."""
-    every = [run for group in groups for run in group.runs]
-    return shared_metric([run for run in every if len(run.metrics)] or every)
-
-
-def _course(run: Played, x: str, metric: str, group: Series[Played]) -> tuple[Array, Array]:
-    """The course of a run; InputError where there is none or its epsilon is infinite."""
-    found = course(run, x, metric)
-    if x == "epsilon" and not np.isfinite(found[0]).all():
-        terms({_who(group, run): run})
-    return found
 
 
 def _broken(
@@ -318,13 +312,6 @@ def _broken(
         return np.array([0.0, until]), np.full(2, np.nan)
     after = np.nextafter(where[-1], np.inf)
     return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])
-
-
-def _why(run: Played, x: str, metric: str) -> str:
-    """Why a run has no course, in a few words."""
-    if metric not in set(run.metrics["metric"]):
-        return f"no {metric} recorded"
-    return "its log leaves messages out" if x == "bytes" else r"$\varepsilon$ is infinite"
 
 
 def _who(group: Series[Played], run: Played) -> str:

@@ -61,7 +61,9 @@ def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]
             _two(axes, known, found)
         else:
             _one(axes, known, found)
-        _marked(axes)
+        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+            if scale == "log":  # plain numbers, once all is drawn
+                mark_decades(axis, None)
         wide = axes.figure.get_size_inches()[0]  # type: ignore[union-attr]
         text = f"median over seeds until {shown(*found.target)}"
         if any(known[f"{kind} low"].notna().any() for kind in goals):
@@ -86,7 +88,11 @@ def _scaled(known: "pd.DataFrame", kind: str) -> tuple[Array, Array, Array, str]
 def _two(axes: Axes, known: "pd.DataFrame", found: "Tuned") -> None:
     x, x_low, x_high, x_name = _scaled(known, found.least[0])
     y, y_low, y_high, y_name = _scaled(known, found.least[1])
-    _log(axes, np.concatenate([x, x_high]), np.concatenate([y, y_high]))
+    for scale, every in ((axes.set_xscale, [x, x_high]), (axes.set_yscale, [y, y_high])):
+        ends = np.concatenate(every)
+        ends = ends[np.isfinite(ends)]
+        if ends.max() > 5.0 * ends.min() > 0.0:  # values or ends of intervals are far apart
+            scale("log")
     for status, rows in _by_status(known):
         axes.plot(x[rows], y[rows], linestyle="", label=status, **LOOKS[status])
         if status in (FRONT, LEVEL):
@@ -128,19 +134,3 @@ def _by_status(known: "pd.DataFrame") -> Sequence[tuple[str, Any]]:
 def _whisker(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, depth: float) -> None:
     if np.isfinite([*x, *y]).all():
         axes.plot(x, y, color=colour, lw=0.9, zorder=depth, alpha=0.8)
-
-
-def _log(axes: Axes, x: Array, y: Array) -> None:
-    """Logarithmic axes where values or ends of intervals are far apart."""
-    x, y = x[np.isfinite(x)], y[np.isfinite(y)]
-    if x.max() > 5.0 * x.min() > 0.0:
-        axes.set_xscale("log")
-    if y.max() > 5.0 * y.min() > 0.0:
-        axes.set_yscale("log")
-
-
-def _marked(axes: Axes) -> None:
-    """Plain numbers on logarithmic axes, once all is drawn."""
-    for axis, kind in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
-        if kind == "log":
-            mark_decades(axis, None)

@@ -26,6 +26,7 @@ STEPS = 300
 AGENTS = 200
 LINKS = 2000
 LIKE = 0.8  # links whose times differ by less look alike
+POINTS = 400  # of a distribution function, its ends among them
 NAMED = 60  # agents up to which each is named
 
 
@@ -63,8 +64,10 @@ def _distribution(
             if rows.any():
                 text = f"{label}: {int(rows.sum())} links"
                 known = np.sort(links.loc[rows, "on_the_way"].to_numpy(float)) * factor
-                share = np.arange(1, len(known) + 1) / len(known)
-                axes.plot(*_fewer(known, 100.0 * share), color=COLOURS[number], label=text)
+                n = len(known)
+                share = np.arange(1, n + 1) / n
+                some = np.unique(np.linspace(0, n - 1, min(POINTS, n)).astype(int))
+                axes.plot(known[some], 100.0 * share[some], color=COLOURS[number], label=text)
         times = links["on_the_way"].to_numpy(float) * factor
         if times.min() > 0.0 and times.max() > 30.0 * times.min():
             axes.set_xscale("log")
@@ -74,12 +77,6 @@ def _distribution(
         axes.set_xlabel(f"mean time of a message on its way ({unit})")
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
     return axes
-
-
-def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
-    """At most so many points of a distribution function, its ends among them."""
-    places = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
-    return times[places], share[places]
 
 
 def _target(

@@ -19,6 +19,7 @@ from desim.interface.plots.style import (
     framed,
     legend,
     look,
+    name_rows,
     patches,
 )
 from desim.runs.played import Played
@@ -63,28 +64,20 @@ def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Fram
                 rank = np.linspace(0.0, n, len(share) + 1)
                 low, high = np.append(low, low[-1]), np.append(ends[:, number], ends[-1, number])
                 axes.fill_between(rank, low, high, step="post", color=colour, linewidth=0)
-        _dress(axes, n, named)
+        part, who = (axes.xaxis, axes.yaxis) if named else (axes.yaxis, axes.xaxis)
+        part.set_major_formatter(PercentFormatter(decimals=0, symbol=" %"))
+        part.set_label_text("share of the run's time")
+        who.grid(visible=False)
         if named:
-            axes.set_yticks(range(n), [numbered(run.manifest, agent) for agent in range(n)])
+            axes.set_xlim(0.0, 100.0)
+            name_rows(axes, [numbered(run.manifest, agent) for agent in range(n)], -0.5)
+            axes.set_ylabel("agent")
+        else:
+            axes.set_ylim(0.0, 100.0)
+            axes.set_xlim(0, n)
+            axes.set_xlabel("agents, the busiest first")
         patches(axes, [states[number] for number in present])
     return axes
-
-
-def _dress(axes: Axes, n: int, named: bool) -> None:
-    share, who = (axes.xaxis, axes.yaxis) if named else (axes.yaxis, axes.xaxis)
-    share.set_major_formatter(PercentFormatter(decimals=0, symbol=" %"))
-    share.set_label_text("share of the run's time")
-    who.grid(visible=False)
-    if named:
-        axes.set_xlim(0.0, 100.0)
-        axes.set_ylim(n - 0.5, -0.5)
-        axes.set_yticks(range(n))
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylabel("agent")
-    else:
-        axes.set_ylim(0.0, 100.0)
-        axes.set_xlim(0, n)
-        axes.set_xlabel("agents, the busiest first")
 
 
 def staleness(
@@ -157,6 +150,4 @@ def _draw_distributions(axes: Axes, ages: Mapping[str, Ints]) -> None:
 
 def _mean(label: str, ages: Ints) -> str:
     """What the ages come to in a word or a number."""
-    if not ages.any():
-        return f"{label}: all fresh"
-    return f"{label}: mean {ages.mean():.2g}"
+    return f"{label}: mean {ages.mean():.2g}" if ages.any() else f"{label}: all fresh"

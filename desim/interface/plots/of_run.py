@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 
 from desim.interface.plots.activity import timeline
 from desim.interface.plots.curves import plot
-from desim.interface.plots.epsilon_course import epsilon
 from desim.interface.plots.network_map import network
 from desim.interface.plots.occupation import staleness, utilisation
+from desim.interface.plots.price import epsilon
 from desim.interface.plots.style import Framed, Look
 from desim.runs.played import Played
 

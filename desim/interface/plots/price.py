@@ -1,11 +1,12 @@
-"""The price of privacy: the final metric against epsilon, over runs or a study's cases."""
+"""Figures of epsilon: over time, what each agent has spent; and what it costs, the final metric."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -17,18 +18,29 @@ from desim.experiments.studies.statistics import (
     mean_estimate,
     median_estimate,
 )
-from desim.interface.plots.drawable import Drawable, Measured, drawable, renamed, terms
-from desim.interface.plots.style import NAMES, Look, legend, look, plain, scale, scaled
+from desim.interface.plots.drawable import Measured, drawable, renamed, terms
+from desim.interface.plots.style import (
+    COLOURS,
+    INK,
+    NAMES,
+    Look,
+    legend,
+    look,
+    plain,
+    scale,
+    scaled,
+    unit_of,
+)
 from desim.runs.played import Played
-from desim.runs.reading.series import labels
+from desim.runs.reading.series import Meter, agent_named, labels
 
+# The price of privacy: the final metric against epsilon, over runs or a study's cases.
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves
 SILENT = "gradient"  # what the noisy solver is without its noise
 MARKERS = (("s", 6.5), ("o", 4.5), ("D", 3.5), ("^", 6.5), ("v", 5.0), ("P", 4.0))
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A group's epsilon (its median over seeds) and final metric (the mean), with intervals."""
 
     epsilon: Estimate
@@ -75,26 +87,18 @@ def tradeoff(
         finals = np.array([point.value.value for points in parts for point in points])
         scale(axes, found.metric, finals)
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
-        found.tell(axes)
-        title = "\n".join(_behind(found, [point.value.n for points in parts for point in points]))
+        found.name_notes(axes)
+        title = []
+        if found.seeds:
+            seeds = [point.value.n for points in parts for point in points if point.value.n > 1]
+            title = [f"mean of the final value over seeds, {interval_named('mean', seeds)}"]
+        lost = [len(row.group.lost) for row in found.rows]
+        ends = [value[-1] for row in found.rows for _, value in row.courses]
+        if missing := sum(lost) + int((~np.isfinite(ends)).sum()):
+            title.append(f"without {missing} that failed or diverged")
         if title or len(names) > 1 or found.notes or labels:
-            legend(axes, title or None)
+            legend(axes, "\n".join(title) or None)
     return axes
-
-
-def _behind(found: Drawable, seeds: Sequence[int]) -> Iterator[str]:
-    """What values of several seeds are, and how many seeds are not behind them."""
-    if found.seeds:
-        interval = interval_named("mean", [n for n in seeds if n > 1])
-        yield f"mean of the final value over seeds, {interval}"
-    if missing := sum(map(_without_end, found.rows)):
-        yield f"without {missing} that failed or diverged"
-
-
-def _without_end(row: Measured) -> int:
-    """How many seeds have no final value: they failed where others are done, or diverged."""
-    diverged = sum(not np.isfinite(value[-1]) for _, value in row.courses)
-    return len(row.group.lost) + diverged
 
 
 def _point(row: Measured) -> Point:
@@ -153,20 +157,16 @@ def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     found: dict[str, list[Measured]] = {}
     for number, row in enumerate(rows):
         tree = _noiseless(row.group.runs[0])
-        found.setdefault(repr(_sorted(tree)) if tree else f"row {number}", []).append(row)
+        known = json.dumps(tree, sort_keys=True, default=repr) if tree else f"row {number}"
+        found.setdefault(known, []).append(row)
     parts = list(found.values())
-    return dict(zip(_names(parts), parts, strict=True))
-
-
-def _names(parts: Sequence[Sequence[Measured]]) -> list[str]:
     firsts = [part[0].group.runs[0] for part in parts]
-    algorithms = [run.algorithm for run in firsts]
-    if all(algorithms) and len(set(algorithms)) == len(parts):
-        return algorithms
-    alone = [part[0].group.label if len(part) == 1 else "" for part in parts]
-    if all(alone):
-        return alone
-    return labels([[run] for run in firsts], _noiseless)
+    names = [run.algorithm for run in firsts]
+    if not all(names) or len(set(names)) < len(parts):
+        names = [part[0].group.label if len(part) == 1 else "" for part in parts]
+    if not all(names):
+        names = labels([[run] for run in firsts], _noiseless)
+    return dict(zip(names, parts, strict=True))
 
 
 def _noiseless(run: Played) -> dict[str, Any]:
@@ -185,8 +185,121 @@ def _noiseless(run: Played) -> dict[str, Any]:
     return {**tree, "algorithm": algorithm}
 
 
-def _sorted(tree: Any) -> Any:
-    """The same for the same settings, in whichever order they were written."""
-    if isinstance(tree, Mapping):
-        return sorted((key, _sorted(value)) for key, value in tree.items())
-    return tree
+# Epsilon over time: what each agent has spent.
+Curves = dict[int, Meter]  # by agent
+LINES = 40  # agents up to which each has a line
+STEPS = 400
+APART = 0.045  # of the ordinate: words closer than that would cover each other
+
+
+def epsilon(run: Played, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+    """Draw what each agent has spent by each time, in the scenario's terms, and return the axes.
+
+    The line on top is the agent that spends most, the dashed one the median agent; agents who spent
+    the same at the same times are one line, and beside where lines end stands how many agents end
+    there. More than LINES agents are a band from the least to the most. Where the scenario has a
+    budget, it is drawn. out: a file; asked: title, size (inches), ylim, log. InputError for an
+    epsilon that is infinite, with the reason.
+    """
+    about = terms({run.name: run})
+    spent = run.epsilon()
+    if spent.empty:
+        raise InputError(f"epsilon: run {run.name} has released nothing that costs any")
+    end = max(float(run.manifest.get("time") or 0.0), float(spent["time"].max() or 0.0)) or 1.0
+    unit, factor = unit_of("time", end)
+    curves = _curves(spent, end)
+    at = np.linspace(0.0, end, STEPS)
+    rows = np.array([one.by(at) for one in curves.values()])
+    meaning, risk = "", spent.attrs.get("risk")
+    if risk is not None:
+        bound = "" if risk.exact else "≤ "
+        meaning = f"\nattacker's advantage at the end: {bound}{risk.advantage:.3g}"
+    with scaled(out, **asked) as axes:
+        if len(rows) > LINES:
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            axes.fill_between(
+                at * factor, low, high, step="post", color=COLOURS[0], alpha=0.2, linewidth=0,
+                label=f"{len(rows)} agents, from the least to the most",
+            )  # fmt: skip
+        else:
+            _draw_agents(axes, curves, factor, run)
+        if len(_alike(curves)) > 1:
+            median = np.median(rows, axis=0)
+            axes.step(at * factor, median, where="post", color="black", linestyle="--",
+                      linewidth=1.1, label="median agent", zorder=4)  # fmt: skip
+        if (budget := run.budget) is not None:  # of an eavesdropper's epsilon
+            far = "" if budget < 3.0 * float(rows.max()) else " (not in the figure)"
+            if not far:
+                axes.axhline(budget, color=INK, linestyle=":", linewidth=1.2)
+            label = f"budget {budget:g}, eavesdropper{far}"
+            axes.plot([], [], color=INK, linestyle=":", label=label)
+        axes.set_xlim(0.0, end * factor)
+        axes.set_ylim(bottom=0.0)
+        _count_ends(axes, [one.totals[-1] for one in curves.values()])
+        axes.set_xlabel(f"virtual time ({unit})\n{about}{meaning}")
+        axes.set_ylabel(r"$\varepsilon$ spent so far")
+        legend(axes)
+    return axes
+
+
+def _alike(curves: Curves) -> list[list[int]]:
+    """The agents whose curves are the same, together."""
+    found: dict[tuple[bytes, bytes], list[int]] = {}
+    for agent, one in curves.items():
+        found.setdefault((one.times.tobytes(), one.totals.tobytes()), []).append(agent)
+    return list(found.values())
+
+
+def _count_ends(axes: Axes, ends: list[float]) -> None:
+    """Beside the axes how many agents end at each epsilon, those too near to tell together."""
+    if len(ends) < 2:
+        return
+    apart = APART * (axes.get_ylim()[1] - axes.get_ylim()[0])
+    heaps: list[list[float]] = []
+    for one in sorted(ends):
+        if heaps and one - heaps[-1][0] < apart:
+            heaps[-1].append(one)
+        else:
+            heaps.append([one])
+    for heap in heaps:
+        axes.annotate(
+            f"{len(heap)} agent{'s' * (len(heap) > 1)}", (1.0, float(np.mean(heap))), (4, 0),
+            xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
+            fontsize=7.5, color=INK, annotation_clip=True,
+        )  # fmt: skip
+
+
+def _curves(spent: pd.DataFrame, end: float) -> Curves:
+    """Times s and epsilons (m,) of each agent, from nothing at 0 s to the end of the run."""
+    curves = {}
+    for agent, rows in spent.groupby("agent"):
+        time, value = rows["time"].to_numpy(float), rows["epsilon"].to_numpy(float)
+        last = value[-1:] if len(value) else [0.0]
+        curves[int(str(agent))] = Meter(
+            np.concatenate([[0.0], time, [end]]), np.concatenate([[0.0], value, last])
+        )
+    return curves
+
+
+def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Played) -> None:
+    """A line for all agents whose curves are the same; who spends most is named."""
+    most = max(one.totals[-1] for one in curves.values())
+    alike = _alike(curves)
+    first = next(agents for agents in alike if curves[agents[0]].totals[-1] == most)
+    name, n = plain(agent_named(run.manifest, first[0])), len(first)
+    if n == len(curves):
+        label = name if n == 1 else f"all {n} agents alike"
+    else:
+        label = f"{name}, who spends most" if n == 1 else f"{n} agents alike, who spend most"
+    for agents in alike:
+        time, value = curves[agents[0]].times, curves[agents[0]].totals
+        if len(time) > STEPS:
+            time = np.linspace(0.0, time[-1], STEPS)
+            value = curves[agents[0]].by(time)
+        top = agents is first
+        axes.step(
+            time * factor, value, where="post", zorder=3 if top else 2,
+            label=label if top else None,
+            color=COLOURS[1] if top else COLOURS[0], linewidth=1.6 if top else 0.8,
+            alpha=1.0 if top else 0.6,
+        )  # fmt: skip

@@ -25,7 +25,7 @@ from desim.experiments.studies import answers
 from desim.experiments.studies.folder import StudyTables
 from desim.experiments.studies.statistics import Estimate, fewest, interval_named, median_estimate
 from desim.experiments.studies.trials import Trials, trials
-from desim.interface.plots.drawable import Abscissa, Drawable, Measured, drawable, named, renamed
+from desim.interface.plots.drawable import Abscissa, drawable, named, renamed
 from desim.interface.plots.style import (
     COLOURS,
     INK,
@@ -37,8 +37,10 @@ from desim.interface.plots.style import (
     legend,
     look,
     mark_decades,
+    name_rows,
     plain,
     shown,
+    twin_of,
     unit_of,
     width,
     wrapped,
@@ -76,8 +78,8 @@ def profile(
     `desim.experiments.studies.answers.profile`, also for InputErrors.
     """
     chosen("x", x, get_args(Abscissa))
-    found = _trials(runs, targets, methods)
-    frame = answers.profile(found, _kind(x))
+    found = runs if isinstance(runs, Trials) else trials(runs, targets, methods)
+    frame = answers.profile(found, "rounds" if x == "round" else x)
     rows = _rows(frame, "ratio", labels)
     last = max(float(at[share.searchsorted(share[-1])]) for _, at, share, *_ in rows)
     about = [] if x != "epsilon" else found.about
@@ -109,8 +111,8 @@ def ecdf(
     Arguments as of `profile`; one method is enough. See `desim.experiments.studies.answers.ecdf`.
     """
     chosen("x", x, get_args(Abscissa))
-    found = _trials(runs, targets, methods)
-    frame = answers.ecdf(found, _kind(x))
+    found = runs if isinstance(runs, Trials) else trials(runs, targets, methods)
+    frame = answers.ecdf(found, "rounds" if x == "round" else x)
     rows = _rows(frame, "value", labels)
     every = np.concatenate([at[at > 0.0] for _, at, *_ in rows])
     first, last = (every.min(), every.max()) if len(every) else (0.5, 1.0)
@@ -136,15 +138,7 @@ def ecdf(
     return axes
 
 
-def _trials(runs: Runs, targets: Targets | None, methods: Sequence[str]) -> Trials:
-    return runs if isinstance(runs, Trials) else trials(runs, targets, methods)
-
-
 Row = tuple[Any, ...]  # label, abscissae, shares, lower and upper ends (n,)
-
-
-def _kind(x: str) -> str:
-    return "rounds" if x == "round" else x
 
 
 def _rows(frame: pd.DataFrame, column: str, labels: Sequence[str] | None) -> list[Row]:
@@ -169,7 +163,6 @@ def _draw(axes: Axes, rows: Sequence[Row], right: float) -> None:
         seen = at <= right
         at, share, low, high = (one[seen] for one in (at, share, low, high))
         where, value = np.append(at, right), np.append(share, share[-1:])
-        twin = next((line for line in axes.lines if _same(line, where, value)), None)
         left = (0.5 * (len(rows) - 1) - number) * aside / 72.0
         beside = ScaledTranslation(-left, left, cast(Figure, axes.figure).dpi_scale_trans)
         axes.plot(
@@ -178,7 +171,7 @@ def _draw(axes: Axes, rows: Sequence[Row], right: float) -> None:
             drawstyle="steps-post",
             color=colour,
             linestyle=dashes,
-            label=plain(name) if twin is None else f"{plain(name)} (the same)",
+            label=plain(name) + " (the same)" * (twin_of(axes, where, 100.0 * value) is not None),
             transform=axes.transData + beside,
             zorder=3 + number,
             clip_on=False,
@@ -189,11 +182,6 @@ def _draw(axes: Axes, rows: Sequence[Row], right: float) -> None:
                 where, 100.0 * ends[0], 100.0 * ends[1], step="post", color=colour, alpha=0.13,
                 linewidth=0,
             )  # fmt: skip
-
-
-def _same(line: Any, where: Array, value: Array) -> bool:
-    x, y = line.get_data()
-    return np.array_equal(x, where) and np.array_equal(y, 100.0 * value)
 
 
 def _finish(
@@ -238,9 +226,16 @@ class Taken:
         return median_estimate(self.spent)
 
     @property
-    def met(self) -> int:
-        """Seeds that met the target."""
-        return int(np.isfinite(self.spent).sum())
+    def met(self) -> Array:
+        """What the seeds took that met the target."""
+        return self.spent[np.isfinite(self.spent)]
+
+    @property
+    def reach(self) -> float:
+        """How far to the right the bar or interval goes, as far as it is finite."""
+        ends = np.array([self.estimate.value, self.estimate.low, self.estimate.high])
+        known = ends[np.isfinite(ends)]
+        return float((known if len(known) else self.met).max())
 
 
 def bars(
@@ -265,47 +260,44 @@ def bars(
     found = drawable(runs, x, metric, labels)
     metric = found.metric
     if target is None:
-        raise InputError(_asked(metric, [row.courses for row in found.rows]))
+        rising = metric in RISING
+        every = (improved(value, rising) for row in found.rows for _, value in row.courses)
+        hint = "no run ended better than it began"
+        if goals := [goal for goal in every if goal is not None]:
+            hint = f"the best that a run reached: {min(goals):.4g} to {max(goals):.4g}"
+        raise InputError(f"target: found none; allowed: a value of {metric} (--target); {hint}")
     finite("target", target)
-    rows = [_taken(row, target, metric) for row in found.rows]
-    reach = _furthest(rows)
+    rows = []
+    for one in found.rows:
+        firsts = [first_met(metric, value, target) for _, value in one.courses]
+        spent = [
+            where[k] if k >= 0 else np.inf
+            for (where, _), k in zip(one.courses, firsts, strict=True)
+        ]
+        ends = [where[-1] for where, _ in one.courses]
+        rows.append(Taken(named(one.group), np.array(spent, float), np.array(ends)))
+    reach = max([row.reach for row in rows if len(row.met)] or [row.ends.max() for row in rows])
     unit, factor = unit_of(x, reach)
     names = [wrapped(row.label, 30) for row in rows]
     words = [_words(row, factor, unit) for row in rows]
-    usual = WIDTH, _height(names, found)
+    lines = sum(max(name.count("\n"), 1) for name in names)
+    usual = WIDTH, 0.9 + 0.38 * lines + 0.2 * bool(found.about) + 0.2 * len(found.notes)
     with framed(out, usual, **asked) as axes:
         for place, row in enumerate(rows):
             _draw_bar(axes, place, row, reach * factor, factor, words[place])
-        _name_rows(axes, names)
+        name_rows(axes, names)
         wide = (asked.get("size") or usual)[0]
         axes.set_xlim(0.0, _room(names, words, wide) * reach * factor or 1.0)
-        found.tell(axes)
+        found.name_notes(axes)
         if found.notes:
             legend(axes)
         of = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
-        axes.set_xlabel(f"{of} until {shown(metric, target)}{_behind(rows, found)}")
+        below = [f"{of} until {shown(metric, target)}"]
+        if found.seeds:
+            sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
+            below.append(f"median over seeds, {interval_named('median', sizes)}")
+        axes.set_xlabel("\n".join([*below, *([found.about] if found.about else [])]))
     return axes
-
-
-def _height(names: Sequence[str], found: Drawable) -> float:
-    """Inches of a figure with bars of these names."""
-    lines = sum(max(name.count("\n"), 1) for name in names)
-    return 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A name at each bar, the first one on top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.grid(visible=False, axis="y")
-
-
-def _behind(rows: Sequence[Taken], found: Drawable) -> str:
-    """Lines below the abscissa: what bars of several seeds are, and what epsilons are about."""
-    sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
-    spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
-    return spread + (f"\n{found.about}" if found.about else "")
 
 
 def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
@@ -316,38 +308,6 @@ def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
     longest = max(width(line) for label in labels for line in label.split("\n"))
     left = wide - 0.35 - LETTER * longest
     return 1.05 * left / max(left - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * left)
-
-
-def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
-    """The message that asks for a target, with what could be one: better than how a run began."""
-    best = [goal for part in parts for _, value in part
-            if (goal := improved(value, metric in RISING)) is not None]  # fmt: skip
-    hint = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
-    hint = hint or "; no run ended better than it began"
-    return f"target: found none; allowed: a value of {metric} (--target){hint}"
-
-
-def _taken(row: Measured, target: float, metric: str) -> Taken:
-    spent = []
-    for where, value in row.courses:
-        first = first_met(metric, value, target)
-        spent.append(float(where[first]) if first >= 0 else np.inf)
-    return Taken(
-        named(row.group), np.array(spent), np.array([where[-1] for where, _ in row.courses])
-    )
-
-
-def _furthest(rows: Sequence[Taken]) -> float:
-    """How far to the right bars and intervals go; where no target was met, the longest run."""
-    met = [_reach(row) for row in rows if row.met]
-    return max(met) if met else max(float(row.ends.max()) for row in rows)
-
-
-def _reach(row: Taken) -> float:
-    """How far to the right a row's bar or interval goes, as far as it is finite."""
-    ends = [row.estimate.value, row.estimate.low, row.estimate.high]
-    finite = [one for one in ends if np.isfinite(one)]
-    return max(finite or [float(row.spent[np.isfinite(row.spent)].max())])
 
 
 def _draw_bar(axes: Axes, place: int, row: Taken, reach: float, factor: float, words: str) -> None:
@@ -377,7 +337,7 @@ def _draw_bar(axes: Axes, place: int, row: Taken, reach: float, factor: float, w
 def _words(row: Taken, factor: float, unit: str) -> str:
     """The number at a bar's end, and how many seeds are not behind it."""
     found, n = row.estimate, len(row.spent)
-    some = f"met in {row.met} of {n} seeds" if 0 < row.met < n else ""
+    some = f"met in {len(row.met)} of {n} seeds" if 0 < len(row.met) < n else ""
     if np.isinf(found.value):
         end = f"{float(np.max(row.ends)) * factor:.3g} {unit}".strip()
         return some or f"not reached by {end}"

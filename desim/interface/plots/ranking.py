@@ -5,7 +5,7 @@ Left of 1 it is first. What crosses 1 is an order that does not hold in all worl
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,35 +13,25 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from desim.arrays import Array
 from desim.experiments.ranking.robust import Robust, percent
-from desim.interface.plots.style import COLOURS, INK, Framed, framed, legend, shown, width, wrapped
+from desim.interface.plots.style import (
+    COLOURS,
+    INK,
+    Framed,
+    framed,
+    legend,
+    name_rows,
+    shown,
+    width,
+    wrapped,
+)
 
 WIDTH = 5.6  # of the figure, inches
 LETTER = 0.062  # inches, on average
 WIDE, MIDDLE = (0.025, 0.975), (0.1, 0.9)  # quantiles of a thin and a thick bar
 MARKS = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-    1,
-    1.1,
-    1.2,
-    1.5,
-    2,
-    3,
-    5,
-    10,
-    20,
-    50,
-    100,
-)
-MOST = 9  # of them
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100,
+)  # fmt: skip
+MAX_MARKS = 9
 
 
 def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
@@ -51,7 +41,11 @@ def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed
     """
     names = [str(name) for name in found.first["method"]]
     ratios = _ratios(found, names)
-    words = [_words(row) for row in found.first.to_dict("records")]
+    words = [
+        f"first in {percent(row['share'])}"
+        + (f", never {percent(row['never'])}" if row["never"] > 0.0 else "")
+        for row in found.first.to_dict("records")
+    ]
     lines = [wrapped(name, 26) for name in names]
     letters = int(13.0 * (asked.get("size") or (WIDTH, 0.0))[0])
     below = "\n".join(wrapped(line, letters) for line in _below(found).split("\n"))
@@ -62,10 +56,7 @@ def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed
             _draw(axes, place, row)
         axes.axvline(1.0, color=INK, lw=0.9, zorder=1)
         _scale(axes, ratios, words, (asked.get("size") or usual)[0], lines)
-        axes.set_yticks(range(len(lines)), lines)
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(len(lines) - 0.45, -0.55)
-        axes.grid(visible=False, axis="y")
+        name_rows(axes, lines)
         for place, text in enumerate(words):
             axes.annotate(
                 text, (1.0, place), (4, 0), xycoords=("axes fraction", "data"),
@@ -80,12 +71,11 @@ def _ratios(found: Robust, names: Sequence[str]) -> list[tuple[Array, float]]:
     """Of each method its time over the fastest other's, in the worlds (n,) and as it is."""
     every = found.worlds[list(names)].to_numpy(float)
     base = found.first["seconds"].to_numpy(float)
-    made = []
-    for i in range(len(names)):
-        others = np.delete(every, i, 1).min(1)
-        with np.errstate(invalid="ignore"):
-            made.append((every[:, i] / others, float(base[i] / np.delete(base, i).min())))
-    return made
+    with np.errstate(invalid="ignore"):
+        return [
+            (every[:, i] / np.delete(every, i, 1).min(1), float(base[i] / np.delete(base, i).min()))
+            for i in range(len(names))
+        ]
 
 
 def _draw(axes: Axes, place: int, row: tuple[Array, float]) -> None:
@@ -134,15 +124,10 @@ def _marks(low: float, high: float, room: float) -> list[float]:
     apart = 0.34 / room * np.log(high / low)
     chosen = [1.0]
     for mark in sorted(MARKS, key=lambda one: (one not in (0.1, 0.5, 2, 10), abs(np.log(one)))):
-        inside = low <= mark <= high and len(chosen) < MOST
+        inside = low <= mark <= high and len(chosen) < MAX_MARKS
         if inside and all(abs(np.log(mark / one)) >= apart for one in chosen):
             chosen.append(float(mark))
     return sorted(chosen)
-
-
-def _words(row: Any) -> str:
-    never = f", never {percent(row['never'])}" if row["never"] > 0.0 else ""
-    return f"first in {percent(row['share'])}{never}"
 
 
 def _below(found: Robust) -> str:

@@ -25,8 +25,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
-from desim.runs.output import output
-from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share
+from desim.runs.directory import output
+from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, worded
 
 # Words: how wide they are, cut to what fits, and the fonts that have their letters.
 LONGEST = 48  # letters of a word, and of a label that is cut
@@ -167,16 +167,16 @@ def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> 
 
     Without `out` the figure belongs to pyplot, and shows itself in a notebook.
     """
-    chosen: Any = {
-        "figure.figsize": size or STYLE["figure.figsize"],
-        "font.family": families(),
-    }
+    chosen: Any = {"figure.figsize": size or STYLE["figure.figsize"], "font.family": families()}
     with matplotlib.rc_context({**STYLE, **chosen}):
         axes = new_axes(interactive=out is None)
         try:
             yield axes
         except BaseException:
-            _forget(axes, interactive=out is None)
+            if out is None:  # a notebook would show it half drawn
+                from matplotlib import pyplot
+
+                pyplot.close(cast(Figure, axes.figure))
             raise
         if out is not None:
             save(axes, Path(out))
@@ -205,14 +205,6 @@ def new_axes(interactive: bool) -> Axes:
     return pyplot.subplots()[1]
 
 
-def _forget(axes: Axes, interactive: bool) -> None:
-    """Let go of a figure that came to nothing, which a notebook would show half drawn."""
-    if interactive:
-        from matplotlib import pyplot
-
-        pyplot.close(cast(Figure, axes.figure))
-
-
 def unit_of(x: str, last: float) -> tuple[str, float]:
     """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
     if x in ("round", "epsilon"):
@@ -224,6 +216,23 @@ def look(number: int) -> tuple[str, str]:
     """Colour and dashes of the curve of this number; 28 of them can be told apart."""
     colours = len(COLOURS)
     return COLOURS[number % colours], DASHES[number // colours % len(DASHES)]
+
+
+def name_rows(axes: Axes, names: Sequence[str], top: float = -0.55) -> None:
+    """A name at each row, the first one on top; no marks, and no lines across."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 1 - top, top)
+    axes.grid(visible=False, axis="y")
+
+
+def twin_of(axes: Axes, where: Array, value: Array) -> Line2D | None:
+    """The line that is drawn already through the same points (n,); None where there is none."""
+    for line in axes.lines:
+        x, y = (np.asarray(one, float) for one in line.get_data())
+        if np.array_equal(x, where) and np.array_equal(y, value, equal_nan=True):
+            return line
+    return None
 
 
 def legend(axes: Axes, title: str | None = None) -> None:
@@ -241,11 +250,11 @@ def legend(axes: Axes, title: str | None = None) -> None:
         columns -= 1
     lines = sum(label.count("\n") + 1 for label in labels) / columns
     figure.set_figheight(figure.get_figheight() + LINE * max(lines - SPARE, 0.0))
-    made = axes.legend(
+    words = axes.legend(
         handles, labels, title=title, alignment="left", ncols=columns, loc="lower left",
         bbox_to_anchor=(-0.02, 1.0), title_fontsize=8.5,
     )  # fmt: skip
-    made.get_title().set_color(INK)
+    words.get_title().set_color(INK)
 
 
 def grade() -> ListedColormap:
@@ -276,11 +285,6 @@ def scale(axes: Axes, metric: str, values: Array) -> None:
     axes.set_ylabel(LABELS.get(metric, metric))
 
 
-def worded(metric: str, value: float, digits: int = 4) -> str:
-    """A value of a metric, shares in percent."""
-    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
-
-
 def shown(metric: str, value: float) -> str:
     """A value of a metric with its name, as in accuracy 93 %."""
     return f"{metric} {worded(metric, value)}"
@@ -293,7 +297,7 @@ def spelled_time(seconds: float) -> str:
 
 
 # What a caller may ask for: title, size, limits and scale of the ordinate.
-SMALLEST, LARGEST = 1.0, 60.0  # inches
+MIN_INCHES, MAX_INCHES = 1.0, 60.0
 WIDE_RANGE = 150.0  # how far apart the ends of an ordinate are on which powers of ten are enough
 Limits = tuple[float | None, float | None]
 
@@ -378,7 +382,7 @@ def _check_limits(ylim: Limits | None, log: bool | None) -> None:
 
 
 def _checked(size: tuple[float, float]) -> tuple[float, float]:
-    if len(size) != 2 or not all(SMALLEST <= one <= LARGEST for one in size):
-        allowed = f"width and height in inches, {SMALLEST:g} to {LARGEST:g}"
+    if len(size) != 2 or not all(MIN_INCHES <= one <= MAX_INCHES for one in size):
+        allowed = f"width and height in inches, {MIN_INCHES:g} to {MAX_INCHES:g}"
         raise InputError(f"size: {refusal(size, allowed)}")
     return float(size[0]), float(size[1])

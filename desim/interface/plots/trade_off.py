@@ -17,7 +17,7 @@ from desim.arrays import Array
 from desim.experiments.audit.verdict import Certified, Claim, Finding
 from desim.interface.plots.style import COLOURS, STYLE, new_axes, save
 
-LEAST, MOST = 5e-4, 0.97
+LOW, HIGH = 5e-4, 0.97  # ends of both axes
 TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95)
 
 
@@ -60,18 +60,13 @@ def trade_off(claim: Claim, false_alarms: Array) -> Array:
     if claim.mu is not None:
         misses = np.maximum(misses, ndtr(ndtri(1.0 - a) - claim.mu))
     if claim.rho is not None:
-        misses = np.maximum(misses, _renyi_misses(a, claim.rho))
+        low, high = a.copy(), np.ones_like(a)
+        for _ in range(60):  # bisection: more detection needs a larger rho
+            middle = 0.5 * (low + high)
+            allowed = Certified(middle, a).rho <= claim.rho
+            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+        misses = np.maximum(misses, 1.0 - low)
     return np.asarray(misses)
-
-
-def _renyi_misses(a: Array, rho: float) -> Array:
-    """Least misses (n,) of rho-zCDP, by bisection: more detection needs a larger rho."""
-    low, high = a.copy(), np.ones_like(a)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        allowed = Certified(middle, a).rho <= rho
-        low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-    return 1.0 - low
 
 
 def _draw_runs(axes: Axes, old: Array, new: Array, of: str) -> None:
@@ -93,8 +88,8 @@ def _draw_claim(axes: Axes, finding: Finding, colour: str, number: int) -> None:
     if np.isinf(claim.epsilon):
         axes.plot([], [], color=colour, label=text.replace("= inf", "infinite"))
         return
-    deviates = np.linspace(ndtri(LEAST), ndtri(MOST), 400)
-    bottom = np.full_like(deviates, ndtri(LEAST))
+    deviates = np.linspace(ndtri(LOW), ndtri(HIGH), 400)
+    bottom = np.full_like(deviates, ndtri(LOW))
     least = np.clip(trade_off(claim, ndtr(deviates)), 1e-12, 1.0 - 1e-12)
     curve = np.maximum(ndtri(least), bottom - 1.0)
     axes.plot(deviates, curve, color=colour, zorder=4 + number / 10, label=text)
@@ -108,7 +103,7 @@ def _draw_event(axes: Axes, findings: Sequence[Finding]) -> None:
         return
     test, finding = max(tests, key=lambda pair: pair[0].low / max(pair[0].claimed, 1e-12))
     shown: Any = test.certified
-    corner = np.clip([float(shown.old), 1.0 - float(shown.new)], LEAST, MOST)
+    corner = np.clip([float(shown.old), 1.0 - float(shown.new)], LOW, HIGH)
     axes.plot(
         *ndtri(corner), marker="o", markersize=5.5, color="black", markeredgecolor="white",
         linestyle="", zorder=6, clip_on=False,
@@ -121,8 +116,8 @@ def _dress(axes: Axes, of: str) -> None:
     words = [f"{100 * tick:g} %" for tick in TICKS]
     axes.set_xticks(places, words)
     axes.set_yticks(places, words)
-    axes.set_xlim(ndtri(LEAST), ndtri(MOST))
-    axes.set_ylim(ndtri(LEAST), ndtri(MOST))
+    axes.set_xlim(ndtri(LOW), ndtri(HIGH))
+    axes.set_ylim(ndtri(LOW), ndtri(HIGH))
     one, other = ("on D", "D'") if of == "runs" else ("of one record", "the other")
     axes.set_xlabel(f"false alarms: {of} {one} taken for {other}")
     one, other = ("on D'", "D") if of == "runs" else ("of the other", "the one")

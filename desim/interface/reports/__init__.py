@@ -8,14 +8,19 @@ from desim.errors import InputError, finite
 from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.interface.reports.charts import chart_data, metrics, thinning
-from desim.interface.reports.epsilons import epsilon_terms, privacy
 from desim.interface.reports.page import write
 from desim.interface.reports.readable import Reading, readings
-from desim.interface.reports.real_clock import clocks
-from desim.interface.reports.results import RULE, default_targets, headline, time_to_targets
+from desim.interface.reports.results import (
+    RULE,
+    default_targets,
+    epsilon_terms,
+    headline,
+    privacy,
+    time_to_targets,
+)
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.interface.reports.studies import of_the_best, study_part
-from desim.interface.reports.timing import occupation, traffic, waiting
+from desim.interface.reports.timing import clocks, occupation, traffic, waiting
 from desim.runs.played import Given
 
 DETAILS = (
@@ -23,10 +28,10 @@ DETAILS = (
     "seeds only. The tables and charts above have them all."
 )
 
-__all__ = ["MOST_RUNS", "report"]
+__all__ = ["MAX_RUNS", "report"]
 
-MOST_RUNS = 300
-FEW = 4  # runs that are told about one by one; of more, the first of each series
+MAX_RUNS = 300
+ALONE = 4  # runs that are told about one by one; of more, the first of each series
 DETAILED = 24  # of these series
 
 
@@ -56,13 +61,20 @@ def report(
     if tuner and isinstance(chosen, Mapping):
         chosen = of_the_best(studies[-1], chosen)
     found = readings(chosen)
-    if not 0 < len(found) <= MOST_RUNS:
-        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
+    if not 0 < len(found) <= MAX_RUNS:
+        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MAX_RUNS}")
     first = {one.series: one for one in reversed(found)}
-    some = found if len(found) <= FEW else list(first.values())[::-1][:DETAILED]
+    some = found if len(found) <= ALONE else list(first.values())[::-1][:DETAILED]
     compared = list(dict.fromkeys(pair for one in studies for pair in one.targets))
     usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
-    wanted = usual if targets is None else _known(found, targets)
+    wanted = usual
+    if targets is not None:
+        if odd := [name for name in targets if name not in metrics(found)]:
+            allowed = ", ".join(metrics(found)) or "none, as no run has recorded a metric"
+            raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
+        wanted = [(name, finite(f"target: {name}", value)) for name, value in targets.items()]
+    names = list(dict.fromkeys(one.series for one in found))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
@@ -70,7 +82,7 @@ def report(
         "runs": [_about(one) for one in some],
         "privacy": privacy(some),
         "terms": epsilon_terms(found),
-        "title": ", ".join(one.name for one in studies) or _title(found),
+        "title": ", ".join(one.name for one in studies) or ", ".join(names[:3]) + more,
         "studies": [study_part(one) for one in studies],
         "finite": any(one.spent is not None for one in found),
         "count": len(found),
@@ -93,18 +105,3 @@ def _about(one: Reading) -> dict[str, object]:
         "traffic": traffic(one),
         "scenario": scenario_text(one),
     }
-
-
-def _title(found: Sequence[Reading]) -> str:
-    names = list(dict.fromkeys(one.series for one in found))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
-
-
-def _known(found: Sequence[Reading], targets: Mapping[str, float]) -> list[tuple[str, float]]:
-    names = metrics(found)
-    odd = [name for name in targets if name not in names]
-    if odd:
-        allowed = ", ".join(names) or "none, as no run has recorded a metric"
-        raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
-    return [(name, finite(f"target: {name}", value)) for name, value in targets.items()]

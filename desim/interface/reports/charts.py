@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.interface.reports.readable import Curve, Reading
+from desim.interface.reports.readable import Reading
 from desim.problem.fairness import RISING
 from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
-MOST, LEAST = 2000, 40  # of one curve
+MIN_POINTS, MAX_POINTS = 40, 2000  # of one curve
 UNSEEN = {"time": [0], "round": [0], "bytes": [0], "epsilon": [0], "value": [None]}
 LABELS = {
     **WORDS,
@@ -44,7 +44,7 @@ def thinned(value: Array, most: int) -> NDArray[np.int64]:
 
 def points_each(curves: int) -> int:
     """How many points a curve may have where there are so many."""
-    return int(np.clip(POINTS // max(1, curves), LEAST, MOST))
+    return int(np.clip(POINTS // max(1, curves), MIN_POINTS, MAX_POINTS))
 
 
 def metrics(found: Sequence[Reading]) -> list[str]:
@@ -58,35 +58,28 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
     most = points_each(sum(len(one.curves) + 1 for one in found))
     series = list(dict.fromkeys(one.series for one in found))
     rising = sorted(RISING.intersection(names))
-    runs = [
-        {
-            "label": one.label,
-            "group": series.index(one.series),
-            "failed": one.lost,
-            "curves": {
-                **(dict.fromkeys(names, UNSEEN) if one.lost else {}),
-                **{name: _points(curve, most) for name, curve in one.curves.items()},
-            },
-            "epsilon": _spent(one, most),
-        }
-        for one in found
-    ]
+    runs = []
+    for one in found:
+        curves: dict[str, Any] = dict.fromkeys(names, UNSEEN) if one.lost else {}
+        for name, curve in one.curves.items():
+            rows = thinned(curve.value, most)
+            arrays = {column: getattr(curve, column) for column in UNSEEN}
+            curves[name] = {
+                column: None if a is None else _rounded(a[rows]) for column, a in arrays.items()
+            }
+        runs.append({
+            "label": one.label, "group": series.index(one.series), "failed": one.lost,
+            "curves": curves, "epsilon": _spent(one, most),
+        })  # fmt: skip
     shown = [
-        {
-            "name": name,
-            "label": LABELS.get(name, name),
-            "percent": is_share(name),
-            "log": name in LOGARITHMIC,
-        }
+        {"name": name, "label": LABELS.get(name, name), "percent": is_share(name),
+         "log": name in LOGARITHMIC}
         for name in names
-    ]
+    ]  # fmt: skip
     return {
-        "runs": runs,
-        "metrics": shown,
-        "comparable": not terms_differ(found),
-        "groups": series,
+        "runs": runs, "metrics": shown, "comparable": not terms_differ(found), "groups": series,
         "rising": rising,
-    }
+    }  # fmt: skip
 
 
 def thinning(found: Sequence[Reading]) -> str:
@@ -115,13 +108,6 @@ def embedded(data: Any) -> str:
     return text
 
 
-def _points(curve: Curve, most: int) -> dict[str, Any]:
-    rows = thinned(curve.value, most)
-    columns = ("time", "round", "bytes", "epsilon", "value")
-    arrays = {name: getattr(curve, name) for name in columns}
-    return {name: None if a is None else _rounded(a[rows]) for name, a in arrays.items()}
-
-
 def _spent(one: Reading, most: int) -> dict[str, Any] | None:
     """Epsilon over time, from 0 at the start and held until the end."""
     if one.spent is None:
@@ -134,11 +120,7 @@ def _spent(one: Reading, most: int) -> dict[str, Any] | None:
 
 def _rounded(values: Array) -> list[float | int | None]:
     """Six digits of each value, whole numbers without a point, null for what is not finite."""
-    return [_six(value) for value in values.tolist()]
-
-
-def _six(value: float) -> float | int | None:
-    if not np.isfinite(value):
-        return None
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+    six = [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]
+    return [
+        int(one) if one is not None and one.is_integer() and abs(one) < 1e15 else one for one in six
+    ]

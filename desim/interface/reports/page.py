@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from desim.interface.reports.charts import embedded
-from desim.runs.output import output
+from desim.runs.directory import output
 
 ASSETS = files("desim.interface.reports") / "assets"
 SCRIPTS = ("uplot.min.js", "chart.js", "page.js")
@@ -54,15 +54,18 @@ def policy(scripts: list[str], styles: list[str], figures: bool) -> str:
     figures: whether there are pictures, which are in the page, too.
     """
     allowed = {"script-src": scripts, "style-src": styles}
-    hashed = [f"{kind} {' '.join(map(_hash, texts))}" for kind, texts in allowed.items()]
+    hashed = [
+        " ".join([kind, *(f"'sha256-{_base64(sha256(one.encode()).digest())}'" for one in texts)])
+        for kind, texts in allowed.items()
+    ]
     pictures = ["img-src data:"] if figures else []
     return "; ".join(
         ["default-src 'none'", *hashed, *pictures, "base-uri 'none'", "form-action 'none'"]
     )
 
 
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+def _base64(some: bytes) -> str:
+    return b64encode(some).decode()
 
 
 def _asset(name: str) -> str:
@@ -78,4 +81,4 @@ def drawn(draw: Callable[[Path], object]) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "figure.svg"
         draw(path)
-        return KIND + b64encode(path.read_bytes()).decode()
+        return KIND + _base64(path.read_bytes())

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from desim.amounts import best_unit
+from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.series import LARGEST, Meter, is_share, on_axis, series_of, sites
+from desim.runs.reading.series import AXIS_END, Meter, on_axis, series_of, sites, worded
 from desim.runs.reading.traffic import ARRIVED, delivered_by
 from desim.runs.reading.waits import CALLED, listening
 from desim.runs.run import NETWORK, Run
@@ -73,8 +73,7 @@ class Reading:
     @cached_property
     def written(self) -> dict[str, Any]:
         """The resolved scenario as plain values; empty where it cannot be read."""
-        made = self.tried("scenario", lambda: self.run.scenario.written())
-        return dict(made) if made is not None else {}
+        return self.tried("scenario", lambda: self.run.scenario.written()) or {}
 
     @cached_property
     def ended(self) -> float:
@@ -129,7 +128,7 @@ class Reading:
     def spent(self) -> Meter | None:
         """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
         account = self.account
-        if account is None or not account.worst < LARGEST:
+        if account is None or not account.worst < AXIS_END:
             return None
         return Meter(*account.growth)
 
@@ -143,14 +142,15 @@ class Reading:
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """Every metric of the whole network by name."""
-        return {} if self.measured is None else dict(self._curves(self.measured))
-
-    def _curves(self, rows: pd.DataFrame) -> Iterator[tuple[str, Curve]]:
-        for name, part in rows.groupby("metric", observed=True, sort=True):
-            time, value = part["time"].to_numpy(float), part["value"].to_numpy(float)
+        found: dict[str, Curve] = {}
+        if self.measured is None:
+            return found
+        for name, part in self.measured.groupby("metric", observed=True, sort=True):
+            time, round_, value = (part[one].to_numpy(float) for one in ("time", "round", "value"))
             meters = (self.delivered, self.spent)
             amounts = [None if meter is None else meter.by(time) for meter in meters]
-            yield str(name), Curve(time, part["round"].to_numpy(float), on_axis(value), *amounts)
+            found[str(name)] = Curve(time, round_, on_axis(value), *amounts)
+        return found
 
 
 def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
@@ -178,13 +178,9 @@ def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]
 NOTHING = "-"
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def number(value: float | None) -> str:
     """A number that reads well; what is not there is a dash."""
-    if value is None or math.isnan(value):
-        return NOTHING
-    if math.isinf(value):
-        return "infinite"
-    return f"{value:.{digits}g}"
+    return NOTHING if value is None or math.isnan(value) else epsilon(value)
 
 
 def count(value: float | None) -> str:
@@ -211,14 +207,12 @@ def _scaled(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return number(value)
     unit, factor = best_unit(value, unit)
-    return f"{number(value * factor)} {unit}"
+    return f"{value * factor:.4g} {unit}"
 
 
 def metric_value(metric: str, value: float | None) -> str:
     """A metric's value: shares in percent."""
-    if value is None or not math.isfinite(value) or not is_share(metric):
-        return number(value)
-    return f"{100.0 * value:.4g} %"
+    return number(value) if value is None or not math.isfinite(value) else worded(metric, value)
 
 
 def by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -1,8 +1,9 @@
-"""The tables of a report about results: where runs ended, and how long each took to a target."""
+"""The tables of a report about results: where runs ended, times to targets, and privacy."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from desim.interface.reports.readable import (
     seconds,
     size,
 )
+from desim.privacy.accounting.views import each_once
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
+from desim.runs.privacy import Statement, statement
 from desim.runs.reading.series import best, improved
 from desim.tabulated import Table
 
@@ -64,9 +67,7 @@ def _final(some: Sequence[Reading], name: str) -> str:
     worst = -np.inf if name in RISING else np.inf
     last = [float(one.curves[name].value[-1]) for one in some if name in one.curves]
     middle = median(np.array([worst if np.isnan(one) else one for one in last]))
-    if np.isinf(middle):
-        return "diverged"
-    return metric_value(name, middle)
+    return "diverged" if np.isinf(middle) else metric_value(name, middle)
 
 
 # The tables, with the runs one by one and their medians.
@@ -93,11 +94,7 @@ def headline(found: Sequence[Reading]) -> Table:
     """How each run ended, and what it had spent and reached by then; of seeds their medians."""
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
-    rows = [
-        [*_ended(one), *_last(one, names),
-         NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)]
-        for one in found
-    ]  # fmt: skip
+    rows = [_ended(one, names) for one in found]
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
     note += "Loss is a sum over agents. " if "loss" in names else ""
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
@@ -122,21 +119,19 @@ def headline(found: Sequence[Reading]) -> Table:
     return Table("Where the runs ended", heads, medians, [f"{MEDIANS} {note}"], more=[each])
 
 
-def _ended(one: Reading) -> list[str]:
-    run, written, rows = one.run, one.written, one.stored("rows", list)
-    return [
-        one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
-        NOTHING if rows is None else count(len(rows)), seconds(one.ended),
-        count(one.stored("rounds", int)), size(one.arrived),
-    ]  # fmt: skip
-
-
-def _last(one: Reading, names: Sequence[str]) -> list[str]:
+def _ended(one: Reading, names: Sequence[str]) -> list[str]:
+    run, rows, account = one.run, one.stored("rows", list), one.account
     curves = [(name, one.curves.get(name)) for name in names]
-    return [
+    last = [
         NOTHING if curve is None else metric_value(name, float(curve.value[-1]))
         for name, curve in curves
     ]
+    return [
+        one.label, run.status, str(one.written.get("algorithm", {}).get("name", NOTHING)),
+        NOTHING if rows is None else count(len(rows)), seconds(one.ended),
+        count(one.stored("rounds", int)), size(one.arrived), *last,
+        NOTHING if account is None else epsilon(account.worst, account.flags),
+    ]  # fmt: skip
 
 
 def default_targets(found: Sequence[Reading]) -> list[Target]:
@@ -254,23 +249,122 @@ def _over_seeds(
         series.setdefault(one.series, []).append(row)
     for name, rows in series.items():
         if len(rows) > 1:
-            made = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
-            met = np.isfinite(made[0].value)
+            spans = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
+            met = np.isfinite(spans[0].value)
             ends = ["infinite" if met and what == "epsilon" else "never" for what in SPENT]
-            cells = [_interval(*three) for three in zip(made, WORDS, ends, strict=True)]
-            bar = _bar(made[0].value, longest, float(np.nan_to_num(made[0].high)))
+            cells = [_interval(*three) for three in zip(spans, WORDS, ends, strict=True)]
+            bar = _bar(spans[0].value, longest, float(np.nan_to_num(spans[0].high)))
             yield [f"{name}: median of {len(rows)} seeds", *cells], bar
 
 
 WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(made: Estimate, word: Callable[[float], str], endless: str) -> str:
+def _interval(found: Estimate, word: Callable[[float], str], endless: str) -> str:
     """A median with its interval, where that is known and more than a point; endless: inf."""
-    if np.isnan(made.value):
+    if np.isnan(found.value):
         return NOTHING
     value, low, high = (
-        endless if np.isinf(one) else word(one) for one in (made.value, made.low, made.high)
+        endless if np.isinf(one) else word(one) for one in (found.value, found.low, found.high)
     )
-    point = low == high or np.isnan(made.low)
+    point = low == high or np.isnan(found.low)
     return value if point else f"{value} ({low} to {high})"
+
+
+# Privacy: every epsilon with its terms, and the paper's beside it.
+Fact = tuple[str, str]
+PRIVACY_HEADS = (
+    "run", "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent",
+    "method",
+)  # fmt: skip
+FOLDED = ("assumes", "caveat")
+NOTE = (
+    "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
+    "theorem as printed, whether or not it holds. Advantage, below: the largest true less false "
+    "positive rate of the best attack on a record of that agent; ≤ where it is an upper bound."
+)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """table: a row for each run and view; facts: what all runs share; own: (run, its facts).
+
+    folded: of what all share, what each number rests on: assumptions and caveats.
+    """
+
+    table: Table | None
+    facts: Sequence[Fact]
+    folded: Sequence[Fact]
+    own: Sequence[tuple[str, Sequence[Fact]]]
+
+
+def privacy(found: Sequence[Reading]) -> Privacy:
+    """The privacy of the runs, or why nothing can be said of one."""
+    said = [(one, *_said(one)) for one in found]
+    rows = [row for _, some, _ in said for row in some]
+    facts = [list(dict.fromkeys(some)) for _, _, some in said]
+    shared = [fact for fact in facts[0] if all(fact in some for some in facts)]
+    own = [
+        (one.label, [fact for fact in some if fact not in shared])
+        for one, some in zip(found, facts, strict=True)
+    ]
+    table = Table("Epsilon by view", PRIVACY_HEADS, rows, [NOTE]) if rows else None
+    plain = [fact for fact in shared if fact[0] not in FOLDED]
+    rest = [fact for fact in shared if fact[0] in FOLDED]
+    return Privacy(table, plain, rest, [(label, some) for label, some in own if some])
+
+
+def epsilon_terms(found: Sequence[Reading]) -> dict[str, list[str]]:
+    """What the epsilons over time are about, or why there is no curve, with the runs of each."""
+    texts = []
+    for one in found:
+        text = (
+            terms(one) if one.account else "no releases of private data, or none that can be read"
+        )
+        if one.account is not None and one.spent is None:
+            endless = [flag for flag in one.account.flags if flag.startswith("infinite")]
+            text = f"{'; '.join(endless)} ({text})"
+        texts.append((one.label, text))
+    return by_text(texts)
+
+
+def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
+    """Rows of the table and facts of one run."""
+    if one.released is None:
+        return [], [("unknown", "the releases cannot be read")]
+    if not one.released:
+        return [], [("releases", "none was recorded")]
+    stated = one.tried("privacy", lambda: statement(one.run))
+    if stated is None:
+        return [], [("unknown", "see the warnings")]
+    return [[one.label, *_private(row, stated)] for _, row in stated.table.iterrows()], [
+        *_facts(stated)
+    ]
+
+
+def _private(row: Any, stated: Statement) -> Iterator[str]:
+    paper, claim = float(row["paper epsilon"]), stated.claim
+    said = NOTHING if np.isnan(paper) else number(paper)
+    if claim is not None and not np.isnan(paper) and not claim.bound.covers(str(row["view"])):
+        said += " (of another view)"
+    yield from (str(row["view"]), str(row["relation"]), f"{row['delta']:g}", said)
+    yield from (
+        epsilon(row["rigorous epsilon"], row["flags"]),
+        number(row["median epsilon"]),
+        str(row["method"]),
+    )
+
+
+def _facts(stated: Statement) -> Iterator[Fact]:
+    table = stated.table
+    risks = []
+    for view, risk in zip(table["view"], table["risk"], strict=True):
+        bound = "" if risk.exact else "≤ "
+        risks.append((view, [f"advantage {bound}{number(risk.advantage)}; {risk.words}"]))
+    yield from (("risk", text) for text in each_once(risks))
+    yield from stated.paper()
+    if stated.accountant:
+        for _, row in stated.table.iterrows():
+            own = f"epsilon {number(row['own epsilon'])} by plug-in {stated.accountant}"
+            yield "accountant", f"{row['view']}: {own}, its own number"
+    yield from sorted(stated.notes(), key=lambda fact: fact[0] in FOLDED)

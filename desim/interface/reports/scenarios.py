@@ -10,7 +10,7 @@ from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import NOTHING, Reading, by_text
 from desim.runs.directory import SCENARIO
 from desim.runs.likeness import other_problem, sharing
-from desim.runs.reading.series import other_problems, with_unit
+from desim.runs.reading.series import leaves, other_problems, with_unit
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -31,14 +31,14 @@ def differences(found: Sequence[Reading]) -> Table | None:
     return Table("In what the scenarios differ", heads, rows, [note])
 
 
-def flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def flattened(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Dotted keys with their values as text."""
-    for key, value in tree.items():
-        place = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flattened(value, f"{place}.")
-        else:
-            yield place, _text(with_unit(value, tuple(place.split("."))))
+    for place, plain in leaves(tree):
+        value = with_unit(plain, place)
+        text = value if isinstance(value, str) else json.dumps(
+            value, ensure_ascii=False, default=str
+        )  # fmt: skip
+        yield ".".join(place), text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
 def scenario_text(one: Reading) -> str:
@@ -63,27 +63,20 @@ def scenario_text(one: Reading) -> str:
 
 def manifests(found: Sequence[Reading]) -> Table:
     """The manifests, a column for each run; rows in which they differ stand out."""
-    flat = [{"directory": str(one.run.directory or "in memory"), **_facts(one)} for one in found]
+    flat = []
+    for one in found:
+        manifest = {key: value for key, value in one.run.manifest.items() if key != "warnings"}
+        if rows := one.stored("rows", list):
+            few, many = min(rows), max(rows)
+            manifest["rows"] = f"{few} to {many} at {len(rows)} agents, {sum(rows)} in all"
+        place = str(one.run.directory or "in memory")
+        flat.append({"directory": place, **dict(flattened(manifest))})
     keys = list(dict.fromkeys(key for one in flat for key in one))
-    rows = [[key, *(one.get(key, NOTHING) for one in flat)] for key in keys]
-    unlike = (place for place, row in enumerate(rows) if len(set(row[1:])) > 1)
+    cells = [[key, *(one.get(key, NOTHING) for one in flat)] for key in keys]
+    unlike = (place for place, row in enumerate(cells) if len(set(row[1:])) > 1)
     note = "Marked: where the runs differ." if len(found) > 1 else ""
     heads = ["", *(one.label for one in found)]
-    return Table("Manifest", heads, rows, [note], marked=frozenset(unlike))
-
-
-def _facts(one: Reading) -> dict[str, str]:
-    manifest = dict(one.run.manifest)
-    rows = one.stored("rows", list)
-    if rows:
-        manifest["rows"] = f"{min(rows)} to {max(rows)} at {len(rows)} agents, {sum(rows)} in all"
-    manifest.pop("warnings", None)
-    return dict(flattened(manifest))
-
-
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
+    return Table("Manifest", heads, cells, [note], marked=frozenset(unlike))
 
 
 # Warnings that a reader has to know before the numbers.

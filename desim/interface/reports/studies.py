@@ -15,7 +15,7 @@ from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.experiments.studies.trials import UNITS
-from desim.experiments.studies.words import interval, shown
+from desim.experiments.studies.words import failures, interval, shown
 from desim.experiments.tuning.candidates import BEST, FRONT
 from desim.experiments.tuning.tuned import ORDER, UNCHARGED
 from desim.interface.plots import ecdf, profile
@@ -119,20 +119,15 @@ def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table
     order = table.assign(place=place).sort_values(["place", goals[0]])
     rows: list[Any] = order.to_dict("records")
     heads = [*keys, "status", "seeds", *(one for goal in goals for one in (goal, "ratio to best"))]
-    cells = [
-        [*(str(row[key]) for key in keys), str(row["status"]), str(row["seeds"]),
-         *(one for goal in goals for one in _needed(row, goal))]
-        for row in rows
-    ]  # fmt: skip
+    cells = [[str(row[key]) for key in (*keys, "status", "seeds")] for row in rows]
+    for row, words in zip(rows, cells, strict=True):
+        for goal in goals:
+            value, ratio = amount(row[goal], UNITS.get(goal, "")), row[f"{goal} ratio"]
+            ends = interval(row[f"{goal} low"], row[f"{goal} high"], UNITS.get(goal, ""))
+            words += [f"{value} ({ends})" if ends else value]
+            words += ["" if math.isnan(ratio) else amount(ratio)]
     note = "Medians over the seeds that a candidate met; ratios over those it shares with the best."
     return Table("Candidates", heads, cells, [note])
-
-
-def _needed(row: Mapping[str, Any], goal: str) -> Iterator[str]:
-    value = amount(row[goal], UNITS.get(goal, ""))
-    ends = interval(row[f"{goal} low"], row[f"{goal} high"], UNITS.get(goal, ""))
-    yield f"{value} ({ends})" if ends else value
-    yield "" if math.isnan(row[f"{goal} ratio"]) else amount(row[f"{goal} ratio"])
 
 
 def _fresh(table: pd.DataFrame) -> Iterator[Table]:
@@ -177,8 +172,7 @@ def of_the_best(study: StoredStudy, runs: Mapping[str, Sequence[Run]]) -> dict[s
 def _said(runs: pd.DataFrame) -> list[str]:
     counts = ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
     first = f"{runs['case'].nunique()} cases, {len(runs)} runs: {counts}."
-    failed = runs.loc[runs["status"] == "failed", "reason"].astype(str)
-    why = failed.map(lambda text: text.partition("\n")[0]).value_counts()
+    why = failures(runs)
     said = [f"Failed {n} times: {reason}" for reason, n in why.head(REASONS).items()]
     more = [f"And {len(why) - REASONS} other reasons."] if len(why) > REASONS else []
     return [first, *said, *more]

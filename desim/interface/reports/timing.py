@@ -1,11 +1,14 @@
-"""The tables of who computed, waited and sent."""
+"""Tables of who computed, waited and sent, and how far a simulated clock is from a real one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
+from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
+from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading, count, seconds, share, size
+from desim.interface.reports.results import Target
 from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY
 from desim.tabulated import Table
@@ -47,13 +50,16 @@ def waiting(one: Reading) -> Table | None:
 
 def occupation(one: Reading) -> Table | None:
     """What the agents did with their time; many of them in groups of like utilisation."""
-    made = one.tried("utilisation", one.run.utilisation)
+    table = one.tried("utilisation", one.run.utilisation)
     end = one.ended
-    if made is None or made.empty or end <= 0.0:
+    if table is None or table.empty or end <= 0.0:
         return None
-    grouped = len(made) > AGENTS
-    each = {agent_named(one.run.manifest, n): made.iloc[[n]] for n in range(len(made))}
-    parts = _groups(made) if grouped else each
+    grouped = len(table) > AGENTS
+    parts = {agent_named(one.run.manifest, n): table.iloc[[n]] for n in range(len(table))}
+    if grouped:  # from the busiest to the idlest
+        order = table.sort_values("utilisation", ascending=False, kind="stable")
+        pieces = np.array_split(np.arange(len(order)), AGENTS)
+        parts = {f"{piece[0] + 1} to {piece[-1] + 1}": order.iloc[piece] for piece in pieces}
     rows, bars = [], []
     for name, part in parts.items():
         means = {what: float(part[what].mean()) / end for what, _ in WHAT}
@@ -66,7 +72,7 @@ def occupation(one: Reading) -> Table | None:
     if never:
         notes.append(f"Never: {', '.join(never)}.")
     if grouped:
-        notes.append(f"{len(made)} agents, sorted by utilisation, in {len(parts)} groups; means.")
+        notes.append(f"{len(table)} agents, sorted by utilisation, in {len(parts)} groups; means.")
     return Table("What the agents did", heads, rows, notes, bars=bars, bar_head="share of the time")
 
 
@@ -79,38 +85,93 @@ def _without_zeros(
     return [heads[k] for k in places], [[row[k] for k in places] for row in rows], zero
 
 
-def _groups(made: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    """The agents from the busiest to the idlest in equal groups, by how many are in them."""
-    order = made.sort_values("utilisation", ascending=False, kind="stable")
-    pieces = np.array_split(np.arange(len(order)), AGENTS)
-    return {f"{piece[0] + 1} to {piece[-1] + 1}": order.iloc[piece] for piece in pieces}
-
-
 def traffic(one: Reading) -> Table | None:
     """What the busiest links carried, and all together."""
-    made = one.tried("traffic", one.run.links)
-    if made is None or made.empty:
+    table = one.tried("traffic", one.run.links)
+    if table is None or table.empty:
         return None
-    made = made.sort_values("bytes", ascending=False, kind="stable")
+    table = table.sort_values("bytes", ascending=False, kind="stable")
     heads = ["from", "to", "sent", "resent", "lost", "bytes sent", "on the way, mean"]
     counts = ("sent", "resent", "lost")
-    arrived = made["delivered"].to_numpy(float)
-    mean = np.average(made["on_the_way"].fillna(0.0), weights=arrived) if arrived.sum() else np.nan
+    arrived = table["delivered"].to_numpy(float)
+    mean = np.average(table["on_the_way"].fillna(0.0), weights=arrived) if arrived.sum() else np.nan
     rows = [
         [
             called(int(row["source"])), called(int(row["target"])),
             *(count(row[name]) for name in counts), size(row["bytes"]), seconds(row["on_the_way"]),
         ]
-        for _, row in made.head(ROWS).iterrows()
+        for _, row in table.head(ROWS).iterrows()
     ]  # fmt: skip
-    totals = [count(made[name].sum()) for name in counts]
-    rows.append(["all", "all", *totals, size(float(made["bytes"].sum())), seconds(float(mean))])
+    totals = [count(table[name].sum()) for name in counts]
+    rows.append(["all", "all", *totals, size(float(table["bytes"].sum())), seconds(float(mean))])
     heads, rows, never = _without_zeros(heads, rows, ("resent", "lost"))
     none = f" None was {' or '.join(never)}." if never else ""
     more = ""
-    if len(made) > ROWS:
-        cut = made["bytes"].iloc[ROWS - 1] == made["bytes"].iloc[ROWS]
+    if len(table) > ROWS:
+        cut = table["bytes"].iloc[ROWS - 1] == table["bytes"].iloc[ROWS]
         others = ", of which others carried as much as the last" if cut else ""
-        more = f" {ROWS} of {len(made)} links, the busiest first{others}."
+        more = f" {ROWS} of {len(table)} links, the busiest first{others}."
     note = f"On the way: from leaving to arriving, of what arrived.{none}{more}"
     return Table("What the links carried", heads, rows, [note], marked=frozenset({len(rows) - 1}))
+
+
+# A deployed run beside those that simulate it: errors of the clock, and both timelines.
+SIMULATIONS = 4  # simulations that are held against the real run
+
+
+@dataclass(frozen=True)
+class ClockPart:
+    """One simulation against the real run: tables, and a figure as a data URL, "" without one."""
+
+    label: str
+    tables: Sequence[Table]
+    figure: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The real run's label, what was held against it, and notes on what was not."""
+
+    real: str
+    parts: Sequence[ClockPart]
+    notes: Sequence[str]
+
+
+def clocks(found: Sequence[Reading], targets: Sequence[Target]) -> Clocks | None:
+    """What a page says of the clock; None where there is not one deployed run beside others."""
+    real = [one for one in found if deployed(one.run)]
+    if len(real) != 1 or len(found) < 2:
+        return None
+    others = [one for one in found if one is not real[0]]
+    asked: dict[str, list[float]] = {}
+    for name, value in targets:
+        if all(name in one.curves for one in found):
+            asked.setdefault(name, []).append(value)
+    runs = [one.run for one in (*real, *others[:SIMULATIONS])]
+    compared = real[0].tried("the clock", lambda: errors_of_clocks(runs, asked, False))
+    if compared is None:
+        return None
+    labels = {id(one.run): one for one in others}
+    parts = [_part(labels[id(one.simulated)], one) for one in compared[0]]
+    notes = [*map(_sentence, compared[1])]
+    if len(others) > SIMULATIONS:
+        notes.append(f"Of {len(others)} other runs the first {SIMULATIONS} are held against it.")
+    return Clocks(real[0].label, parts, notes)
+
+
+def _part(one: Reading, errors: ClockErrors) -> ClockPart:
+    tables = [
+        replace(table, title=_sentence(table.title, ""), notes=[*map(_sentence, table.notes)])
+        for table in errors.tables
+    ]
+    about = (
+        f"Timelines of each agent: above as it was, below as {one.label} simulates it; lines join "
+        "the same instants of both."
+    )
+    figure = one.tried("both timelines", lambda: drawn(errors.plot)) or ""
+    return ClockPart(one.label, tables, figure, about)
+
+
+def _sentence(text: str, end: str = ".") -> str:
+    return text[:1].upper() + text[1:] + end

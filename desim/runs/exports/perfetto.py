@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import DesimError, InputError, require
-from desim.runs.output import output
+from desim.runs.directory import output
 from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY, waits
 from desim.runs.run import NETWORK, Run
 
 # The timeline: who computes, waits, is away, and what is on its way to whom.
 
-MOST = 200_000  # events that one trace shows
+MAX_EVENTS = 200_000  # events that one trace shows
 WORK = {"compute": "compute", "abort": "aborted"}
 POINTS = ("retire", "deadline")
 
@@ -52,33 +52,27 @@ def window(
     Without rounds and agents: whole rounds from the first on, and agents from the first on where
     one round is too much. InputError where nothing is left.
     """
-    told: list[str] = []
     if rounds is not None:
         events = events[events["round"].between(*rounds) | (events["round"] == 0)]
         if not (events["round"] > 0).any():
             raise InputError(f"rounds: found {rounds[0]}-{rounds[1]}; no event is of these rounds")
     if agents is not None:
         events = _first(events, agents)
-    if len(events) <= MOST:
-        return events, told
+    if len(events) <= MAX_EVENTS:
+        return events, []
     counts = events["round"].value_counts().sort_index().cumsum()
-    fit = counts[counts <= MOST]
+    fit = counts[counts <= MAX_EVENTS]
     first, last = int(max(counts.index[0], 1)), int(counts.index[-1])
     until = int(fit.index[-1]) if len(fit) else 0
     if until >= first:
-        shown = events[events["round"] <= until]
-        told.append(
-            f"shown: rounds {first} to {until}, of {last}; --rounds FIRST-LAST shows others"
-        )
-        return shown, told
+        text = f"shown: rounds {first} to {until}, of {last}; --rounds FIRST-LAST shows others"
+        return events[events["round"] <= until], [text]
     shown = events[events["round"] <= first]
-    number = max(1, int(MOST * (int(shown["agent"].max()) + 1) / len(shown)))
-    while len(part := _first(shown, number)) > MOST and number > 1:
+    number = max(1, int(MAX_EVENTS * (int(shown["agent"].max()) + 1) / len(shown)))
+    while len(part := _first(shown, number)) > MAX_EVENTS and number > 1:
         number = number * 2 // 3
-    told.append(
-        f"shown: round {first} of {last}, agents 0 to {number - 1}; the others are left out"
-    )
-    return part, told
+    text = f"shown: round {first} of {last}, agents 0 to {number - 1}; the others are left out"
+    return part, [text]
 
 
 def _first(events: pd.DataFrame, agents: int) -> pd.DataFrame:
@@ -168,36 +162,25 @@ def write_trace(
     require("export to perfetto", "perfetto", "perfetto")
     from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
-    events, told = window(run.events, rounds, agents)
+    events, cuts = window(run.events, rounds, agents)
     last = float(run.manifest.get("time", events["time"].max() if len(events) else 0.0))
-    until = float(events["time"].max()) if told or rounds is not None else last
+    until = float(events["time"].max()) if cuts or rounds is not None else last
     if last > LONGEST:
         raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
-    gaps: list[str] = []
     with output(path, ENDINGS) as partial, partial.open("wb") as file:
         trace = Trace(StreamingTraceProtoBuilder(file), run.manifest)
         trace.show(list(slices(events, until)))
         for name, times, values in counters(run, until):
-            gaps += _gaps(name, values)
+            lost = values[~np.isfinite(values)]  # Perfetto draws finite values only
+            if len(lost):
+                what = "infinite" if np.isinf(lost).all() else "not finite"
+                many = "all its" if len(lost) == len(values) else f"{len(lost)} of {len(values)}"
+                cuts.append(f"not shown: {name}: {many} values are {what}")
             trace.count(name, times, values)
-    return [*told, *gaps, *_left_out(run)]
-
-
-def _gaps(name: str, values: Any) -> list[str]:
-    """What a counter leaves out: Perfetto draws finite values only."""
-    lost = values[~np.isfinite(values)]
-    if not len(lost):
-        return []
-    what = "infinite" if np.isinf(lost).all() else "not finite"
-    many = "all its" if len(lost) == len(values) else f"{len(lost)} of {len(values)}"
-    return [f"not shown: {name}: {many} values are {what}"]
-
-
-def _left_out(run: Run) -> Iterator[str]:
-    if run.level == "messages":
-        yield "not shown: computations, which the log leaves out (log: messages)"
-    if run.level == "rounds":
-        yield "not shown: computations and messages, which the log leaves out (log: rounds)"
+    left = {"messages": "computations", "rounds": "computations and messages"}.get(run.level)
+    if left:
+        cuts.append(f"not shown: {left}, which the log leaves out (log: {run.level})")
+    return cuts
 
 
 def counters(run: Run, until: float) -> Iterator[tuple[str, Any, Any]]:
@@ -240,10 +223,18 @@ class Trace:
             rows.setdefault((one.who, one.row), []).append(one)
         for who in sorted({who for who, _ in rows}):
             name = called(who) if who == NETWORK else agent_named(self.manifest, who)
-            process = self._process(name, who)
+            packet = self._descriptor(name)
+            process = packet.track_descriptor
+            process.process.pid, process.process.process_name = who + 2, name
+            process.child_ordering = 3  # EXPLICIT
+            self.builder.write_packet(packet)
             for place, row in enumerate(ROWS):
                 for lane in lanes(rows.get((who, row), [])):
-                    track = self._track(row, process, place)
+                    packet = self._descriptor(row)
+                    packet.track_descriptor.parent_uuid = process.uuid
+                    packet.track_descriptor.sibling_order_rank = place
+                    self.builder.write_packet(packet)
+                    track = int(packet.track_descriptor.uuid)
                     packets = [packet for one in lane for packet in self._slice(track, one)]
                     for packet in sorted(packets, key=lambda packet: packet.timestamp):
                         self.builder.write_packet(packet)
@@ -259,21 +250,6 @@ class Trace:
                 point = self._event(time, track, 4)
                 point.track_event.double_counter_value = value
                 self.builder.write_packet(point)
-
-    def _process(self, name: str, who: int) -> int:
-        packet = self._descriptor(name)
-        about = packet.track_descriptor
-        about.process.pid, about.process.process_name = who + 2, name
-        about.child_ordering = 3  # EXPLICIT
-        self.builder.write_packet(packet)
-        return int(about.uuid)
-
-    def _track(self, name: str, parent: int, place: int) -> int:
-        packet = self._descriptor(name)
-        packet.track_descriptor.parent_uuid = parent
-        packet.track_descriptor.sibling_order_rank = place
-        self.builder.write_packet(packet)
-        return int(packet.track_descriptor.uuid)
 
     def _descriptor(self, name: str) -> Any:
         self.tracks += 1

@@ -6,12 +6,12 @@ noise, iterates, metrics, digests of data, warnings, the paper's claim where it 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from desim.errors import DesimError, InputError
 from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.directory import UNENDED, digest
 from desim.runs.joint import plain
-from desim.runs.premises import Stated, plugged, stated
+from desim.runs.premises import plugged, readable_terms
 from desim.runs.privacy import Statement, statement
 from desim.runs.run import NETWORK, Run
 from desim.scenario.tree import dumped
@@ -46,13 +46,6 @@ GUESSED = (
 )
 
 
-class Public(NamedTuple):
-    """Files by name: tables, arrays or text; left_out: what else there is, in words."""
-
-    files: dict[str, Any]
-    left_out: tuple[str, ...]
-
-
 def write_public(
     run: Run, folder: Path, view: str | None = None, delta: float | None = None,
     relation: str | None = None, anyway: bool = False,
@@ -65,27 +58,33 @@ def write_public(
     """
     if run.store.unchecked == UNENDED:
         raise InputError(f"export: {UNENDED}; allowed: a run that has ended")
-    told = _stated(run, view, delta, relation)
-    row = told.table.iloc[0]
+    view = readable_terms(run).view if view is None else view
+    account = statement(run, delta, view, relation)
+    row = account.table.iloc[0]
     if np.isinf(row["rigorous epsilon"]) and not anyway:
         why = next((text for text in row["flags"] if text.startswith("infinite")), "infinite")
         raise InputError(
             f"export: epsilon for view {row['view']} is {why}; allowed: another view, or --anyway "
             "(anyway=True) where that is meant"
         )
-    steps = [text for text in told.tuned if text.startswith("algorithm.")]
+    steps = [text for text in account.tuned if text.startswith("algorithm.")]
     if steps and not anyway:
         raise InputError(
             f"export: {steps[0]}, and sensitivities tell it; allowed: a run with numbers, or with "
             "problem.row_norm, or --anyway (anyway=True) where that is meant"
         )
-    made = _public(run, read_view(row["view"]))
+    files, left_out = _public(run, read_view(row["view"]))
     _free(folder)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as beside:
         new = Path(beside)
-        for name, content in made.files.items():
-            _write(new / name, content)
-        said = _manifest(run, told, new, made)
+        for name, content in files.items():
+            if isinstance(content, pd.DataFrame):
+                content.to_csv(new / name, index=False)
+            elif isinstance(content, str):
+                (new / name).write_text(content, "utf-8")
+            else:
+                np.savez(new / name, **content)
+        said = _manifest(run, account, new, files, left_out)
         text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
         (new / README).write_text("\n".join(_readme(run, row, said)) + "\n", "utf-8")
         (new / MANIFEST).write_text(text, "utf-8")
@@ -94,23 +93,18 @@ def write_public(
                 (new / name).replace(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-    return list(made.left_out)
+    return left_out
 
 
-def _stated(run: Run, view: str | None, delta: float | None, relation: str | None) -> Statement:
-    """The statement for one view."""
-    if view is None:
-        view = Stated().view
-        with suppress(DesimError):
-            view = stated(run).view
-    return statement(run, delta, view, relation)
-
-
-def _public(run: Run, who: Adversary) -> Public:
+def _public(run: Run, who: Adversary) -> tuple[dict[str, Any], list[str]]:
+    """Files by name: tables, arrays or text; and what else there is, in words."""
     files: dict[str, Any] = {}
     left_out = list(LEFT_OUT)
     try:
-        files["scenario.yaml"] = _scenario(run)
+        written = run.scenario.written()
+        del written["seed"]
+        head = f"# {run.name}, without its seed: the seed that is played by default is another one"
+        files["scenario.yaml"] = f"{head}\n{dumped(_bare(written))}"
     except DesimError:
         left_out.append("the scenario: it cannot be read any more")
     events = run.events
@@ -118,22 +112,18 @@ def _public(run: Run, who: Adversary) -> Public:
     seen = visible(columns_of(releases), who, columns_of(events))
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
-        files["events.csv"] = events[_noticed(events, who)].drop(columns=[*ADDRESSES, "seq"])
+        kind, own = events["kind"].astype(str), list(who.agents)
+        mine = events["agent"].isin([NETWORK] if who.kind == "coordinator" else own)
+        wire = who.kind == "eavesdropper"  # what is on the wire, else what happens to itself
+        noticed = kind.isin(ON_THE_WIRE) if wire else mine & (kind != "lost")
+        files["events.csv"] = events[noticed].drop(columns=[*ADDRESSES, "seq"])
     why = _withheld(run, who)
     if why:
         left_out.append(f"the final model: {why}")
     else:
         assert run.model is not None
         files["model.npz"] = {"model": run.model[-1]}
-    return Public(files, tuple(left_out))
-
-
-def _scenario(run: Run) -> str:
-    """The resolved scenario without seed and folders."""
-    told = run.scenario.written()
-    del told["seed"]
-    head = f"# {run.name}, without its seed: the seed that is played by default is another one\n"
-    return head + dumped(_bare(told))
+    return files, left_out
 
 
 def _bare(value: Any) -> Any:
@@ -145,15 +135,6 @@ def _bare(value: Any) -> Any:
     if isinstance(value, Path) or (isinstance(value, str) and set(value) & set("/\\")):
         return str(value).replace("\\", "/").rstrip("/").rpartition("/")[2]
     return value
-
-
-def _noticed(events: pd.DataFrame, who: Adversary) -> Any:
-    """Which events an adversary notices: what is on the wire, or what happens to itself."""
-    kind = events["kind"].astype(str)
-    if who.kind == "eavesdropper":
-        return kind.isin(ON_THE_WIRE)
-    own = [NETWORK] if who.kind == "coordinator" else list(who.agents)
-    return events["agent"].isin(own) & (kind != "lost")
 
 
 def _withheld(run: Run, who: Adversary) -> str:
@@ -178,34 +159,27 @@ def _free(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     old: tuple[str, ...] = ()
     with suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads((folder / MANIFEST).read_text("utf-8"))
-        old = WRITTEN if told["export"] == "public" else ()
+        found = json.loads((folder / MANIFEST).read_text("utf-8"))
+        old = WRITTEN if found["export"] == "public" else ()
     other = sorted(one.name for one in folder.iterdir() if one.name not in old)
     if other:
         raise InputError(f"{folder}: holds {other[0]}; allowed: an empty folder, or a new one")
 
 
-def _write(file: Path, content: Any) -> None:
-    if isinstance(content, pd.DataFrame):
-        content.to_csv(file, index=False)
-    elif isinstance(content, str):
-        file.write_text(content, "utf-8")
-    else:
-        np.savez(file, **content)
-
-
-def _manifest(run: Run, told: Statement, folder: Path, made: Public) -> dict[str, Any]:
-    said = plain(told)
+def _manifest(
+    run: Run, account: Statement, folder: Path, names: Iterable[str], left_out: list[str]
+) -> dict[str, Any]:
+    said = plain(account)
     del said["paper"], said["views"][0]["paper epsilon"]
     if int(run.manifest.get("seed", 0)) % 2**64 < FOUND:  # left out, but no secret
         said["views"][0]["flags"].append(GUESSED)
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
-        for name in made.files
+        for name in names
     }
     return {
         "export": "public", "name": run.name, "desim": version("desim"), "statement": said,
-        "files": files, "left out": list(made.left_out),
+        "files": files, "left out": left_out,
     }  # fmt: skip
 
 

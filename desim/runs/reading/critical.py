@@ -11,7 +11,6 @@ one round, a computation by its agent.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = ["round", "begin", "end", "seconds", "what", "source", "target"]
 NEEDED = ["time", "kind", "agent", "peer", "round", "seconds", "value"]
 NEAR = 1e-9  # of the time: what rounding leaves of end - seconds
-KEPT = 8  # pieces of the log in memory: a walk backwards needs those around it
+PIECES = 8  # pieces of the log in memory: a walk backwards needs those around it
 SOON = 32  # rows that are looked at first
 
 
@@ -57,16 +56,12 @@ class Part:
             columns[name] for name in ("round", "seconds", "value")
         )
         self._codes, self._words = columns["kind"]
-
-    @cached_property
-    def _of(self) -> tuple[Int, Int]:
-        """The rows by agent, and of each its agent."""
-        order = np.argsort(self.agent, kind="stable")
-        return order, self.agent[order]
+        self._order = np.argsort(self.agent, kind="stable")  # the rows by agent
+        self._owner = self.agent[self._order]
 
     def rows(self, agent: int, first: float, last: float) -> Int:
         """The agent's rows from `first` s to `last` s, both included."""
-        order, owner = self._of
+        order, owner = self._order, self._owner
         mine = order[np.searchsorted(owner, agent) : np.searchsorted(owner, agent, side="right")]
         times = self.time[mine]
         return mine[np.searchsorted(times, first) : np.searchsorted(times, last, side="right")]
@@ -117,7 +112,9 @@ class Trail:
             if kind == "aggregate":
                 if round is not None and part.round[here] != round:
                     break
-                cause = self._closing(cause, steps)
+                agent, time = int(part.agent[here]), float(part.time[here])
+                last = self._cause(cause, agent, time, time, being("deliver"), being("deadline"))
+                cause = self._before(cause, steps) if last is None else last
             elif kind == "deliver":
                 cause = self._message(cause, steps)
             elif kind == "compute":
@@ -125,13 +122,6 @@ class Trail:
             else:
                 cause = self._before(cause, steps)
         return steps
-
-    def _closing(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
-        """What closed the wait of an `aggregate` row."""
-        part, here = self._at_row(row)
-        agent, time = int(part.agent[here]), float(part.time[here])
-        cause = self._cause(row, agent, time, time, being("deliver"), being("deadline"))
-        return self._before(row, steps) if cause is None else cause
 
     def _message(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A message that arrived: when it left, and what its sender had done by then."""
@@ -146,8 +136,9 @@ class Trail:
         if left != first:
             times = self._time(first), self._time(left)
             steps.append(self._step(row, *times, "resend", source, target))
-        later = end > self._time(first)
-        return self._at(source, self._time(first), row if later else first)
+        time = self._time(first)  # by when its sender had finished something, or come back
+        tests = map(being, ("compute", "aggregate", "up"))
+        return self._cause(row if end > time else first, source, time, time, *tests)
 
     def _sent(self, row: int, source: int, target: int, time: float, attempt: float) -> int | None:
         """The latest `send` row of this attempt of the message, not after `time` s or so."""
@@ -159,10 +150,6 @@ class Trail:
             return np.asarray(same & part.of_kind(rows, "send") & (part.value[rows] == attempt))
 
         return self._latest(row, source, -np.inf, time + NEAR * max(time, 1.0), own)
-
-    def _at(self, agent: int, time: float, row: int) -> int | None:
-        """What the agent finished, or came back, at `time` s, before `row` was written."""
-        return self._cause(row, agent, time, time, *map(being, ("compute", "aggregate", "up")))
 
     def _work(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A computation: what let it begin."""
@@ -253,7 +240,7 @@ class Trail:
         if part is None:
             part = Part(self._pieces[number], int(self._pieces.first[number]))
         self._parts[number] = part
-        if len(self._parts) > KEPT:
+        if len(self._parts) > PIECES:
             self._parts.popitem(last=False)
         return part
 
@@ -292,18 +279,11 @@ def messages(events: "pd.DataFrame") -> "pd.DataFrame":
     before had arrived (negative: since before it had), inf for the first.
     """
     came = events[events["kind"] == "deliver"]
-    table = pd.DataFrame(
-        {
-            "sender": came["peer"].to_numpy(np.int64),
-            "receiver": came["agent"].to_numpy(np.int64),
-            "round": came["round"].to_numpy(np.int64),
-            "bytes": came["bytes"].to_numpy(np.int64),
-            "begin": came["time"].to_numpy(float) - came["seconds"].to_numpy(float),
-            "seconds": came["seconds"].to_numpy(float),
-            "time": came["time"].to_numpy(float),
-            "attempts": came["value"].to_numpy(float) + 1.0,
-        }
-    )
+    names = {"peer": "sender", "agent": "receiver", "value": "attempts"}
+    table = _numbers(came, "peer", "agent", "round", "bytes", "seconds", "time", "value")
+    table = table.rename(columns=names)
+    table.insert(4, "begin", table["time"] - table["seconds"])
+    table["attempts"] += 1.0
     table = table.sort_values("begin", kind="stable").reset_index(drop=True)
     table["nth"] = table.groupby([*LINK, "round"]).cumcount()
     table["idle"] = (table["begin"] - table.groupby(LINK)["time"].shift()).fillna(np.inf)
@@ -316,15 +296,9 @@ def _sending(events: "pd.DataFrame", table: "pd.DataFrame") -> "pd.Series":
     left = events[(events["kind"] == "send") & (events["value"] == 0.0)]
     if left.empty or table.empty:
         return pd.Series(np.nan, table.index)
-    sent = pd.DataFrame(
-        {
-            "sender": left["agent"].to_numpy(np.int64),
-            "receiver": left["peer"].to_numpy(np.int64),
-            "round": left["round"].to_numpy(np.int64),
-            "begin": left["time"].to_numpy(float),
-            "sending": left["seconds"].to_numpy(float),
-        }
-    ).sort_values("begin", kind="stable")
+    sent = _numbers(left, "agent", "peer", "round", "time", "seconds")
+    sent = sent.set_axis([*LINK, "round", "begin", "sending"], axis=1)
+    sent = sent.sort_values("begin", kind="stable")
     slack: Any = SLACK * max(1.0, float(table["time"].max()))
     found = pd.merge_asof(
         table[[*LINK, "round", "begin"]], sent, on="begin", by=[*LINK, "round"],
@@ -333,18 +307,17 @@ def _sending(events: "pd.DataFrame", table: "pd.DataFrame") -> "pd.Series":
     return found["sending"].set_axis(table.index)
 
 
+def _numbers(rows: "pd.DataFrame", *names: str) -> "pd.DataFrame":
+    """Columns of the log as a table of their own: whole numbers in 64 bits, others as they are."""
+    whole = {name: np.int64 for name in names if name not in ("time", "seconds", "value")}
+    return rows[list(names)].astype(whole).reset_index(drop=True)
+
+
 def computations(events: "pd.DataFrame") -> "pd.DataFrame":
     """Computations that were finished: agent, round, nth, begin s, seconds, time s."""
     done = events[events["kind"] == "compute"]
-    table = pd.DataFrame(
-        {
-            "agent": done["agent"].to_numpy(np.int64),
-            "round": done["round"].to_numpy(np.int64),
-            "begin": done["time"].to_numpy(float) - done["seconds"].to_numpy(float),
-            "seconds": done["seconds"].to_numpy(float),
-            "time": done["time"].to_numpy(float),
-        }
-    )
+    table = _numbers(done, "agent", "round", "seconds", "time")
+    table.insert(2, "begin", table["time"] - table["seconds"])
     table = table.sort_values("time", kind="stable").reset_index(drop=True)
     table["nth"] = table.groupby(["agent", "round"]).cumcount()
     return table
@@ -362,14 +335,7 @@ def rounds(events: "pd.DataFrame") -> "pd.DataFrame":
     hub = ends[ends["agent"] < 0]
     ends = ends if hub.empty else hub
     last = ends.sort_values("time", kind="stable").groupby("round").tail(1).sort_values("round")
-    time = last["time"].to_numpy(float)
-    begin = np.concatenate([[0.0], time[:-1]]) if len(time) else time
-    return pd.DataFrame(
-        {
-            "round": last["round"].to_numpy(np.int64),
-            "begin": begin,
-            "seconds": time - begin,
-            "time": time,
-            "closing": last["agent"].to_numpy(np.int64),
-        }
-    )
+    table = _numbers(last, "round", "time", "agent").rename(columns={"agent": "closing"})
+    table.insert(1, "begin", table["time"].shift(fill_value=0.0))
+    table.insert(2, "seconds", table["time"] - table["begin"])
+    return table

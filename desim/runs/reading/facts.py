@@ -33,25 +33,19 @@ from desim.runs.reading.waits import (
 
 def clock(manifest: Mapping[str, Any]) -> str:
     """What a manifest says of a real clock; empty where time is virtual."""
-    told = manifest.get("clock") or {}
-    if told.get("kind") != "real":
+    stated = manifest.get("clock") or {}
+    if stated.get("kind") != "real":
         return ""
-    hosts, error = int(told.get("hosts", 1)), float(told.get("error", 0.0))
+    hosts, error = int(stated.get("hosts", 1)), float(stated.get("error", 0.0))
     where = "one machine" if hosts == 1 else f"{hosts} hosts, aligned to {1e3 * error:.3g} ms"
-    refused = int(told.get("refused", 0))
-    more = f"; {refused} connection{'s' * (refused != 1)} refused" if refused else ""
-    return f"real, on {where}; {_links(told.get('links') or {})}{more}"
-
-
-def _links(links: Mapping[str, Any]) -> str:
-    """What carried the messages."""
-    text = str(links.get("kind", "links unknown"))
-    if "lines" in links:
-        text = f"{links['lines']} {text}"
+    links, refused = stated.get("links") or {}, int(stated.get("refused", 0))
+    text = f"{links['lines']} " if "lines" in links else ""
+    text += str(links.get("kind", "links unknown"))
     if "late" in links:
         text += f", packets at most {1e3 * float(links['late']):.3g} ms late"
-    dropped = links.get("dropped", 0)
-    return text + (f", {dropped} dropped by full queues" if dropped else "")
+    text += f", {links['dropped']} dropped by full queues" if links.get("dropped") else ""
+    more = f"; {refused} connection{'s' * (refused != 1)} refused" if refused else ""
+    return f"real, on {where}; {text}{more}"
 
 
 # What a summary says of a log, gathered in one reading of it, piece by piece.
@@ -79,7 +73,12 @@ class Glance:
         self._pairs, self._waited = Keys(), Sums()
         self._arrived, self._last = Counter[bool](), Counter[bool]()  # by: whether at coordinator
         if deep:
-            for log in instants(_tallied(pieces, self)):
+
+            def counted(number: int) -> Columns:
+                self._count(log := pieces[number])
+                return log
+
+            for log in instants(Pieces(np.diff(pieces.first).tolist(), counted)):
                 self._wait(log)
         else:
             for log in pieces:
@@ -131,17 +130,6 @@ class Glance:
         return one, other, float(spent[most])
 
 
-def _tallied(pieces: Pieces, glance: Glance) -> Pieces:
-    """The same pieces, each counted when it is read."""
-
-    def read(number: int) -> Columns:
-        log = pieces[number]
-        glance._count(log)
-        return log
-
-    return Pieces(np.diff(pieces.first).tolist(), read)
-
-
 # The measured speed of a step, in words: a number means nothing without its machine.
 
 
@@ -186,8 +174,12 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("version", text)] if (text := written_by(manifest)) else []
     pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
     pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
-    pairs += _unknown(run)
-    pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    if not run.written and run.directory is not None:  # on which some of what follows rests
+        missing = not (run.directory / SCENARIO).is_file()
+        why = "is missing" if missing else "cannot be read, or has changed since the run"
+        pairs.append(("scenario", f"not known: {SCENARIO} {why}"))
+    why = f" ({manifest['why']})" if manifest.get("why") else ""
+    pairs += [("engine", f"{manifest.get('engine', '')}{why}")]
     pairs += [("measured", text)] if (text := measured_text(run.written.get("compute", {}))) else []
     pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
     pairs += [("clock", text)] if (text := clock(manifest)) else []
@@ -197,39 +189,26 @@ def facts(run: Played, quick: bool = False) -> Facts:
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and seen is not None:
-        pairs += [*_waits(run, seen), *_unheard(run, seen), *_busy(run, seen)]
-    pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
-        not deep
-    )
-    pairs += [
-        (name, _entries(said)) for name, said in manifest.get("listeners", {}).items() if said
-    ]
+        pairs += _waits(run, seen)
+        if seen.unanswered is not None and (text := seen.unanswered.sentence(sites(manifest))):
+            pairs.append(("unheard", text))
+        pairs += _busy(run, seen)
+    if not deep:
+        pairs.append(("", f"more than {MANY:,} events: desim show says which agents were slowest"))
+    said = manifest.get("listeners", {})
+    pairs += [(name, _entries(entries)) for name, entries in said.items() if entries]
     return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
-
-
-def _unknown(run: Played) -> Facts:
-    """That a stored run's scenario is not known any more, on which some of what follows rests."""
-    if run.written or run.directory is None:
-        return []
-    missing = not (run.directory / SCENARIO).is_file()
-    why = "is missing" if missing else "cannot be read, or has changed since the run"
-    return [("scenario", f"not known: {SCENARIO} {why}")]
 
 
 def _entries(said: Mapping[str, Any]) -> str:
     """What a listener said when the run was over; of lists, how long they are."""
-    return ", ".join(
-        f"{key} {f'of {len(one)}' if isinstance(one, list | dict) else _short(one)}"
-        for key, one in said.items()
-    )
-
-
-def _short(one: Any) -> str:
-    return f"{one:.6g}" if isinstance(one, float) else one if isinstance(one, str) else show(one)
-
-
-def _joined(first: str, second: str) -> str:
-    return f"{first} ({second})" if second else first
+    texts = []
+    for key, one in said.items():
+        text = (
+            f"{one:.6g}" if isinstance(one, float) else one if isinstance(one, str) else show(one)
+        )
+        texts.append(f"{key} of {len(one)}" if isinstance(one, list | dict) else f"{key} {text}")
+    return ", ".join(texts)
 
 
 def _times(run: Played, seen: Glance | None) -> str:
@@ -257,21 +236,15 @@ def _messages(run: Played, seen: Glance | None, level: str) -> str:
     return text + (f", {count['lost']} lost" if count.get("lost") else "")
 
 
-def _counted(pieces: Pieces, column: str) -> dict[str, int]:
-    """How often each word of a column occurs, the most frequent first."""
-    found: Counter[str] = Counter()
-    for rows in pieces:
-        codes, counts = np.unique(rows[column].codes, return_counts=True)
-        words = rows[column].words
-        found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
-
-
 def _releases(run: Played) -> Facts:
-    counted = _counted(run.store.pieces("releases", ["mechanism"]), "mechanism")
+    found: Counter[str] = Counter()
+    for rows in run.store.pieces("releases", ["mechanism"]):
+        codes, counts = np.unique(rows["mechanism"].codes, return_counts=True)
+        words = rows["mechanism"].words
+        found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
     text = ", ".join(
         f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
-        for mechanism, n in counted.items()
+        for mechanism, n in sorted(found.items(), key=lambda one: (-one[1], one[0]))
     )
     return [("releases", text)] if text else []
 
@@ -305,24 +278,19 @@ def bare(run: Played) -> bool:
 def _metrics(run: Played) -> Facts:
     """The last value of each metric of the network, in the order in which they come."""
     found: dict[str, str] = {}
+    agents = len(run.manifest.get("rows", ()))
     for rows in run.store.pieces("metrics", ["metric", "agent", "value", "time", "round"]):
         of_all = np.flatnonzero(rows["agent"] == NETWORK)
         metric = rows["metric"].codes[of_all]
         codes, first = np.unique(metric, return_index=True)
         for code in codes[np.argsort(first)]:
-            last = int(of_all[metric == code][-1])
-            name = rows["metric"].words[code]
-            found[name] = _metric(rows, last, len(run.manifest.get("rows", ())), name)
+            last, name = int(of_all[metric == code][-1]), rows["metric"].words[code]
+            value, time = float(rows["value"][last]), float(rows["time"][last])
+            text = f"{value:.6g}" if np.isfinite(value) else "not finite"
+            if name == "loss" and agents > 1 and np.isfinite(value):
+                text += f", {value / agents:.4g} an agent"
+            found[name] = f"{text} (measured at {time:.6g} s, round {rows['round'][last]})"
     return list(found.items())
-
-
-def _metric(rows: Columns, last: int, agents: int, name: str) -> str:
-    """A value, when it was measured, and of a loss what it is by agent."""
-    value, time = float(rows["value"][last]), float(rows["time"][last])
-    text = f"{value:.6g}" if np.isfinite(value) else "not finite"
-    if name == "loss" and agents > 1 and np.isfinite(value):
-        text += f", {value / agents:.4g} an agent"
-    return f"{text} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 
 def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
@@ -333,28 +301,18 @@ def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
         return
     whole = sum(seen.closers.values())
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
-    closers = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
+    closers = []
+    for who, number in often:
+        names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
+        ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+        ended = f"{agent_named(run.manifest, who)}, last" if who >= 0 else ended
+        closers.append(f"{ended} in {number / whole:.0%} of {unit}")
     if closers:
         rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in closers[1:]]
         yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([closers[0], *rest])
     if seen.waited is not None:
         one, other = (agent_named(run.manifest, agent) for agent in seen.waited[:2])
         yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"
-
-
-def _closed(run: Played, who: int, share: str, unit: str) -> str:
-    """Who or what ended this share of the waits."""
-    if who >= 0:
-        return f"{agent_named(run.manifest, who)}, last in {share} of {unit}"
-    names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
-    ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
-    return f"{ended} in {share} of {unit}"
-
-
-def _unheard(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
-    """Agents whose replies never, or rarely, came in time."""
-    if seen.unanswered is not None and (text := seen.unanswered.sentence(sites(run.manifest))):
-        yield "unheard", text
 
 
 def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:

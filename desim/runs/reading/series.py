@@ -70,18 +70,14 @@ def _apart(
         ]
         if len(set(found)) == len(found) and max(map(len, found)) <= MAX_LETTERS:
             return found
-    seen: Counter[str] = Counter()
-    numbered = []
-    for run in runs:
-        seen[run.name] += 1
-        numbered.append(f"{run.name} {seen[run.name]}")
-    return [_folders(group) or name for group, name in zip(groups, numbered, strict=True)]
-
-
-def _folders(group: Sequence[Played]) -> str:
-    """Where the runs of a group are: the directory of one, and how many others there are."""
-    found = [str(run.directory) for run in group if run.directory]
-    return "" if not found else found[0] + (f" and {len(found) - 1} more" if found[1:] else "")
+    seen, found = Counter[str](), []
+    for group in groups:
+        name = group[0].name
+        seen[name] += 1
+        folders = [str(run.directory) for run in group if run.directory]
+        more = f" and {len(folders) - 1} more" if folders[1:] else ""
+        found.append(folders[0] + more if folders else f"{name} {seen[name]}")
+    return found
 
 
 def differing(runs: Sequence[Played]) -> list[Place]:
@@ -128,16 +124,17 @@ def with_unit(value: Any, place: Place) -> Any:
 
 
 def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:
-    flats = [dict(_leaves(tree, ())) for tree in trees]
+    flats = [dict(leaves({**tree, "name": "", "seed": 0})) for tree in trees]
     places = dict.fromkeys(place for flat in flats for place in flat)
     return [one for one in places if any(flat.get(one) != flats[0].get(one) for flat in flats)]
 
 
-def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    if isinstance(value, Mapping) and value:
+def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """The values of a tree of mappings, each with its place; empty mappings in it are values."""
+    if isinstance(value, Mapping) and (value or not place):
         for key, inner in value.items():
-            yield from _leaves(inner, (*place, str(key)))
-    elif place not in (("name",), ("seed",)):
+            yield from leaves(inner, (*place, str(key)))
+    else:
         yield place, value
 
 
@@ -192,8 +189,8 @@ def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[S
     what they are alike to stand alone.
     """
     if isinstance(runs, Mapping):
-        given = {label: _once(some) for label, some in runs.items() if len(some)}
-        return [Series(label, *_parted(some)) for label, some in given.items()]
+        parts = {label: _parted(_once(some)) for label, some in runs.items() if len(some)}
+        return [Series(label, *some) for label, some in parts.items()]
     found = list(_alike(_once(runs)))
     named = labels([counted for counted, _ in found])
     return [Series(label, *parts) for label, parts in zip(named, found, strict=True)]
@@ -214,7 +211,11 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
     """Those that count, and those left out, of each series."""
     families: dict[object, list[Member]] = {}
     for number, run in enumerate(runs):
-        families.setdefault(_family(run) or number, []).append(run)
+        try:
+            alike = run.alike
+        except (DesimError, UnicodeDecodeError, OSError):
+            alike = None  # its scenario cannot be read
+        families.setdefault(alike or number, []).append(run)
     for family in families.values():
         counted, left_out = _parted(family)
         seen: Counter[object] = Counter()
@@ -225,13 +226,6 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
             seen[seed] += 1
         for turn, some in turns.items():
             yield tuple(some), () if turn else left_out
-
-
-def _family(run: Played) -> str | None:
-    try:
-        return run.alike
-    except (DesimError, UnicodeDecodeError, OSError):
-        return None  # its scenario cannot be read
 
 
 def _parted(runs: Sequence[Member]) -> Parts[Member]:
@@ -246,7 +240,7 @@ ORDER = (
     "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
 )  # fmt: skip
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
-LARGEST = 1e100  # values that an axis holds are less
+AXIS_END = 1e100  # values that an axis holds are less
 WORDS = {  # metrics whose names are no words
     "accuracy": "test accuracy",
     "loss": "loss, summed over agents",
@@ -271,12 +265,17 @@ def ranked(recorded: Sequence[Collection[str]]) -> list[str]:
 
 def on_axis(value: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values (n,), nan for those that no axis holds: there the run has diverged."""
-    return np.where(np.abs(value) < LARGEST, value, np.nan)
+    return np.where(np.abs(value) < AXIS_END, value, np.nan)
 
 
 def is_share(metric: str) -> bool:
     """Whether values of the metric are shares, to be read in percent."""
     return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def worded(metric: str, value: float, digits: int = 4) -> str:
+    """A value of a metric, shares in percent."""
+    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
 
 
 def improved(value: NDArray[np.float64], rising: bool) -> float | None:
@@ -324,7 +323,7 @@ def delivered(run: Played) -> Meter:
 # Sites, where `problem.partition.by` makes one agent for each value.
 
 MAX_SITE_LETTERS = 24  # letters of a site's name in labels
-SHOWN = 12  # sites that a line names
+MAX_SITES = 12  # sites that a line names
 
 
 def sites(manifest: Mapping[str, Any]) -> list[str]:
@@ -356,8 +355,8 @@ def numbered(manifest: Mapping[str, Any], who: int) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """All sites by agent: 0 east, 1 north, 2 south."""
-    more = [f"... {len(names)} in all"] if len(names) > SHOWN else []
-    return ", ".join([*(f"{i} {_cut(one)}" for i, one in enumerate(names[:SHOWN])), *more])
+    more = [f"... {len(names)} in all"] if len(names) > MAX_SITES else []
+    return ", ".join([*(f"{i} {_cut(one)}" for i, one in enumerate(names[:MAX_SITES])), *more])
 
 
 def _cut(name: str) -> str:

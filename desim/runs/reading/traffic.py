@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.columns import Columns, Pieces, Words, gathered, pieces_of, rows_of
+from desim.columns import Columns, Pieces, Words, pieces_of, rows_of
 from desim.numerics.later import pd
 
 # Sums by key over a table that is read piece by piece: the bits are those of one reading.
@@ -90,7 +90,8 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
         for word, what in (("send", "sent"), ("deliver", "delivered"), ("lost", "lost")):
             rows = rows_of(log, kind.equal(word))
             source, target = ("agent", "peer") if word == "send" else ("peer", "agent")
-            link = keys.of(_pair(rows[source], rows[target]))
+            ends = [rows[end].astype(np.int64) + NEGATIVE for end in (source, target)]
+            link = keys.of(ends[0] << 32 | ends[1])  # in the order of its ends
             count[what].add(link, 1)
             if word == "send":
                 count["resent"].add(link[rows["value"] > 0.0], 1)
@@ -100,20 +101,17 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     pairs, places = keys.sorted
     used = count["sent"].at(places) > 0
     pairs, places = pairs[used], places[used]
-    ends = {"source": (pairs >> 32) - NEGATIVE, "target": (pairs & LOWER) - NEGATIVE}
-    kinds = [np.asarray(pieces[0][name]).dtype for name in ("agent", "peer")]
-    table = {end: one.astype(kind) for (end, one), kind in zip(ends.items(), kinds, strict=True)}
+    table = {
+        end: (numbers - NEGATIVE).astype(np.asarray(pieces[0][column]).dtype)
+        for end, numbers, column in (
+            ("source", pairs >> 32, "agent"), ("target", pairs & LOWER, "peer"),
+        )
+    }  # fmt: skip
     table |= {name: one.at(places) for name, one in count.items()}
     table |= {"bytes": size["sent"].at(places), "delivered_bytes": size["delivered"].at(places)}
     with np.errstate(invalid="ignore"):
         mean = way.at(places) / table["delivered"]
     return pd.DataFrame(table | {"sending": time.at(places), "on_the_way": mean})
-
-
-def delivered(events: Pieces) -> Columns:
-    """Columns time s and bytes of every message that arrived; events: columns ARRIVED."""
-    came = gathered(events, lambda log: log["kind"].equal("deliver"))
-    return {name: came[name] for name in ("time", "bytes")}
 
 
 def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,11 +121,6 @@ def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float
         came = rows_of(log, log["kind"].equal("deliver"))
         np.add.at(found, np.searchsorted(times, came["time"]), came["bytes"])
     return np.cumsum(found[:-1])
-
-
-def _pair(source: NDArray[np.integer[Any]], target: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """A link as one number, in the order of its ends."""
-    return (source.astype(np.int64) + NEGATIVE) << 32 | (target.astype(np.int64) + NEGATIVE)
 
 
 def hearing(scenario: Any) -> dict[str, bool]:
@@ -310,51 +303,41 @@ class _UnderWay:
 
     def __init__(self) -> None:
         self._row = 0  # of the piece's first event, from 1
-        self._called = _Latest()
-        self._came, self._ended, self._waited = _Latest(), _Latest(), _Latest()
+        # Row, round and time s of the latest event by agent; 0 where there was none.
+        self._latest = {
+            what: {
+                "row": np.zeros(0, np.int64),
+                "round": np.zeros(0, np.int64),
+                "time": np.zeros(0),
+            }
+            for what in ("called", "came", "ended", "waited")
+        }
 
     def add(self, log: Columns) -> None:
         kind, agent = log["kind"], log["agent"]
-        own = agent >= 0
-        ended = np.zeros(len(agent), bool)
-        for word in ENDS:
-            ended |= kind.equal(word)
+        ended = np.logical_or.reduce([kind.equal(word) for word in ENDS])
         came = kind.equal("deliver") & (log["peer"] < 0)
-        for latest, where in (
-            (self._called, kind.equal("activate")), (self._came, came), (self._ended, ended),
-            (self._waited, kind.equal("aggregate")),
+        rows = 1 + self._row + np.arange(len(agent))
+        for what, where in (
+            ("called", kind.equal("activate")), ("came", came), ("ended", ended),
+            ("waited", kind.equal("aggregate")),
         ):  # fmt: skip
-            latest.add(rows_of(log, where & own), 1 + self._row + np.flatnonzero(where & own))
+            where = where & (agent >= 0)
+            who, latest = agent[where], self._latest[what]
+            for name, values in (("row", rows), ("round", log["round"]), ("time", log["time"])):
+                latest[name] = longer(latest[name], who)
+                latest[name][who] = values[where]  # of one agent the last one stays
         self._row += len(agent)
 
     def begun(self, who: Int) -> Array:
         """When (n,) s each began what was not done at the end; inf: nothing."""
-        ended = self._ended
-        if self._called.row.any():
-            came = self._came
-            on = (came.at("row", who) > ended.at("row", who)) & (
-                came.at("round", who) == self._called.at("round", who)
-            ) & (came.at("round", who) > ended.at("round", who))  # fmt: skip
-            return np.where(on, came.at("time", who), np.inf)
-        done = self._waited.at("round", who)
-        on = (self._waited.at("row", who) >= ended.at("row", who)) & (done < done.max(initial=0))
-        return np.where(on, self._waited.at("time", who), np.inf)
-
-
-class _Latest:
-    """Row, round and time s of the latest event of a kind by agent; 0 where there was none."""
-
-    def __init__(self) -> None:
-        self.row, self.round = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self.time = np.zeros(0)
-
-    def add(self, rows: Columns, numbers: Int) -> None:
-        who = rows["agent"]
-        for name, values in (("row", numbers), ("round", rows["round"]), ("time", rows["time"])):
-            grown = longer(getattr(self, name), who)
-            grown[who] = values  # of one agent the last one stays
-            setattr(self, name, grown)
-
-    def at(self, name: str, who: Int) -> Array:
-        """What is known (n,) of agents who (n,)."""
-        return np.asarray(longer(getattr(self, name), who)[who])
+        called, came, ended, waited = (
+            {name: longer(values, who)[who] for name, values in latest.items()}
+            for latest in self._latest.values()
+        )
+        if self._latest["called"]["row"].any():
+            on = (came["row"] > ended["row"]) & (came["round"] == called["round"])
+            return np.where(on & (came["round"] > ended["round"]), came["time"], np.inf)
+        done = waited["round"]
+        on = (waited["row"] >= ended["row"]) & (done < done.max(initial=0))
+        return np.where(on, waited["time"], np.inf)

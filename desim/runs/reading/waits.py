@@ -1,7 +1,7 @@
 """Whom each collection or barrier waited for, and which calls had no answer in time."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,10 @@ def instants(pieces: Pieces) -> Iterator[Columns]:
     pending: list[Columns] = []  # rows of the last instant so far
     since = np.inf  # that instant, s
     for number, log in enumerate(pieces):
-        own = _causes(log)
+        codes = np.full(len(log["kind"].codes), -1, np.int8)
+        for code, word in enumerate(CAUSES):
+            codes[log["kind"].equal(word)] = code
+        own = rows_of({**log, "kind": Words(codes, CAUSES)}, codes >= 0)
         time, last = own["time"], number + 1 == len(pieces)
         if not len(time) and not last:
             continue
@@ -59,15 +62,6 @@ def instants(pieces: Pieces) -> Iterator[Columns]:
         if not last:
             pending.append(rows_of(own, slice(over, None)))
             since = float(time[-1])
-
-
-def _causes(log: Columns) -> Columns:
-    """The rows of CAUSES, with codes of their own."""
-    kind: Words = log["kind"]
-    codes = np.full(len(kind.codes), -1, np.int8)
-    for code, word in enumerate(CAUSES):
-        codes[kind.equal(word)] = code
-    return rows_of({**log, "kind": Words(codes, CAUSES)}, codes >= 0)
 
 
 def closers(log: Columns) -> NDArray[np.int64]:
@@ -131,7 +125,8 @@ class Unanswered:
         called = kind.equal("activate")
         heard = kind.equal("deliver") & (agent < 0)
         closed = np.flatnonzero(kind.equal("aggregate") & (agent < 0))
-        self._grow(agent)
+        for name in ("calls", "answers", "_pending", "_round"):
+            setattr(self, name, longer(getattr(self, name), agent))
         begin = 0
         for end in [*closed.tolist(), len(agent)]:
             part = slice(begin, end)
@@ -151,26 +146,15 @@ class Unanswered:
                 if not self._carried:
                     self._pending[:] = 0
 
-    def _grow(self, agent: Int) -> None:
-        names = "calls", "answers", "_pending", "_round"
-        for name in names:
-            setattr(self, name, longer(getattr(self, name), agent))
-
     def sentence(self, sites: Sequence[str] = ()) -> str:
         """Which agents, or sites, were never heard, and which rarely; "" where there are none."""
-        of = self.calls > 1  # one call may be under way when the run ends
-        never = np.flatnonzero(of & (self.answers == 0))
-        rarely = np.flatnonzero(of & (self.answers > 0) & (self.answers < RARELY * self.calls))
-        parts = []
-        if len(never):
-            parts.append(
-                f"{agents(never, sites)}: none of {_times(self.calls[never])} was answered in time"
-            )
-        if len(rarely):
-            share = self.answers[rarely] / self.calls[rarely]
-            high = f"at most {share.max():.0%} of their calls"
-            parts.append(f"{agents(rarely, sites)}: {high} were answered in time")
-        return "; ".join(parts)
+
+        def never(who: Int) -> str:
+            low, high = int(self.calls[who].min()), int(self.calls[who].max())
+            calls = f"{low} calls" if low == high else f"{low} to {high} calls"
+            return f"none of {calls} was answered in time"
+
+        return _seldom(self.calls, self.answers, sites, never, "calls were answered in time")
 
 
 class Untimely:
@@ -203,22 +187,23 @@ class Untimely:
 
     def sentence(self, sites: Sequence[str] = ()) -> str:
         """Which agents, or sites, never came in time, and which rarely; "" for none."""
-        of = self.sent > 1
-        never = np.flatnonzero(of & (self.used == 0))
-        rarely = np.flatnonzero(of & (self.used > 0) & (self.used < RARELY * self.sent))
-        parts = []
-        if len(never):
-            parts.append(f"{agents(never, sites)}: no message came while anybody waited for it")
-        if len(rarely):
-            share = (self.used[rarely] / self.sent[rarely]).max()
-            few = f"at most {share:.0%} of their messages"
-            parts.append(f"{agents(rarely, sites)}: {few} came in time")
-        return "; ".join(parts)
+        never = "no message came while anybody waited for it"
+        return _seldom(self.sent, self.used, sites, lambda who: never, "messages came in time")
 
 
-def _times(calls: NDArray[np.int64]) -> str:
-    low, high = int(calls.min()), int(calls.max())
-    return f"{low} calls" if low == high else f"{low} to {high} calls"
+def _seldom(
+    asked: Int, used: Int, sites: Sequence[str], never: Callable[[Int], str], rarely: str
+) -> str:
+    """Of how often something was asked of agents and used (agents,): who never was, who rarely."""
+    of = asked > 1  # one may be under way when the run ends
+    none, few = (of & (used == 0)), (of & (used > 0) & (used < RARELY * asked))
+    parts = []
+    if len(who := np.flatnonzero(none)):
+        parts.append(f"{agents(who, sites)}: {never(who)}")
+    if len(who := np.flatnonzero(few)):
+        share = (used[who] / asked[who]).max()
+        parts.append(f"{agents(who, sites)}: at most {share:.0%} of their {rarely}")
+    return "; ".join(parts)
 
 
 def agents(who: Int, sites: Sequence[str] = ()) -> str:
@@ -246,11 +231,7 @@ def listening(run: Played) -> Unanswered | Untimely | None:
         return None
     if run.written.get("network", {}).get("topology", "star") != "star":
         return Untimely()
-    return Unanswered(carried=_late(policy) == "carry")
-
-
-def _late(policy: Mapping[str, Any]) -> str:
-    return str(policy.get("late", "discard"))
+    return Unanswered(carried=policy.get("late") == "carry")
 
 
 def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from desim.amounts import epsilon as number
 from desim.errors import InputError, refusal
 from desim.interface.cli.options import (
     Overrides,
@@ -92,8 +93,10 @@ def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any
     """Audit a loaded scenario, store the audit, return what to print."""
     from desim.experiments.audit.of_method import audit
     from desim.experiments.audit.of_one_run import audit_one_run
+    from desim.runs.directory import check_free, next_free
 
-    path, name = _free(scenario, out), scenario.name
+    path, name = out or next_free(Path("audits"), scenario.name), scenario.name
+    check_free(path)
     searching, playing = "searching a pair of data sets", "run"
     if one_run:
         searching, playing = "playing the run", "reference for canary"
@@ -101,15 +104,6 @@ def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any
         found = (audit_one_run if one_run else audit)(scenario, tell=tell, **options)
     found.write(path)
     return report(f"{found.name}: {found.title}", found.findings, found.notes, path)
-
-
-def _free(scenario: "Scenario", out: Path | None) -> Path:
-    """Where the audit is stored."""
-    from desim.runs.directory import check_free, next_free
-
-    path = out or next_free(Path("audits"), scenario.name)
-    check_free(path)
-    return path
 
 
 def _claim(text: str) -> str | float:
@@ -135,19 +129,14 @@ def _block(finding: "Finding", width: int) -> list[str]:
     """The verdict on one claim, and below it the claim's source and every test."""
     claim = finding.claim
     head = f"epsilon {number(claim.epsilon)} at delta {claim.delta:g}, replace-one"
-    texts = [
-        f"{head}: {finding.verdict} (level {finding.level:g})",
-        *(claim.about.split("; ") if claim.about else []),
-        *(_bound(test) + _ground(test, claim.delta) for test in finding.tests),
-    ]
+    texts = [f"{head}: {finding.verdict} (level {finding.level:g})"]
+    texts += claim.about.split("; ") if claim.about else []
+    for test in finding.tests:
+        low, claimed = number(test.low), number(test.claimed)
+        bound = f"{LETTERS[test.parameter]} >= {low} {'>' if test.refutes else 'against'} {claimed}"
+        texts.append(f"{bound} claimed, {_ground(test, claim.delta)}")
     names = [claim.name, *[""] * len(texts)]
     return [f"  {name:{width}}{text}" for name, text in zip(names, texts, strict=False)]
-
-
-def _bound(test: "Comparison") -> str:
-    sign = ">" if test.refutes else "against"
-    low, claimed = number(test.low), number(test.claimed)
-    return f"{LETTERS[test.parameter]} >= {low} {sign} {claimed} claimed, "
 
 
 def _ground(test: "Comparison", delta: float) -> str:
@@ -160,8 +149,3 @@ def _ground(test: "Comparison", delta: float) -> str:
     if test.method in METHODS or test.parameter != "mu":
         return METHODS.get(test.method, test.method)
     return f"{test.method} (epsilon {number(float(epsilon_of(test.low, delta)))} if it is Gaussian)"
-
-
-def number(value: float) -> str:
-    """A number in four digits, or the word for no bound."""
-    return "infinite" if value == float("inf") else f"{value:.4g}"

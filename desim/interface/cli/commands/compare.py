@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from desim.errors import InputError, chosen, refusal
-from desim.interface.cli.options import RELATIONS, RunFolders, option, output_option, switch
+from desim.interface.cli.options import (
+    FORMS,
+    RELATIONS,
+    RunFolders,
+    option,
+    output_option,
+    switch,
+)
 from desim.interface.cli.options import target as parsed
 from desim.interface.cli.progress import columns, say
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
 
-FORMS = ("text", "markdown", "latex")
 ENDINGS = (".txt", ".md", ".tex")
 
 
@@ -60,19 +66,19 @@ def compare(
     Where one is deployed, also the errors of the seconds of those that simulate it.
     """
     import desim
-    from desim.runs.output import output
+    from desim.runs.directory import output
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None
-    given = {"spent": spent, "methods": methods}
-    for name in [name for name, one in given.items() if one and not profile]:
-        raise InputError(f"--{name}: found without --profile; allowed: with it")
-    made = desim.compare(
+    for name, one in (("spent", spent), ("methods", methods)):
+        if one and not profile:
+            raise InputError(f"--{name}: found without --profile; allowed: with it")
+    comparison = desim.compare(
         labelled(runs, label) if label else list(runs), asked, delta=delta, view=view,
         relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time",
         methods=methods or (),
     )  # fmt: skip
-    text = made.written(form, math.inf if out else columns(), out.stem if out else "")
+    text = comparison.written(form, math.inf if out else columns(), out.stem if out else "")
     if out is None:
         say(text) if form == "text" else typer.echo(text)
         return

@@ -17,7 +17,6 @@ from desim.interface.cli.options import (
 from desim.interface.cli.progress import complain, counting_bar
 
 KINDS = ("perfetto", "csv", "public")
-OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"
 
 
 def export(
@@ -55,4 +54,4 @@ def export(
         )
     typer.echo(path)
     if to == "perfetto":
-        complain(OPEN)
+        complain("open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)")

@@ -5,9 +5,6 @@ It prints one line that says it all, a table of views, then the fine print.
 
 import json
 import math
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +14,7 @@ import typer
 from desim.amounts import epsilon
 from desim.errors import InputError
 from desim.interface.cli.options import RELATIONS, option, switch
+from desim.interface.cli.progress import columns, wrapped
 from desim.tabulated import aligned
 
 if TYPE_CHECKING:
@@ -58,45 +56,41 @@ def privacy(
     from desim.scenario import registry
 
     opened = [desim.open(run) for run in runs]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if plugin is not None:
         registry.load_plugin(plugin)
     if len(opened) == 1:
         single = statement(opened[0], delta, view, relation, accountant)
-        plain, text = joint.plain(single), lines(opened[0].name, single, width)
+        plain, text = joint.plain(single), lines(opened[0].name, single, columns())
         plain = {"run": opened[0].name, **plain}
     else:
         if accountant is not None:
             raise InputError("--accountant: found with several runs; allowed: with one")
         found = together(opened, delta, view, relation)
         plain = {"runs": [str(run) for run in runs], "views": [*map(joint.together, found)]}
-        text = lines_of_all(len(runs), found, width)
+        text = lines_of_all(len(runs), found, columns())
     typer.echo(json.dumps(plain, indent=2, ensure_ascii=False) if as_json else "\n".join(text))
 
 
-def lines(name: str, statement: "Statement", width: int | None = None) -> list[str]:
+def lines(name: str, statement: "Statement", width: float = math.inf) -> list[str]:
     """Lines of text: a title, the table, and one aligned line per fact, none of them twice.
 
-    width: columns of a terminal, into which all is folded; None: as long as lines come.
+    width: columns of a terminal, into which all is folded.
     """
     table = statement.table
     heads = list(HEADS)
     if statement.accountant:
         heads.insert(5, f"epsilon of {statement.accountant}")
     rows = [[*_cells(row, statement)] for _, row in table.iterrows()]
-    tuned = [f"tuned on data, not charged: {text}" for text in statement.tuned]
     facts = [*_risks(zip(table["view"], table["risk"], strict=True))]
     facts += [
         ("", f"desim says instead: {text}") if name == "instead" else (name, text)
         for name, text in statement.paper()
     ]
-    facts += [("assumes", text) for text in statement.each_once("assumptions")]
-    facts += [("flag", text) for text in (*statement.each_once("flags"), *tuned)]
-    facts += [("caveat", text) for text in statement.caveats]
-    return _laid_out(f"{name}: {shortly(statement)}", heads, rows, facts, width)
+    title = f"{name}: {shortly(statement)}"
+    return _laid_out(title, heads, rows, [*facts, *statement.notes()], width)
 
 
-def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) -> list[str]:
+def lines_of_all(runs: int, found: Sequence["Joint"], width: float = math.inf) -> list[str]:
     """The same about so many runs together."""
     from desim.privacy.accounting.views import each_once
     from desim.runs.privacy import CAVEATS
@@ -121,9 +115,22 @@ def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) 
 
 def _laid_out(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]],
-    facts: Sequence[tuple[str, str]], width: int | None,
+    facts: Sequence[tuple[str, str]], width: float,
 ) -> list[str]:  # fmt: skip
-    return [*folded(title, "  ", width), *tabled(heads, rows, width), "", *listed(facts, width)]
+    """A table that is too wide has its rows one below the other, a line for each cell."""
+    table = [f"  {row}" for row in aligned([heads, *rows])]
+    if max(map(len, table)) > width:
+        table = []
+        for first, *rest in rows:
+            cells = _listed(list(zip(heads[1:], rest, strict=True)), "    ")
+            table += [f"  {heads[0]} {first}", *cells]
+    return wrapped("\n".join([title, *table, "", *_listed(facts, "  ")]), width).split("\n")
+
+
+def _listed(facts: Sequence[tuple[str, str]], margin: str) -> list[str]:
+    """One line per fact, what it is in front."""
+    wide = max((len(key) for key, _ in facts), default=0) + 2
+    return [f"{margin}{key:{wide}}{text}" for key, text in facts]
 
 
 def shortly(statement: "Statement") -> str:
@@ -147,40 +154,6 @@ def advantage(risk: "Risk") -> str:
         f"{risk.advantage:.3g}" if risk.advantage < 0.9995 or risk.advantage == 1.0 else "0.999+"
     )
     return value if risk.exact else f"<= {value}"
-
-
-def tabled(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """A table, or, where it is too wide, its rows one below the other, a line for each cell."""
-    whole = [f"  {row}" for row in aligned([heads, *rows])]
-    if width is None or max(map(len, whole)) <= width:
-        return whole
-    stacked: list[str] = []
-    for first, *rest in rows:
-        stacked += [
-            f"  {heads[0]} {first}",
-            *listed(list(zip(heads[1:], rest, strict=True)), width, "    "),
-        ]
-    return stacked
-
-
-def listed(facts: Sequence[tuple[str, str]], width: int | None, margin: str = "  ") -> list[str]:
-    """One line per fact, what it is in front; folded into the width."""
-    wide = max((len(key) for key, _ in facts), default=0) + 2
-    return [
-        line
-        for key, text in facts
-        for line in folded(f"{margin}{key:{wide}}{text}", margin + " " * wide, width)
-    ]
-
-
-def folded(text: str, indent: str, width: int | None) -> list[str]:
-    """A line of text in as many lines as a terminal needs; no word is broken."""
-    if width is None or len(text) <= width:
-        return [text]
-    return textwrap.wrap(
-        text, max(width, len(indent) + 20), subsequent_indent=indent, break_long_words=False,
-        break_on_hyphens=False, drop_whitespace=True,
-    )  # fmt: skip
 
 
 def _cells(row: Any, statement: "Statement") -> Iterator[str]:

@@ -6,7 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from desim.errors import InputError, refusal
-from desim.interface.cli.options import Overrides, option, output_option, settings
+from desim.interface.cli.options import (
+    FIGURES,
+    Overrides,
+    file_of_kind,
+    inches,
+    option,
+    output_option,
+    settings,
+)
 from desim.interface.cli.options import target as parsed
 from desim.interface.cli.progress import say
 
@@ -15,30 +23,25 @@ Sources = Annotated[
     typer.Argument(help="Scenarios or runs that differ in method, or a study.", metavar="A B..."),
 ]
 Target = Annotated[str, option("target", "METRIC=VALUE", "What is waited for, as in error=1e-3.")]
-Worlds = Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")]
 LAW = (
     "Law of an input: latency=0.1..10, loss=none, transport=ideal,tcp, seed=1..10; or a file. "
     "Default: 0.5..2 for factors."
 )
-Varied = Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)]
-Seed = Annotated[int, option("seed", "N", "Of the worlds.")]
 Workers = Annotated[int | None, option("workers", "N", "Processes; default: all cores.")]
 FILES = "Tables (.json), worlds (.csv) or the figure (.png, .svg, .pdf); repeatable."
-Out = Annotated[list[Path] | None, output_option("FILE", FILES)]
-Size = Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")]
 TABLES = (".json", ".csv")
 
 
 def robust(
     sources: Sources,
     target: Target,
-    worlds: Worlds = 1000,
-    vary: Varied = None,
-    seed: Seed = 0,
+    worlds: Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")] = 1000,
+    vary: Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)] = None,
+    seed: Annotated[int, option("seed", "N", "Of the worlds.")] = 0,
     workers: Workers = None,
     override: Overrides = None,
-    out: Out = None,
-    size: Size = None,
+    out: Annotated[list[Path] | None, output_option("FILE", FILES)] = None,
+    size: Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")] = None,
 ) -> None:
     """Say in how many worlds methods meet a target in the same order, and what turns it over.
 
@@ -46,23 +49,29 @@ def robust(
     by the same drawn factors, and may change the transport and the seed.
     """
     from desim.experiments.ranking.robust import robust as trusted
+    from desim.experiments.ranking.robust import write
     from desim.interface.cli.progress import moving_bar
 
-    files = _files(out or [])
+    files = [file_of_kind("-o", path, (*TABLES, *FIGURES)) for path in out or []]
     metric, value = parsed(target)
     with moving_bar("robust: training") as show:
         found = trusted(
-            list(sources), {metric: value}, worlds, laws_given(vary or []), seed, workers,
+            list(sources), {metric: value}, worlds, laws_of(vary or []), seed, workers,
             settings(override),
             lambda what, done, total: show(f"robust: {what} {done}/{total}", done / total),
         )  # fmt: skip
     say(found.text())
     for path in files:
-        _write(found, path, size)
+        if path.suffix.lower() in TABLES:
+            write(found, path)
+        else:
+            from desim.interface import plots
+
+            plots.ranking(found, path, size=None if size is None else inches(size))
         typer.echo(path)
 
 
-def laws_given(texts: list[str]) -> Any:
+def laws_of(texts: list[str]) -> Any:
     """Laws by input of INPUT=LAW, or the file that holds them; None where nothing is said."""
     if len(texts) == 1 and "=" not in texts[0]:
         return Path(texts[0])
@@ -76,24 +85,3 @@ def laws_given(texts: list[str]) -> Any:
             raise InputError(f"--vary: {refusal(text, allowed)}")
         found[name.strip()] = law.strip() if ".." in law else parse(law, f"--vary {text}").data
     return found or None
-
-
-def _files(paths: list[Path]) -> list[Path]:
-    """The files to write; InputError, before anything is played, for those of no known kind."""
-    known = (*TABLES, ".png", ".svg", ".pdf")
-    for path in paths:
-        if path.suffix.lower() not in known:
-            raise InputError(f"-o {path}: {refusal(path.suffix, ', '.join(known))}")
-    return paths
-
-
-def _write(found: Any, path: Path, size: str | None) -> None:
-    if path.suffix.lower() in TABLES:
-        from desim.experiments.ranking.robust import write
-
-        write(found, path)
-        return
-    from desim.interface import plots
-    from desim.interface.cli.options import inches
-
-    plots.ranking(found, path, size=None if size is None else inches(size))

@@ -16,7 +16,7 @@ def schema(
     import json
 
     from desim.experiments.studies.file import study_schema
-    from desim.runs.output import output
+    from desim.runs.directory import output
     from desim.scenario.schema import json_schema
 
     text = json.dumps(study_schema() if study else json_schema(), indent=2, ensure_ascii=False)

@@ -1,11 +1,10 @@
 """`desim tune`: which values of keys reach a target with least."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from desim.errors import InputError, refusal
 from desim.interface.cli.commands.study import (
     Dask,
     Memory,
@@ -14,32 +13,39 @@ from desim.interface.cli.commands.study import (
     build_all,
     memory_size,
 )
-from desim.interface.cli.options import Overrides, option, output_option, settings, switch
+from desim.interface.cli.options import (
+    FIGURES,
+    Overrides,
+    file_of_kind,
+    inches,
+    option,
+    output_option,
+    settings,
+    switch,
+)
 from desim.interface.cli.progress import complain, say
 
-StudyFile = Annotated[
-    Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")
-]
-Out = Annotated[Path | None, output_option("DIR", "Default: tuned/NAME, to go on there.")]
-Figure = Annotated[
-    Path | None, option("figure", "FILE", "Candidates, or the front (.png, .svg, .pdf).")
-]
-Size = Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")]
-DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is looked for.")]
+if TYPE_CHECKING:
+    from desim.experiments.tuning.candidates import Planned
 
-FIGURES = (".png", ".svg", ".pdf")
+Out = Annotated[Path | None, output_option("DIR", "Default: tuned/NAME, to go on there.")]
+DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is looked for.")]
 
 
 def tune(
-    study: StudyFile,
+    study: Annotated[
+        Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")
+    ],
     out: Out = None,
     workers: Workers = None,
     dask: Dask = None,
     memory: Memory = None,
     override: Overrides = None,
     no_sharing: NoSharing = False,
-    figure: Figure = None,
-    size: Size = None,
+    figure: Annotated[
+        Path | None, option("figure", "FILE", "Candidates, or the front (.png, .svg, .pdf).")
+    ] = None,
+    size: Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Look for the values of keys that meet a target with least time, bytes, rounds or epsilon.
@@ -50,60 +56,53 @@ def tune(
     from desim.experiments.studies.study import name_of
     from desim.experiments.tuning import tune as tuning
     from desim.experiments.tuning.candidates import checked, planned
-    from desim.interface.cli.options import inches
     from desim.interface.cli.progress import moving_bar
 
     bound = None if memory is None else memory_size(memory)
     path, changes = out or Path("tuned") / name_of(study), settings(override)
     shape = None if size is None else inches(size)
-    if figure is not None and figure.suffix.lower() not in FIGURES:
-        raise InputError(f"--figure {figure}: {refusal(figure.suffix, ', '.join(FIGURES))}")
+    if figure is not None:
+        file_of_kind("--figure", figure, FIGURES)
     if dry_run:
         plan = planned(study, changes)
         build_all(checked(plan.study, plan.folder, plan.tune.vary), "candidate", study.stem)
-        say("\n".join(_told(plan, path)))
+        say("\n".join(_sought(plan, path)))
         return
     with moving_bar(f"{study.stem}: preparing") as show:
-        made = tuning.tune(
+        tuned = tuning.tune(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
             share=not no_sharing,
             progress=lambda done, total, what: show(f"{what}: run {done}/{total}", done / total),
         )  # fmt: skip
-    say(made.text())
-    if made.best and made.complete:
-        again = "" if made.price is None else "  # the run that was chosen, with its seed"
+    say(tuned.text())
+    if tuned.best and tuned.complete:
+        again = "" if tuned.price is None else "  # the run that was chosen, with its seed"
         typer.echo(f"  desim run {path / tuning.BEST_FILE}{again}")
-    if figure is not None and len(made.candidates):
+    if figure is not None and len(tuned.candidates):
         from desim.interface import plots
 
-        plots.front(made, figure, size=shape)
+        plots.front(tuned, figure, size=shape)
         typer.echo(figure)
-    if not made.complete:
+    if not tuned.complete:
         complain("not all runs could be simulated; the same command goes on")
-    elif not made.best:
+    elif not tuned.best:
         complain("no candidate met the target")
-    if not made.complete or not made.best:
+    if not tuned.complete or not tuned.best:
         raise typer.Exit(1)
 
 
-def _told(plan: object, path: Path) -> list[str]:
+def _sought(plan: "Planned", path: Path) -> list[str]:
     """What would be looked for."""
-    from desim.experiments.tuning.candidates import Planned
+    from desim.experiments.studies.varied import Range
+    from desim.runs.reading.series import setting_text
 
-    assert isinstance(plan, Planned)
     tune, (metric, value) = plan.tune, plan.tune.target
     lines = [f"{plan.study.name}: least {' and '.join(tune.least)} to {metric} {value:g}"]
-    lines += [f"  {key}: {_values(one)}" for key, one in tune.vary.items()]
+    plain = {key: one.plain() if isinstance(one, Range) else one for key, one in tune.vary.items()}
+    lines += [f"  {key}: {setting_text(one)}" for key, one in plain.items()]
     many = "no end of" if plan.size == float("inf") else f"{plan.size:g}"
     seeds = len(tune.seeds)
     lines += [
         f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, at most {tune.budget} runs"
     ]
     return [*lines, f"  goes to {path}"]
-
-
-def _values(one: object) -> str:
-    from desim.experiments.studies.varied import Range
-    from desim.runs.reading.series import setting_text
-
-    return str(setting_text(one.plain() if isinstance(one, Range) else one))

@@ -1,11 +1,14 @@
 """`desim warmup`: compiles before it is needed."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from desim.interface.cli.progress import say
+from desim.interface.cli.progress import moving_bar, say
+
+if TYPE_CHECKING:
+    from desim.runs.warmup import Warmth
 
 
 def warmup(
@@ -15,10 +18,39 @@ def warmup(
     ] = None,
 ) -> None:
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
-    from desim.interface.cli.progress import warm, words
+    from desim.numerics.cache import cache_home
     from desim.runs.warmup import shipped
 
     warmth = warm(scenarios or shipped())
-    say("\n".join(words(warmth)))
+    about = "everything was compiled before"
+    if warmth.functions:
+        about = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
+    lines = []
+    if warmth.played:
+        lines.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
+    if warmth.skipped:  # with the reason of the first
+        lines.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
+        lines.append(f"  {next(iter(warmth.skipped.values()))}")
+    say("\n".join(lines))
     if scenarios and warmth.skipped:  # what ships may lack its data; what was named may not
         raise typer.Exit(1)
+
+
+def warm(files: list[Path]) -> "Warmth":
+    """Compile what `files` need, with a bar that counts them and the functions."""
+    from desim.numerics.watched import watched
+    from desim.runs.warmup import warm_up
+
+    with moving_bar("warmup: preparing") as show:
+        place = 0
+
+        def tell(file: Path) -> None:
+            nonlocal place
+            place += 1
+
+        def begin(functions: int) -> None:
+            text = f"warmup: scenario {place} of {len(files)}, {functions} functions compiled"
+            show(text, (place - 1) / len(files))
+
+        with watched(begin):
+            return warm_up(files, tell)

@@ -8,7 +8,7 @@ from desim.errors import chosen
 from desim.interface.cli.progress import say
 
 
-def list_names(
+def list(
     what: Annotated[
         str, typer.Argument(help="algorithms, losses, ...; default: an overview.", metavar="[WHAT]")
     ] = "",
