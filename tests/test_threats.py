@@ -148,7 +148,7 @@ class Neighbour:
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = place.Place(1, Stream(self.control), own, ground)
+        self.place = place.Place(1, streams.Control(self.control), own, ground)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, formats.Unpacking()
         self.ours.setblocking(False)
@@ -173,8 +173,8 @@ class Neighbour:
 
     def close(self):
         self.place.close_port()
-        for stream in list(self.place._framings):
-            self.place._drop(stream)
+        for stream in list(self.place.framings):
+            self.place.drop(stream)
         for one in (self.control, self.ours, self.place.poll):
             one.close()
 
@@ -211,7 +211,7 @@ def test_an_agent_of_a_graph_hears_whom_it_expects_alone():
 def test_silent_connections_make_room_for_those_who_speak():
     with neighbour(place.Loopback()) as one:
         crowd = [dialled(one.port) for _ in range(3 * streams.EACH)]
-        one.until(lambda it: len(it.refused) == place.TOLD)
+        one.until(lambda it: len(it.refused) == place.REFUSALS)
         assert len(one.place.strangers) <= streams.EACH + 1
         with dialled(one.port) as true:
             true.sendall(Frame(HELLO, 0, 0).header(one.keys.between(0, 1)))
@@ -486,8 +486,8 @@ def test_no_frame_is_larger_than_what_was_asked_for():
     ours, theirs = socket.socketpair()
     made.take_up(Stream(theirs, 1))
     made.allow(16)
-    (framing,) = made._framings.values()
-    key = made.keys.between(-1, 1)
+    (framing,) = made.framings.values()
+    key = made.root.between(-1, 1)
     (one,) = framing.feed(Frame(REPLY, 1, 7, body=bytes(16)).header(key) + bytes(16))
     assert len(one.body) == 16
     with pytest.raises(formats.Torn, match="found a frame of 17 bytes; allowed: 16 at most"):

@@ -13,7 +13,7 @@ from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.formats import HEADER, abroad
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
 from desim.deployments.linked import Linked, plan_of, remarks
-from desim.deployments.place import Ground, Loopback, Transport
+from desim.deployments.place import Loopback, Transport
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
@@ -114,7 +114,7 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
     }
 
 
-def ground_of(prepared: Prepared, loopback: bool) -> Ground:
+def ground_of(prepared: Prepared, loopback: bool) -> Loopback:
     """Where connections are: namespaces with the scenario's lines, or plain loopback."""
     transport = transport_of(prepared.scenario)
     if loopback:
@@ -161,7 +161,6 @@ def deployed(
             ground.open()
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
-        ground.ready()
         (overseer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
         return record(_real(prepared, observed, fleet, reserved), path, progress, force)

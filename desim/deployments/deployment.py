@@ -51,7 +51,7 @@ class Deployment(Simulation):
     def play(self, *given: Any, **more: Any) -> Outcome:
         """As Simulation.play; the outcome tells of the clock and the links."""
         ended = super().play(*given, **more)
-        links = self.fleet.ground.told()
+        links = self.fleet.ground.about()
         clock = {**self.clock, "error": self.fleet.error, "links": links}
         clock["refused"] = self.fleet.turned_away
         return replace(ended, notes={**ended.notes, "clock": clock})

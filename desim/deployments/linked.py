@@ -218,7 +218,7 @@ class Linked(Loopback):
         self.alarm = self.carrier.orders
 
     def fate(self) -> str:
-        """See Ground."""
+        """See Loopback."""
         assert self.carrier is not None
         return self.carrier.fate()
 
@@ -241,9 +241,9 @@ class Linked(Loopback):
             return self.carrier.report()
         return None
 
-    def told(self) -> dict[str, Any]:
-        """See Ground."""
-        said, report = told(self.plan), self.report()
+    def about(self) -> dict[str, Any]:
+        """See Loopback."""
+        said, report = about(self.plan), self.report()
         if report is not None:
             done = report.lines
             said |= {
@@ -368,7 +368,7 @@ def _line(links: Links, e: int) -> Line:
     return Line(float(links.latency[e]), rate, queue=ahead + 1, loss=outside, bursts=bursts)
 
 
-def told(plan: Plan) -> dict[str, Any]:
+def about(plan: Plan) -> dict[str, Any]:
     """What the manifest says of the lines."""
     lines = [line for link in plan.links for line in (link.there, link.back)]
     rates = sorted(line.rate for line in lines if isfinite(line.rate))

@@ -99,7 +99,7 @@ class Overseer:
         self.slow = self.computed = 0
         self.late: tuple[float, int, int] = (0.0, 0, 0)
         self.models = np.array(world.settings.initial("x0"), float)  # as agents have shown them
-        fleet.told, fleet.buried = self._told, self._bury
+        fleet.reported, fleet.buried = self._report, self._bury
 
     def watch(self) -> float:
         """Wait for the end of the run; return it, s."""
@@ -121,7 +121,7 @@ class Overseer:
             raise at(fleet.now, self._died())
         return min(max(self.finished.values()), horizon)
 
-    def _told(self, agent: int, message: Message) -> None:
+    def _report(self, agent: int, message: Message) -> None:
         fields, arrays, world = message.fields, message.arrays, self.world
         if message.kind == "rows":
             ints, floats, whole, real = (arrays[one] for one in ("ints", "floats", "whole", "real"))

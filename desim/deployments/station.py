@@ -180,7 +180,7 @@ class Station(Accounts):
         self._came = 0.0  # when s the latest reply did
         self._synced = np.zeros(agents)
         self._asked = 0.0
-        fleet.told, fleet.heard, fleet.buried = self._report, self._receive, self._bury
+        fleet.reported, fleet.heard, fleet.buried = self._report, self._receive, self._bury
 
     @property
     def now(self) -> float:
@@ -259,15 +259,15 @@ class Station(Accounts):
         frame = Frame(
             kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
         )  # fmt: skip
-        return number, frame.header(self.fleet.keys.between(-1, i), sent.down) + body
+        return number, frame.header(self.fleet.keys[i], sent.down) + body
 
     def _let_go(self, frames: list[tuple[int, bytes]]) -> None:
         """Send the frames, and write when each left."""
         for number, frame in frames:
             sent = self.sent[number]
             sent.time = self.hub.calls.sent[sent.agent] = self.now
-            line = self.fleet.lines.get(sent.agent)
-            stream = line or self.fleet.connect(sent.agent)
+            line = self.fleet.greeted.get(sent.agent)
+            stream = line or self.fleet.connect(sent.agent, self.fleet.ports[sent.agent])
             stream.closing = line is None
             stream.push(frame)
         for number, _ in frames:
@@ -509,7 +509,7 @@ def assemble(fleet: Fleet) -> None:
     for i in fleet.alive:
         fleet.tell(i, "line", {"port": port})
     if fleet.ground.transport.connection == "kept":
-        fleet.wait_for("not all are connected", lambda: len(fleet.lines) == fleet.agents)
+        fleet.wait_for("not all are connected", lambda: len(fleet.greeted) == fleet.agents)
 
 
 def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:

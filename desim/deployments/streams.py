@@ -7,7 +7,7 @@ import ssl
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from math import inf
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.formats import COORDINATOR
+from desim.deployments.formats import COORDINATOR, Message, Unpacking, packed
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
@@ -73,41 +73,27 @@ class Stream:
             with suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
 
-    def pull(self) -> Iterator[bytes]:
-        """What has come, piece by piece; Closed at its end."""
-        while True:
-            try:
-                data = self.sock.recv(PIECE)
-            except LATER:
-                return
-            except OSError as error:
-                raise Closed(str(error)) from None
-            if not data:
-                raise Closed("closed by the other side")
-            yield data
-            if len(data) < PIECE and not isinstance(self.sock, ssl.SSLSocket):
-                return
+    def pull(self) -> Iterator[tuple[bytes, float]]:
+        """What has come, piece by piece; Closed at its end.
 
-    def stamped(self) -> Iterator[tuple[bytes, float]]:
-        """As `pull`; with s of time.monotonic at which the kernel had the last byte of a piece.
-
-        So what counts is when a message was here, not when this process had its turn. Where the
-        last byte lay behind one that was lost and came again, it was here when that one was.
+        With s of time.monotonic at which the kernel had the last byte of a piece: what counts is
+        when a message was here, not when this process had its turn. Where the last byte lay behind
+        one that was lost and came again, it was here when that one was. Over TLS it is now.
         """
-        if isinstance(self.sock, ssl.SSLSocket):
-            for data in self.pull():
-                yield data, time.monotonic()
-            return
+        plain = not isinstance(self.sock, ssl.SSLSocket)
         while True:
             try:
-                data, more, _, _ = self.sock.recvmsg(PIECE, 64)
+                if plain:
+                    data, notes, _, _ = self.sock.recvmsg(PIECE, 64)
+                else:
+                    data, notes = self.sock.recv(PIECE), []
             except LATER:
                 return
             except OSError as error:
                 raise Closed(str(error)) from None
             if not data:
                 raise Closed("closed by the other side")
-            stamp, last = _stamp(more), len(data) < PIECE
+            stamp, last = _stamp(notes), plain and len(data) < PIECE
             yield data, later(stamp, _fed(self.sock)) if last else stamp
             if last:
                 return
@@ -118,6 +104,34 @@ class Stream:
             self.watched.remove(self)
         with suppress(OSError):
             self.sock.close()
+
+
+class Control(Stream):
+    """A connection over which messages come that are not measured, see `formats`.
+
+    foreign: whether they are somebody else's, see `Unpacking`.
+    """
+
+    def __init__(self, sock: socket.socket, foreign: bool = False) -> None:
+        super().__init__(sock)
+        self._reader = Unpacking(foreign=foreign)
+
+    def messages(self) -> Iterator[Message]:
+        """What has come; Closed at the end, Torn where it is no message."""
+        for data, _ in self.pull():
+            yield from self._reader.feed(data)
+
+    def say(
+        self, kind: str, fields: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:  # fmt: skip
+        """Send a message, as `push` does."""
+        self.push(packed(kind, fields or {}, arrays or {}))
+
+    def part(self, kind: str, fields: Mapping[str, Any] | None = None) -> None:
+        """Send all that waits, and a last message, however long that takes."""
+        self.sock.setblocking(True)
+        self.sock.sendall(b"".join((*self.waiting, packed(kind, fields or {}, {}))))
 
 
 def stamping(sock: socket.socket) -> None:
