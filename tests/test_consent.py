@@ -11,7 +11,7 @@ from test_deploy import deploy, plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
-from desim.deployments import consent, deployed, deployment, join, overseer, peer, station
+from desim.deployments import consent, deployed, join, overseer, peer, station
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
 from desim.deployments.formats import Declined, Message
@@ -272,7 +272,7 @@ CALLED = [name for name in STAR if "network" in CASES[name]]
 
 @pytest.mark.parametrize("name", one_each(CALLED))
 def test_methods_charge_what_they_say_beforehand(name):
-    asked = deployment.warm(prepare(load(CASES[name])).simulation)
+    asked = deployed.warm(prepare(load(CASES[name])).simulation)
     assert asked.amiss == ""
     assert asked.calls
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_deploy import NOISY, PROBLEM, deploy, plain, scenario  # noqa: F401
 
-from desim.deployments import client, deployment, peer, place, station, streams
+from desim.deployments import client, deployed, peer, place, station, streams
 from desim.deployments import formats as wire_module
 from desim.errors import InputError
 
@@ -120,7 +120,7 @@ def test_the_old_letters_are_found(monkeypatch, tmp_path):
     deploy(RESERVED["noise on models"])
     assert wire.unreleased[0]
     wire.came.clear()
-    monkeypatch.setattr(deployment, "Reserved", peer.Witness)
+    monkeypatch.setattr(deployed, "Reserved", peer.Witness)
     deploy(RESERVED["graph"])
     assert wire.unreleased[0]
 

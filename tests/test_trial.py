@@ -12,7 +12,7 @@ from cases import CASES, GRAPH, STAR, one_each
 from test_consent import PRIVATE, RING
 from test_deploy import GRAPHS, STARS, deploy, plain, released, same  # noqa: F401
 
-from desim.deployments import client, deployment, fleet, trial
+from desim.deployments import client, deployed, fleet, trial
 from desim.errors import InputError, RunError
 from desim.runs.recording import prepare
 from desim.scenario.load import load
@@ -29,7 +29,7 @@ class Noted(trial.World):
 
 def played(monkeypatch, simulation, agent=1):
     """The world of agent 1's trial, which must not go wrong, and what `warm` has found."""
-    asked, worlds = deployment.warm(simulation), []
+    asked, worlds = deployed.warm(simulation), []
 
     def made(*about):
         worlds.append(Noted(*about))
@@ -50,7 +50,7 @@ def test_every_method_has_a_first_job(name, monkeypatch):
     """It is the agent's own, of the first round; what connections remember stays as it was."""
     simulation = prepare(load(CASES[name])).simulation
     try:
-        deployment.refuse(simulation)
+        deployed.refuse(simulation)
     except InputError:
         return
     before = {key: each.copy() for key, each in simulation.settings.connections.items()}
@@ -96,7 +96,7 @@ def test_private_agents_use_nothing_up(given, monkeypatch):
     """With noise of one secret seed: the same releases with and without a trial before."""
     monkeypatch.setattr(secrets, "randbits", lambda bits: 7)
     one = deploy(given)
-    monkeypatch.setattr(deployment, "rehearse", lambda *_: None)
+    monkeypatch.setattr(deployed, "rehearse", lambda *_: None)
     other = deploy(given)
     assert (one.status, other.status) == ("done", "done")
     assert counted(one).equals(counted(other))
@@ -133,7 +133,7 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
     monkeypatch.setattr(trial, "World", left)
     monkeypatch.setattr(trial.Soliloquist, "tell", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
-    monkeypatch.setattr(deployment, "World", taken)
+    monkeypatch.setattr(deployed, "World", taken)
     with pytest.raises(AssertionError):
         same(GRAPHS["dsgd"])
 
@@ -141,7 +141,7 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
 def test_a_trial_that_goes_wrong_says_nothing(monkeypatch):
     """The same happens in the run, and is told there."""
     simulation, tried = prepare(load(STARS["fedavg"])).simulation, []
-    asked = deployment.warm(simulation)
+    asked = deployed.warm(simulation)
 
     def wrong(*_):
         tried.append(1)
@@ -155,12 +155,12 @@ def test_a_trial_that_goes_wrong_says_nothing(monkeypatch):
 
 def test_a_first_job_takes_what_it_takes(monkeypatch):
     """Patience is for agents that are silent: how long a job takes, nobody knows beforehand."""
-    rehearse = deployment.rehearse
+    rehearse = deployed.rehearse
 
     def slowly(*about):
         time.sleep(0.5)
         rehearse(*about)
 
-    monkeypatch.setattr(deployment, "rehearse", slowly)
+    monkeypatch.setattr(deployed, "rehearse", slowly)
     monkeypatch.setattr(fleet, "PATIENCE", 0.3)
     assert deploy(STARS["fedavg"]).status == "done"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from desim.deployments.consent import Asked
-from desim.deployments.deployment import secret, server, warm
+from desim.deployments.deployed import secret, server, warm
 from desim.deployments.doors import Caller, lasting, name_of
 from desim.deployments.fleet import Children, ending, held, memory_left_alone, settle_memory
 from desim.deployments.formats import Declined, Torn, abroad, packed, printable
