@@ -72,7 +72,7 @@ def other_options(made, sent, fields):
 
 
 def training_on_news(made, sent, fields):
-    made.told[1][0][0]["job"]["name"] = "train"
+    made.news[1][0][0]["job"]["name"] = "train"
 
 
 def no_number(made, sent, fields):
@@ -84,12 +84,12 @@ def too_large(made, sent, fields):
 
 
 def odd_news(made, sent, fields):
-    order, news, arrays = made.told[1][0]
-    made.told[1][0] = order, np.full_like(news, np.inf), arrays
+    order, news, arrays = made.news[1][0]
+    made.news[1][0] = order, np.full_like(news, np.inf), arrays
 
 
 def news_again(made, sent, fields):
-    made.told[1] *= 2
+    made.news[1] *= 2
 
 
 def another_state(made, sent, fields):
@@ -158,7 +158,7 @@ def test_what_a_believing_agent_gives_away(monkeypatch):
 
     def again(made, sent, fields):
         twice(made, sent, fields)
-        made.told[1].clear()
+        made.news[1].clear()
         return np.zeros(4)
 
     monkeypatch.setattr(Consent, "to_call", believing)
@@ -356,7 +356,7 @@ def test_hosts_have_it_from_the_scenario_whether_states_are_private(tmp_path, mo
 def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
     saying, came = deployed.order_of, tmp_path / "came"
     monkeypatch.setattr(deployed, "order_of", lambda *_: saying(*_) | {"secret_noise": False})
-    settle = station.Accounts.settle
+    settle = station.Station.settle
 
     def noted(self, number):
         if (report := self.sent[number].report) is not None:
@@ -364,7 +364,7 @@ def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
                 file.write("\n".join(["a report", *report.arrays, ""]))
         settle(self, number)
 
-    monkeypatch.setattr(station.Accounts, "settle", noted)
+    monkeypatch.setattr(station.Station, "settle", noted)
     waiting = Waiting(PRIVATE, tmp_path)
     pid, told = joining(waiting, "beta"), []
     join.take_part(waiting.address, waiting.invitation("alpha"), False, told.append)

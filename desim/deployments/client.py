@@ -30,10 +30,9 @@ from desim.engine.clients import Assignment, Clients, reply_of
 from desim.engine.world import World
 from desim.network.conditions.compute import lasting
 from desim.network.timeline.speed import seconds_into
-from desim.privacy.ledger.ledger import Terms
 
 State = dict[str, Array]
-KEPT = 64  # orders that an agent remembers
+ORDERS = 64  # that an agent remembers
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ class Letter:
     @property
     def payload(self) -> Array:
         """The numbers (n,) that a call carries."""
-        given = self.order.arrays.get("payload")
-        return values_of(self.frame.body) if given is None else given
+        elsewhere = self.order.arrays.get("payload")
+        return values_of(self.frame.body) if elsewhere is None else elsewhere
 
 
 class Client:
@@ -91,17 +90,15 @@ class Client:
             self._take(letter)
 
     def _begin(self, message: Message) -> None:
-        agents = self.world.settings.problem.agents
         if self.consent is not None:
             self.consent.to_start(message.arrays)
         for name, row in message.arrays.items():
-            self.world.state[name] = np.zeros((agents, *row.shape))
-            self.world.state[name][self.place.agent] = row
+            self._set(name, row)
 
     def _note(self, message: Message) -> None:
         number = int(message.fields["number"])
         self.orders[number] = message
-        self.orders.pop(number - KEPT, None)
+        self.orders.pop(number - ORDERS, None)
         self._match()
 
     def _hear(self, frame: Frame, time: float) -> None:
@@ -124,8 +121,21 @@ class Client:
         self._take_news(letter)
         if letter.frame.kind == POST:
             self.place.report("got", {"number": letter.number, "got": letter.got})
+            return
+        begin, before = max(letter.got, self.free), self._own()
+        work = float(letter.order.fields["work"])
+        seconds = self._lasting(work, letter.frame.round_, begin)
+        reply = self._reply(letter)
+        after = self._own()
+        self.tried = letter.number, after
+        for name in after:
+            self._set(name, before.get(name, np.zeros_like(after[name])))
+        took = self.place.now - begin
+        if self._pass(begin + seconds):
+            self._send(letter, reply, after, begin, took - seconds)
         else:
-            self._work(letter)
+            self.tried = 0, {}
+            self._void(letter, begin)
 
     def _take_news(self, letter: Letter) -> None:
         """Run the jobs on the news that a letter brings, which hold even if it is void."""
@@ -133,10 +143,10 @@ class Client:
         if self.consent is not None:
             self.consent.to_news(frame.round_, said)
         self._keep(frame.used)
-        for place, told in enumerate(said.fields["told"]):
+        for place, one in enumerate(said.fields["told"]):
             news = said.arrays[f"news{place}"][None]
-            us = Clients(self.world, self.who, np.array([told["round"]]), None)
-            self.world.work(found(told["job"], said.arrays, self.method), us, news)
+            us = Clients(self.world, self.who, np.array([one["round"]]), None)
+            self.world.work(found(one["job"], said.arrays, self.method), us, news)
 
     def _keep(self, used: int) -> None:
         """Have the state after the call of that number, if it is the latest."""
@@ -155,22 +165,6 @@ class Client:
     def _own(self) -> State:
         return {name: rows[self.place.agent].copy() for name, rows in self.world.state.items()}
 
-    def _work(self, letter: Letter) -> None:
-        begin, before = max(letter.got, self.free), self._own()
-        work = float(letter.order.fields["work"])
-        seconds = self._lasting(work, letter.frame.round_, begin)
-        reply = self._reply(letter)
-        after = self._own()
-        self.tried = letter.number, after
-        for name in after:
-            self._set(name, before.get(name, np.zeros_like(after[name])))
-        took = self.place.now - begin
-        if not self._pass(begin + seconds):
-            self.tried = 0, {}
-            self._void(letter, begin)
-            return
-        self._send(letter, reply, after, begin, took - seconds)
-
     def _lasting(self, work: float, round_: int, begin: float) -> float:
         """How long, in s, the job takes from `begin` s on, as the scenario's devices have it."""
         speeds, out = self.world.settings.speeds, np.empty(1)
@@ -180,16 +174,14 @@ class Client:
         seconds_into(speeds, self.who, rounds, np.array([begin]), np.array([work]), out)
         return float(out[0])
 
-    def _terms(self, letter: Letter) -> Terms:
-        """Terms (agents,) of the reply to a call, as the agent consents to it; or Declined."""
-        if self.consent is not None:
-            return self.consent.to_call(letter.frame.round_, letter.order, letter.payload)
-        agents = self.world.settings.problem.agents
-        return terms_of(letter.order.fields["terms"], self.place.agent, agents)
-
     def _reply(self, letter: Letter) -> Array:
+        """What the job of a call gives, of terms to which the agent consents; or Declined."""
         said, frame, payload = letter.order, letter.frame, letter.payload
-        terms = self._terms(letter)
+        if self.consent is not None:
+            terms = self.consent.to_call(frame.round_, said, payload)
+        else:
+            agents = self.world.settings.problem.agents
+            terms = terms_of(said.fields["terms"], self.place.agent, agents)
         job = found(said.fields["job"], said.arrays, self.method)
         payloads = SimpleNamespace(of=lambda _: payload[None].copy())
         desk = SimpleNamespace(world=self.world, payloads=payloads)
@@ -220,8 +212,8 @@ class Client:
         stream.closing = self.line is None
         stream.push(frame.header(place.keys[COORDINATOR], size), body)
         fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
-        told = {} if self.consent is not None else state
-        arrays = {f"state {name}": row for name, row in told.items()}
+        shown = {} if self.consent is not None else state
+        arrays = {f"state {name}": row for name, row in shown.items()}
         if not inside:
             arrays["reply"] = reply
         place.report("done", fields | {"sent": sent, "late": late}, arrays)

@@ -25,6 +25,7 @@ from desim.arrays import Array, Int
 from desim.errors import MOST_WORDS, InputError
 from desim.log.event_log import EventLog
 from desim.network.timeline.appended import Appended
+from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import EVENT, RELEASED, Kind, part
 from desim.privacy.ledger.ledger import Ledger
 
@@ -70,11 +71,6 @@ class Unpacking:
     def __init__(self, largest: int = LARGEST_BODY, foreign: bool = False) -> None:
         self.largest, self.foreign = largest, foreign
         self._bytes = bytearray()
-
-    @property
-    def midway(self) -> bool:
-        """Whether part of a message is here."""
-        return bool(self._bytes)
 
     def feed(self, data: bytes | memoryview) -> Iterator[Message]:
         """The messages that are whole with these bytes; Torn as soon as something is wrong."""
@@ -213,12 +209,6 @@ class Framing:
         self.keys, self.largest = keys, largest
         self._bytes = bytearray()
 
-    @property
-    def _allowed(self) -> str:
-        """Who may speak here."""
-        some = ", ".join(named(source) for source in [*self.keys][:1])
-        return some if len(self.keys) == 1 else "those that are expected here"
-
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """The frames that are whole with these bytes."""
         self._bytes += data
@@ -229,7 +219,9 @@ class Framing:
             if protocol != PROTOCOL:
                 raise Torn(f"found protocol {protocol}; allowed: {PROTOCOL}")
             if numbers[0] not in self.keys:
-                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {self._allowed}")
+                several = len(self.keys) != 1
+                allowed = "those that are expected here" if several else named(*self.keys)
+                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {allowed}")
             if not hmac.compare_digest(key, self.keys[numbers[0]]):
                 raise Torn(f"found a wrong token of {named(numbers[0])}; allowed: its own")
             if size > self.largest:
@@ -260,6 +252,15 @@ def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
     early = int(part(tuple(gone), fate, tuple(rest)))
     appended.rows = rest
     return gone.ints[:early].copy(), gone.floats[:early].copy()
+
+
+def write_message(
+    log: EventLog, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int,
+    release: int, time: float, seconds: float,
+) -> None:  # fmt: skip
+    """Append the row of a message."""
+    log.reserve(1)
+    log_message(log.flat, int(kind), side, agent, peer, round_, size, release, time, seconds, 0)
 
 
 def released_by(agents: int, release: Any) -> Any:

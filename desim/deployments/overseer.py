@@ -11,7 +11,7 @@ from desim.deployments.fleet import Fleet
 from desim.deployments.formats import Message, require_own, take_in
 from desim.deployments.peer import Peer
 from desim.deployments.place import Place
-from desim.deployments.real import RealWorld, slower
+from desim.deployments.real import RealWorld, conclude
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import at
 from desim.engine.world import World
@@ -204,15 +204,6 @@ class Overseer:
         kind = self.world.settings.policy.kind
         return f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it"
 
-    def conclude(self) -> None:
-        """All has been told: say what was not as the scenario has it."""
-        self.world.settled = np.inf
-        for text in self.fleet.warnings:
-            self.world.caution(text)
-        if self.slow:
-            most, agent, round_ = self.late
-            self.world.caution(slower(self.slow, self.computed, most, agent, round_))
-
 
 def play(world: RealWorld, fleet: Fleet) -> float:
     """Let the agents of `fleet` play; return the end of the run, s."""
@@ -222,4 +213,4 @@ def play(world: RealWorld, fleet: Fleet) -> float:
         return overseer.watch()
     finally:
         fleet.dismiss()
-        overseer.conclude()
+        conclude(world, fleet, overseer.slow, overseer.computed, overseer.late)

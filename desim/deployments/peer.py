@@ -25,6 +25,7 @@ from desim.deployments.formats import (
     size_of,
     stamped,
     values_of,
+    write_message,
 )
 from desim.deployments.place import Place
 from desim.deployments.streams import Stream
@@ -36,7 +37,6 @@ from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
-from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.network.timeline.waiting_rule import FIXED
 from desim.privacy.ledger.ledger import Terms
@@ -208,17 +208,8 @@ class PeerPost:
         stream = line or self.place.connect(j, self.ports[j])
         stream.closing = line is None
         stream.push(stamped(frame, now).header(self.place.keys[j], len(body)), body)
-        self._row(Kind.SEND, self.i, j, frame.round_, len(body), frame.release, now, 0.0)
-
-    def _row(
-        self, kind: Kind, agent: int, peer: int, round_: int, size: int, release: int, time: float,
-        seconds: float,
-    ) -> None:  # fmt: skip
-        log = self.world.log
-        log.reserve(1)
-        log_message(
-            log.flat, int(kind), UPLINK, agent, peer, round_, size, release, time, seconds, 0
-        )
+        about = frame.round_, len(body), frame.release, now, 0.0
+        write_message(self.world.log, Kind.SEND, UPLINK, self.i, j, *about)
 
     def _hear(self, frame: Frame, time: float) -> None:
         if frame.source not in self.sources or frame.kind not in (LETTER, NULL, LAST):
@@ -229,7 +220,7 @@ class PeerPost:
             raise Torn(f"found a letter of {len(frame.body)} bytes, which are no numbers")
         sent, self.latest = frame.time, time
         place = self.i, frame.source, frame.round_, len(frame.body), frame.release
-        self._row(Kind.DELIVER, *place, time, time - sent)
+        write_message(self.world.log, Kind.DELIVER, UPLINK, *place, time, time - sent)
         key = frame.source, frame.number
         if not frame.inside and key not in self.values:
             self.came[key] = frame, time

@@ -183,9 +183,20 @@ class RealWorld(World):
         self.pulse()
 
 
-def slower(number: int, of: int, most: float, agent: int, round_: int) -> str:
-    """The warning for computations that took longer than the scenario's devices do."""
-    text = f"deploy: {number} of {of} computations took longer than the scenario's speeds allow"
-    return (
-        f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"
-    )
+def conclude(
+    world: RealWorld, fleet: Any, slow: int, computed: int, latest: tuple[float, int, int]
+) -> None:
+    """All reports are in: say what was not as the scenario has it.
+
+    slow, of computed: that took longer than they had to; the latest one, by how many s.
+    """
+    world.settled = np.inf
+    for text in fleet.warnings:
+        world.caution(text)
+    if slow:
+        late, agent, round_ = latest
+        world.caution(
+            f"deploy: {slow} of {computed} computations took longer than the scenario's speeds "
+            f"allow, by {late:.3g} s at most (agent {agent}, round {round_}); they count as they "
+            "were"
+        )

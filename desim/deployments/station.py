@@ -8,7 +8,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.deployments.client import Client
-from desim.deployments.consent import Asked, named, terms_for
+from desim.deployments.consent import Arrays, Asked, named, terms_for
 from desim.deployments.fleet import Fleet
 from desim.deployments.formats import (
     CALL,
@@ -21,21 +21,21 @@ from desim.deployments.formats import (
     body_of,
     size_of,
     values_of,
+    write_message,
 )
 from desim.deployments.place import Place
-from desim.deployments.real import RealWorld, slower
+from desim.deployments.real import RealWorld, conclude
 from desim.engine.clients import Train
 from desim.engine.coding import news
 from desim.engine.hub import Hub
 from desim.engine.patience import at
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
-from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import UPLINK, Kind, release_id
 
-# Accounts: what became of messages, as rows of the log and of the ledger, when reports come.
-
 STATE = "state "  # before the names of arrays that are an agent's state
+STEP = 0.1  # s after which the user sees how far the run is, and is heard
+SYNC = 1.0  # s between two questions whether all reports until then are in
 
 
 @dataclass
@@ -56,48 +56,62 @@ class Sent:
     report: Message | None = None
 
 
-class Accounts:
-    """Messages by number, and what is known of them; see Station."""
+class Station:
+    """How a coordinator's calls are carried out by processes that speak TCP.
+
+    What became of its messages is written, as rows of the log and of the ledger, when reports come.
+    """
+
+    ahead = False
 
     def __init__(self, world: RealWorld, fleet: Fleet) -> None:
         self.world, self.fleet = world, fleet
         agents = world.settings.problem.agents
-        self.sent: dict[int, Sent] = {}
+        self.sent: dict[int, Sent] = {}  # by number
         self.latest = [0] * agents  # number of the latest call of each agent
         self.used = [0] * agents  # number of its latest call whose reply was used
         self.late: list[tuple[float, int, int]] = []  # s by which computations took longer
         self.computed = 0
-
-    def row(
-        self, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int, release: int,
-        time: float, seconds: float,
-    ) -> None:  # fmt: skip
-        """A row of a message."""
-        log = self.world.log
-        log.reserve(1)
-        place = side, agent, peer, round_, size, release
-        log_message(log.flat, int(kind), *place, time, seconds, 0)
+        self.number = 0
+        self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
+        self.ordered = 0
+        self.arrived: set[int] = set()
+        self.after: set[int] = set()  # those that came after a deadline had passed
+        self.lost: set[int] = set()
+        # jobs on news that an agent has not been sent yet
+        self.news: list[list[tuple[dict[str, Any], Array, Arrays]]] = [[] for _ in range(agents)]
+        self.hub: Any = None
+        self.closed: float | None = None  # when s the collection closed that is being accepted
+        self.opened: float | None = None  # s of the first call since the latest collection
+        self._came = 0.0  # when s the latest reply did
+        self._synced = np.zeros(agents)
+        self._asked = 0.0
+        fleet.reported, fleet.heard, fleet.buried = self._report, self._receive, self._bury
 
     def settle(self, number: int) -> None:
         """Write the rows that are known of a message now."""
         sent, world = self.sent[number], self.world
         if (report := sent.report) is None:
             return
-        i, round_, told = sent.agent, sent.round_, report.fields
+        i, round_, said = sent.agent, sent.round_, report.fields
         if sent.down >= 0:
-            got = float(told["got"])
-            self.row(Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time)
+            got = float(said["got"])
+            write_message(
+                world.log, Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time
+            )
             sent.down = -1
             if report.kind == "aborted":
-                self._aborted(sent, told)
+                self._aborted(sent, said)
             elif report.kind == "done":
-                self._done(number, sent, told)
+                self._done(number, sent, said)
         if report.kind == "done" and number == self.used[i]:
             self.take_over(number, i, report)
         if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
             release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-            seconds, came = sent.came - float(told["sent"]), sent.came
-            self.row(Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds)
+            seconds, came = sent.came - float(said["sent"]), sent.came
+            write_message(
+                world.log, Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds
+            )
             sent.up = -1
         self.forget(number)
 
@@ -109,24 +123,24 @@ class Accounts:
         if sent.report.kind != "done" or sent.came < np.inf:
             del self.sent[number]
 
-    def _aborted(self, sent: Sent, told: dict[str, Any]) -> None:
-        world, cut, begin = self.world, float(told["cut"]), float(told["begin"])
+    def _aborted(self, sent: Sent, said: dict[str, Any]) -> None:
+        world, cut, begin = self.world, float(said["cut"]), float(said["begin"])
         if cut > begin:
             world.log.add(Kind.ABORT, UPLINK, sent.agent, sent.round_, cut, seconds=cut - begin)
         if world.filter is not None:
             world.filter.refund(sent.agent, sent.price)
 
-    def _done(self, number: int, sent: Sent, told: dict[str, Any]) -> None:
+    def _done(self, number: int, sent: Sent, said: dict[str, Any]) -> None:
         world, i, round_ = self.world, sent.agent, sent.round_
         release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-        end, begin, left = (float(told[name]) for name in ("end", "begin", "sent"))
+        end, begin, left = (float(said[name]) for name in ("end", "begin", "sent"))
         world.log.add(Kind.COMPUTE, UPLINK, i, round_, end, seconds=end - begin)
         world.log.add(Kind.RELEASE, UPLINK, i, round_, left, release=release)
-        self.row(Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
+        write_message(world.log, Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
         world.ledger.charge_one(left, i, round_, release, sent.terms, 1)
         self.computed += 1
-        if float(told["late"]) > 0.0:
-            self.late.append((float(told["late"]), i, round_))
+        if float(said["late"]) > 0.0:
+            self.late.append((float(said["late"]), i, round_))
 
     def take_over(self, number: int, agent: int, report: Message) -> None:
         """Have the state of an agent as it was after that call, where agents tell it."""
@@ -142,46 +156,6 @@ class Accounts:
         observer: Any = self.world.observer
         observer.arrived(number, state["x"][agent])
 
-    def conclude(self) -> None:
-        """All has been told: say what was not as the scenario has it."""
-        self.world.settled = np.inf
-        for text in self.fleet.warnings:
-            self.world.caution(text)
-        if self.late:
-            self.world.caution(slower(len(self.late), self.computed, *max(self.late)))
-
-
-STEP = 0.1  # s after which the user is told how far the run is, and heard
-SYNC = 1.0  # s between two questions whether all reports until then are in
-
-
-class Station(Accounts):
-    """How a coordinator's calls are carried out by processes that speak TCP."""
-
-    ahead = False
-
-    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
-        super().__init__(world, fleet)
-        agents = world.settings.problem.agents
-        self.number = 0
-        self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
-        self.ordered = 0
-        self.arrived: set[int] = set()
-        self.after: set[int] = set()  # those that came after a deadline had passed
-        self.lost: set[int] = set()
-        self.told: list[list[tuple[dict[str, Any], Array, dict[str, Any]]]] = [
-            [] for _ in range(agents)
-        ]  # jobs on news that an agent has not been sent yet
-        self.hub: Any = None
-        self.closed: float | None = None  # when s the collection closed that is being accepted
-        self.opened: float | None = (
-            None  # when s the first call since the latest collection was made
-        )
-        self._came = 0.0  # when s the latest reply did
-        self._synced = np.zeros(agents)
-        self._asked = 0.0
-        fleet.reported, fleet.heard, fleet.buried = self._report, self._receive, self._bury
-
     @property
     def now(self) -> float:
         """Time of the run, s; while a collection is accepted, that at which it closed."""
@@ -194,8 +168,8 @@ class Station(Accounts):
         if self.opened is None:
             self.opened = now
         mechanism, view, amounts = hub.terms.compiled
-        given = hub.assignments.given[hub.assignments.number]
-        job, bound = named(given.job, hub.method, "bound ")
+        assigned = hub.assignments.given[hub.assignments.number]
+        job, bound = named(assigned.job, hub.method, "bound ")
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
@@ -238,18 +212,16 @@ class Station(Accounts):
     def _order(
         self, kind: int, payload: Array, fields: dict[str, Any], arrays: dict[str, Any]
     ) -> tuple[int, bytes]:
-        """The frame of the newest message; what it asks for is told, unless it is as before."""
+        """The frame of the newest message; with what it asks for, unless that is as before."""
         number, sent = self.number, self.sent[self.number]
         i = sent.agent
         body, inside = body_of(payload, sent.down)
         if not inside:
             arrays["payload"] = payload
-        told = []
-        for place, (job, value, bound) in enumerate(self.told[i]):
+        for place, (_, value, bound) in enumerate(self.news[i]):
             arrays |= {f"news{place}": value, **bound}
-            told.append(job)
-        self.told[i] = []
-        fields |= {"told": told}
+        fields |= {"told": [job for job, _, _ in self.news[i]]}
+        self.news[i] = []
         known = self.orders[i]
         if arrays or fields != {key: known.get(key) for key in fields}:
             self.ordered += 1
@@ -272,15 +244,26 @@ class Station(Accounts):
             stream.push(frame)
         for number, _ in frames:
             sent = self.sent[number]
-            self.row(Kind.SEND, 0, -1, sent.agent, sent.round_, sent.down, -1, sent.time, 0.0)
+            write_message(
+                self.world.log,
+                Kind.SEND,
+                0,
+                -1,
+                sent.agent,
+                sent.round_,
+                sent.down,
+                -1,
+                sent.time,
+                0.0,
+            )
 
     def _receive(self, frame: Frame, time: float) -> None:
         """A reply is here; it counts if it answers a call that is still open."""
         sent = self.sent.get(frame.number)
         if sent is None or sent.agent != frame.source or sent.came < np.inf:
             raise Torn(f"found a reply of agent {frame.source} to no call of its own")
-        told = sent.report
-        if told is not None and told.kind != "done":
+        report = sent.report
+        if report is not None and report.kind != "done":
             raise Torn(f"found a reply of agent {frame.source} to a call that it has given up")
         if frame.kind != REPLY or len(frame.body) != sent.up or (frame.inside and sent.up % 8):
             raise Torn(f"found {len(frame.body)} bytes of agent {frame.source}, which are no reply")
@@ -442,10 +425,10 @@ class RealHub(Hub):
             fleet.tell(i, "state", {}, rows)
         fleet.begin()  # the clock: what came before is preparation
 
-    def publish(self, *given: Any, **more: Any) -> None:
+    def publish(self, *arguments: Any, **more: Any) -> None:
         """As Hub.publish; the clock begins here at the latest."""
         self.station.fleet.begin()  # type: ignore[attr-defined]
-        super().publish(*given, **more)
+        super().publish(*arguments, **more)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,) have replied."""
@@ -473,10 +456,10 @@ class RealHub(Hub):
             station.need(who)
         super().tell(who, _nothing if observer.reserved else job, payload)
         for i in who.tolist():
-            prefix = f"told {len(station.told[i])} "
+            prefix = f"told {len(station.news[i])} "
             fields, arrays = named(job, self.method, prefix)
             order = {"job": fields, "round": self.round}
-            station.told[i].append((order, np.array(payload, float), arrays))
+            station.news[i].append((order, np.array(payload, float), arrays))
             if not observer.reserved:
                 observer.told[i] = self.world.state["x"][i]
 
@@ -490,8 +473,8 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     """What an agent's process does; asked: where it tells nothing but what it releases."""
     client = Client(place, world, method, asked)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
-    kept = place.ground.transport.connection == "kept"
-    place.report("ready", {"port": -1 if kept else place.listen([-1])})
+    lasting = place.ground.transport.connection == "kept"
+    place.report("ready", {"port": -1 if lasting else place.listen([-1])})
     client.live()
 
 
@@ -520,7 +503,8 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
         return _coordinate(program(hub), hub, station)
     finally:
         fleet.dismiss()
-        station.conclude()
+        late = max(station.late, default=(0.0, 0, 0))
+        conclude(world, fleet, len(station.late), station.computed, late)
 
 
 def _ended(station: Station) -> float:

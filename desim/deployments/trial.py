@@ -116,14 +116,6 @@ class Soliloquist(Peer):
             self.place.wait(last)
 
 
-def keep_memory() -> None:
-    """Let what this process frees stay its own: to be given memory anew is what makes jobs late."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(MMAP, LARGE)
-        libc.mallopt(TRIM, (1 << 31) - 1)
-
-
 def rehearse(
     place: Place, settings: Settings, method: Any, asked: Asked | None, opening: Opening | None
 ) -> None:  # fmt: skip
@@ -131,7 +123,10 @@ def rehearse(
 
     What goes wrong goes wrong in the run once more, and is told there.
     """
-    keep_memory()
+    with suppress(OSError, AttributeError):  # what is freed stays: new memory makes jobs late
+        libc = ctypes.CDLL(None)
+        libc.mallopt(MMAP, LARGE)
+        libc.mallopt(TRIM, (1 << 31) - 1)
     with suppress(Exception):
         _play(Stage(place), settings, method, asked, opening)
     gc.collect()  # worlds are in cycles: the memory of this one is to be there for the run
@@ -143,17 +138,13 @@ def _play(stage: Any, settings: Settings, method: Any, asked: Any, opening: Any)
     patience = Patience(settings.problem.agents, 1, np.inf)
     world = World(settings, observer, patience, Discard())
     if method.kind == "graph":
-        _round(stage, world, method)
+        peer = Soliloquist(stage, world)
+        stage.sources = peer.post.sources
+        peer.post.ports = dict.fromkeys(peer.post.targets, 0)
+        peer.live(checked_requests(method.agents, method.kind, lambda: stage.now))
+        peer.tell(final=True)
     elif opening is not None:
         _call(stage, world, method, asked, opening)
-
-
-def _round(stage: Any, world: World, method: Any) -> None:
-    peer = Soliloquist(stage, world)
-    stage.sources = peer.post.sources
-    peer.post.ports = dict.fromkeys(peer.post.targets, 0)
-    peer.live(checked_requests(method.agents, method.kind, lambda: stage.now))
-    peer.tell(final=True)
 
 
 def _call(stage: Any, world: World, method: Any, asked: Asked | None, opening: Opening) -> None:
@@ -162,9 +153,10 @@ def _call(stage: Any, world: World, method: Any, asked: Asked | None, opening: O
     stage.handlers["state"](Message("state", {}, rows))
     job, arrays = named(opening.job, method, "bound ")
     payload = opening.payload_of(i)
-    said: dict[str, Any] = {"job": job, "told": [], "terms": terms_for(opening.terms, i)}
-    said |= {"exchange": opening.exchange, "work": float(opening.work[i])}
-    said |= {"size": 8 * len(payload)}
-    order = Message("order", said, arrays)
-    body, _ = body_of(payload, 8 * len(payload))
+    size = 8 * len(payload)
+    said = {
+        "job": job, "told": [], "terms": terms_for(opening.terms, i),
+        "exchange": opening.exchange, "work": float(opening.work[i]), "size": size,
+    }  # fmt: skip
+    order, (body, _) = Message("order", said, arrays), body_of(payload, size)
     client._take(Letter(Frame(CALL, COORDINATOR, 1, opening.round_, 1, body=body), order, 0.0))

@@ -166,13 +166,10 @@ def of_round(
     """Who closed the round in both runs, and what of that one's part differs most."""
     number = int(row["round"])
     real, simulated = (one.get(number, -3) for one in closers)
-    if real < 0:
-        names = {-2: "the deadline", -3: "nobody"}
-        same = "" if real == simulated else f", simulated by {named(simulated)}"
-        return f"closed by {names.get(real, 'the coordinator')}{same}"
-    same = " in both" if real == simulated else f", simulated by {named(simulated)}"
-    part = _largest(number, real, messages, computations)
-    return f"closed by agent {real}{same}" + (f": its {part}" if part else "")
+    same = f", simulated by {named(simulated)}" if real != simulated else " in both" * (real >= 0)
+    part = _largest(number, real, messages, computations) if real >= 0 else ""
+    closer = "the coordinator" if real == -1 else named(real)
+    return f"closed by {closer}{same}" + (f": its {part}" if part else "")
 
 
 def named(who: int) -> str:
@@ -279,27 +276,20 @@ class _Collections:
         self._void = hearing(run.scenario)["void"]
         limit = run.scenario.policy.deadline
         self._limit = np.inf if limit is None else float(limit)
-        hub = events[events["agent"] < 0]
-        closed = hub[hub["kind"] == "aggregate"].sort_values("round")
-        self.star = bool((events["agent"] < 0).any() or (events["peer"] < 0).any()) and len(closed)
+        closed, hub = events[events["kind"] == "aggregate"], events[events["agent"] < 0]
+        at_hub = closed[closed["agent"] < 0].sort_values("round")
+        self.star = len(at_hub) > 0
+        if self.star:
+            closed = at_hub.set_index("round")
+        else:
+            closed = closed.groupby("round").max(numeric_only=True)
         came = hub if self.star else events
-        came = came[came["kind"] == "deliver"]
+        self._came = came = came[came["kind"] == "deliver"]
         self._by_round: dict[Any, Any] = dict(iter(came.groupby("round")))
-        if not self.star:
-            closed = (
-                events[events["kind"] == "aggregate"]
-                .groupby("round", as_index=False)
-                .max(numeric_only=True)
-            )
-        numbers, times = closed["round"].to_numpy(int), closed["time"].to_numpy(float)
-        self.closing: dict[int, float] = dict(zip(numbers.tolist(), times.tolist(), strict=True))
-        self._opened: dict[int, float] = dict(
-            zip(numbers.tolist(), [0.0, *times[:-1].tolist()], strict=True)
-        )
-        self._waited: dict[int, float] = dict(
-            zip(numbers.tolist(), closed["seconds"].tolist(), strict=True)
-        )
-        self._came = came
+        numbers, times = closed.index.tolist(), closed["time"].to_numpy(float).tolist()
+        self.closing: dict[int, float] = dict(zip(numbers, times, strict=True))
+        self._opened: dict[int, float] = dict(zip(numbers, [0.0, *times[:-1]], strict=True))
+        self._waited: dict[int, float] = dict(zip(numbers, closed["seconds"].tolist(), strict=True))
         self._times = came["time"].to_numpy(float)
         self._who = came["peer"].to_numpy(int)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.fidelity.clock_errors import deployed
+from desim.deployments.fidelity.clock_errors import deployed, entry
 from desim.engine.opening import opening
 from desim.errors import DesimError, InputError
 from desim.numerics.later import pd
@@ -116,11 +116,9 @@ def of_run(run: Run) -> Samples:
 
 def _packets(run: Run) -> tuple[int, int]:
     """How many packets the lines of a deployed run carried, and how many they lost; 0 of others."""
-    clock = run.manifest.get("clock")
-    lines = clock.get("links") if isinstance(clock, dict) else None
-    counted = [lines.get(key) for key in ("packets", "lost")] if isinstance(lines, dict) else []
-    known = [one for one in counted if isinstance(one, int)]
-    return (known[0], known[1]) if len(known) == 2 and 0 <= known[1] <= known[0] else (0, 0)
+    sent, lost = (entry(run, "clock", "links", key) for key in ("packets", "lost"))
+    known = isinstance(sent, int) and isinstance(lost, int) and 0 <= lost <= sent
+    return (sent, lost) if known else (0, 0)
 
 
 def _work(run: Run) -> Array | None:
