@@ -117,6 +117,11 @@ class Lines:
     packets: bool = False
 
     @property
+    def shown(self) -> list[Line]:
+        """Those that are reported."""
+        return [*self.pooled, *(self.each.values() if self.differ else ())]
+
+    @property
     def jitter(self) -> float:
         """Of lines that are told one by one: the median of theirs."""
         return float(np.median([one.jitter for one in self.each.values()]))

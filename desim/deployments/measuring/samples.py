@@ -200,31 +200,33 @@ def _empty(needed: Sequence[str]) -> "pd.DataFrame":
     return pd.DataFrame({name: np.empty(0) for name in needed})
 
 
-def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
-    """The columns of a csv that are known, in s and bytes; InputError for others."""
+def csv_rows(path: Path, blank: bool = True) -> tuple[list[str], list[list[str]]]:
+    """The head of a csv file and the rows below it, blank ones, too; InputError for none."""
     try:
-        rows = list(csv.reader(text_of(path).splitlines()))
+        rows = [row for row in csv.reader(text_of(path).splitlines()) if row or blank]
     except (OSError, ValueError, csv.Error) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{path}: cannot be read as csv ({why})") from None
-    allowed = ", ".join(one for one, (what, _) in NAMED.items()
-                        if what in (*needed, *OPTIONAL[needed[0]]))  # fmt: skip
-    head = [name.strip() for name in rows[0]] if rows else []
-    odd = [
-        name for name in head if NAMED.get(name, ("",))[0] not in (*needed, *OPTIONAL[needed[0]])
-    ]
+    return [name.strip() for name in rows[0]] if rows else [], rows[1:]
+
+
+def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
+    """The columns of a csv that are known, in s and bytes; InputError for others."""
+    head, rows = csv_rows(path)
+    known = [one for one, (what, _) in NAMED.items() if what in (*needed, *OPTIONAL[needed[0]])]
+    odd = [name for name in head if name not in known]
     found = [NAMED[name][0] for name in head if name not in odd]
     if odd or len(set(found)) < len(found) or not set(needed) <= set(found):
         text = f"found the columns {', '.join(head) or 'none'}"
         raise InputError(
-            f"{path}: {text}; allowed: {allowed}, with one each for {' and '.join(needed)}"
+            f"{path}: {text}; allowed: {', '.join(known)}, with one each for {' and '.join(needed)}"
         )
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in enumerate(rows, 2):
         if len(row) > len(head):
             text = f"found {len(row)} values; allowed: {len(head)}, as in the head"
             raise InputError(f"{path}, line {line}: {text}")
     return pd.DataFrame({
-        what: _numbers(path, rows[1:], place, head[place]) * NAMED[head[place]][1]
+        what: _numbers(path, rows, place, head[place]) * NAMED[head[place]][1]
         for place, what in enumerate(found)
     })  # fmt: skip
 
