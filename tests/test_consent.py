@@ -11,7 +11,7 @@ from test_deploy import deploy, plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
-from desim.deployments import consent, deployed, join, overseer, peer, station
+from desim.deployments import consent, deployed, join, peer, station
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
 from desim.deployments.formats import Declined, Message
@@ -311,7 +311,7 @@ def test_numbers_of_a_neighbour_are_held_to_the_same(value, monkeypatch):
 
 def test_who_carries_a_neighbours_numbers_is_held_to_the_same(monkeypatch):
     """The process that observes hands on values of letters that are shorter than these."""
-    told = overseer.Overseer._report
+    told = peer.Overseer._report
 
     def odd(self, agent, message):
         if message.kind == "values":
@@ -324,7 +324,7 @@ def test_who_carries_a_neighbours_numbers_is_held_to_the_same(monkeypatch):
         privacy={"noise": discrete},
     )  # fmt: skip
     assert deploy(given).status == "done"
-    monkeypatch.setattr(overseer.Overseer, "_report", odd)
+    monkeypatch.setattr(peer.Overseer, "_report", odd)
     with pytest.raises(RunError, match=r"agent \d: a letter: found what is no number"):
         deploy(given)
 

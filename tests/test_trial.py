@@ -12,13 +12,13 @@ from cases import CASES, GRAPH, STAR, one_each
 from test_consent import PRIVATE, RING
 from test_deploy import GRAPHS, STARS, deploy, plain, released, same  # noqa: F401
 
-from desim.deployments import client, deployed, fleet, trial
+from desim.deployments import client, deployed, fleet
 from desim.errors import InputError, RunError
 from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 
-class Noted(trial.World):
+class Noted(client.World):
     """A world that notes which jobs are run on it."""
 
     def work(self, job, us, *inputs):
@@ -36,12 +36,12 @@ def played(monkeypatch, simulation, agent=1):
         return worlds[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial, "World", made)
-        patch.setattr(trial, "suppress", lambda *_: nullcontext())
+        patch.setattr(client, "World", made)
+        patch.setattr(client, "suppress", lambda *_: nullcontext())
         patch.setattr(secrets, "randbits", None)
-        patch.setattr(trial, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
+        patch.setattr(client, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
         place = SimpleNamespace(agent=agent, keys=defaultdict(lambda: bytes(8)))
-        trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+        client.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     return worlds[0], asked
 
 
@@ -71,13 +71,13 @@ def test_it_is_the_first_call_of_the_coordinators_program(monkeypatch):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_an_agent_of_a_graph_hears_itself(name, monkeypatch):
     """So the whole first round is played: messages go out, are read and used, coded or not."""
-    heard, gather = [], trial.Peer._gather
+    heard, gather = [], client.Peer._gather
 
     def noted(self, request):
         heard.append(gather(self, request))
         return heard[-1]
 
-    monkeypatch.setattr(trial.Peer, "_gather", noted)
+    monkeypatch.setattr(client.Peer, "_gather", noted)
     played(monkeypatch, prepare(load(GRAPHS[name])).simulation)
     values = heard[0].values
     assert len(values) == 2 + (name == "fewer bits than values")
@@ -120,7 +120,7 @@ def test_a_trial_that_uses_addresses_up_is_noticed(monkeypatch):
 
 def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
     """The mutant: the run goes on with the log and the ledger that the trial has left."""
-    worlds, world = [], trial.World
+    worlds, world = [], client.World
 
     def left(*about):
         worlds.append(world(*about))
@@ -130,8 +130,8 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
         worlds[-1].settings, worlds[-1].observer = settings, observer
         return worlds[-1]
 
-    monkeypatch.setattr(trial, "World", left)
-    monkeypatch.setattr(trial.Soliloquist, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(client, "World", left)
+    monkeypatch.setattr(client.Soliloquist, "tell", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
     monkeypatch.setattr(deployed, "World", taken)
     with pytest.raises(AssertionError):
@@ -147,9 +147,9 @@ def test_a_trial_that_goes_wrong_says_nothing(monkeypatch):
         tried.append(1)
         raise RunError("a job of no use")
 
-    monkeypatch.setattr(trial, "_call", wrong)
+    monkeypatch.setattr(client, "_call", wrong)
     place = SimpleNamespace(agent=1, keys={})
-    trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+    client.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     assert tried
 
 

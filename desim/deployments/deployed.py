@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.deployments import overseer, station
+from desim.deployments import peer, station
+from desim.deployments.client import Blind, rehearse
 from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.formats import HEADER, Declined, abroad, raw_rows, take_in
@@ -19,7 +20,6 @@ from desim.deployments.linked import Linked, plan_of, remarks
 from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Loopback, Place, Transport
 from desim.deployments.real import Deferred, RealWorld
-from desim.deployments.trial import Blind, rehearse
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import Patience
 from desim.engine.play import NOBODY, Explained, Observation, Simulation
@@ -110,7 +110,7 @@ class Deployment(Simulation):
         try:
             with at_once():
                 if self.method.kind == "graph":
-                    return overseer.play(world, self.fleet)
+                    return peer.play(world, self.fleet)
                 program = checked_requests(
                     self.method.coordinator, self.method.kind, lambda: world.now
                 )
@@ -208,7 +208,7 @@ def server(
         world = World(settings, observer, patience, Discard())
         try:
             with at_once(), np.errstate(all="ignore"):
-                (overseer if graph else station).serve(place, world, simulation.method, asked)
+                (peer if graph else station).serve(place, world, simulation.method, asked)
         except Ended:
             raise
         except BaseException as error:
@@ -336,7 +336,7 @@ def deployed(
             ground.open()
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
-        (overseer if simulation.method.kind == "graph" else station).assemble(fleet)
+        (peer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
         return record(_real(prepared, observed, fleet, reserved), path, progress, force)
     finally:
