@@ -190,7 +190,7 @@ class Forwarding:
     """All links of a plan and the descriptors at their ends."""
 
     def __init__(self, plan: Plan, orders: socket.socket, doors: dict[int, socket.socket]):
-        self.orders = orders
+        self.orders, self.priority = orders, "as others"
         self.doors = {door.fileno(): (host, door) for host, door in doors.items()}
         self.networks = {host: Network(plan, host) for host in plan.hosts}
         self.stages: dict[str, Stage | Turns] = {}
@@ -338,7 +338,7 @@ class Forwarding:
             "lines": [asdict(one.done) for one in self.stages.values()],
             "longest": self.longest,
             "lapses": self.lapses,
-            "priority": PRIORITY,
+            "priority": self.priority,
         }
 
 
@@ -360,12 +360,8 @@ def hurry() -> str:
     return "as others"
 
 
-PRIORITY = "as others"
-
-
 def main(arguments: list[str]) -> None:
     """Forward: the descriptor of orders, then HOST:DESCRIPTOR of each door."""
-    global PRIORITY
     orders = socket.socket(fileno=int(arguments[0]))
     doors = {int(h): socket.socket(fileno=int(d)) for h, d in (a.split(":") for a in arguments[1:])}
     size = struct.unpack("!I", orders.recv(4, socket.MSG_WAITALL))[0]
@@ -377,7 +373,7 @@ def main(arguments: list[str]) -> None:
             network.socket().close()
     except InputError as error:
         return tell(orders, {"refused": error.problems})
-    PRIORITY = hurry()
+    forwarding.priority = hurry()
     gc.freeze()
     gc.disable()  # no cycles, and no pauses
     tell(orders, {})
