@@ -218,7 +218,7 @@ class Rehearsal:
     def __init__(self, hub: Any, method: Any, asked: Asked) -> None:
         self._hub, self._method, self._asked = hub, method, asked
         self._round, self._times = 0, np.zeros(hub.agents, np.int64)
-        self._told = 0, 0  # round of the latest news, how many there were
+        self._news = 0, 0  # round of the latest news, how many there were
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hub, name)
@@ -228,23 +228,17 @@ class Rehearsal:
         round_ = int(self._hub.round)
         if round_ != self._round:
             self._round, self._times[:] = round_, 0
-        self._open(np.asarray(who), job, payload, more)
+        charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
         asked, found = self._asked, self._asked.named(job, self._method)
+        if asked.opening is None:
+            place, state = (round_, int(self._hub.exchange)), dict(self._hub.world.state)
+            numbers = np.asarray(payload, float), charge, np.asarray(more["work"], float)
+            asked.opening = Opening(np.asarray(who), job, *numbers, *place, state)
         for number in np.unique(self._times[who]).tolist():
             asked.calls.add((number, found))
-            charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
             asked.amiss = asked.amiss or self._amiss(charge, round_, number, who)
         self._times[who] += 1
         self._hub.call(who, job, payload, **more)
-
-    def _open(self, who: Any, job: Any, payload: Any, more: Mapping[str, Any]) -> None:
-        """Note the first call."""
-        if self._asked.opening is None:
-            hub = self._hub
-            terms = more.get("charge") or plain(hub.agents, View.COORDINATOR)
-            place = int(hub.round), int(hub.exchange)
-            own = np.asarray(payload, float), terms, np.asarray(more["work"], float)
-            self._asked.opening = Opening(who, job, *own, *place, dict(hub.world.state))
 
     def _amiss(self, charge: Terms, round_: int, number: int, who: Any) -> str:
         """How a charge differs from what the method says beforehand, if it does."""
@@ -270,10 +264,10 @@ class Rehearsal:
         self._hub.inform(who, job, payload)
 
     def _note(self, job: Any) -> None:
-        round_, (before, number) = int(self._hub.round), self._told
-        self._told = round_, number + 1 if round_ == before else 1
+        round_, (before, number) = int(self._hub.round), self._news
+        self._news = round_, number + 1 if round_ == before else 1
         self._asked.news.add(self._asked.named(job, self._method))
-        self._asked.often = max(self._asked.often, self._told[1])
+        self._asked.often = max(self._asked.often, self._news[1])
 
 
 class Consent:

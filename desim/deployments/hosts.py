@@ -39,7 +39,7 @@ KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
-LARGEST = 1 << 20  # bytes of an invitation
+LARGEST_INVITATION = 1 << 20  # bytes
 MINUTE = "%Y-%m-%d %H:%M UTC"
 
 
@@ -136,7 +136,7 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
 
     Only their owner can read the files; they serve once, and until the authority's time is over.
     """
-    made: dict[str, tuple[str, Path]] = {}
+    written: dict[str, tuple[str, Path]] = {}
     for name in hosts.agents:
         file, token = path.parent / f"{name}.invitation", secrets.token_hex(16)
         identity = authority.identity(name)._asdict()
@@ -150,15 +150,15 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
             partial.replace(file)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            withdraw(made)
+            withdraw(written)
             raise InputError(f"{file}: cannot be written ({error.strerror})") from None
-        made[name] = token, file
-    return made
+        written[name] = token, file
+    return written
 
 
-def withdraw(made: Mapping[str, tuple[str, Path]]) -> None:
+def withdraw(written: Mapping[str, tuple[str, Path]]) -> None:
     """Remove what `invite` wrote, but nothing that another deployment has written since."""
-    for token, file in made.values():
+    for token, file in written.values():
         with suppress(OSError, ValueError):
             if token in text_of(file):
                 file.unlink()
@@ -167,14 +167,13 @@ def withdraw(made: Mapping[str, tuple[str, Path]]) -> None:
 def read_invitation(path: Path) -> Invitation:
     """What `invite` wrote; InputError where it is something else."""
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > LARGEST_INVITATION:
             raise ValueError
         data = json.loads(text_of(path))
         if data["desim"] != PROTOCOL:
             text = f"of protocol {data['desim']}, and this desim has {PROTOCOL}"
-            raise InputError(
-                f"{path}: an invitation {text}; allowed: the same version on all hosts"
-            )
+            text = f"an invitation {text}; allowed: the same version on all hosts"
+            raise InputError(f"{path}: {text}")
         identity = Identity(*(str(data[name]) for name in Identity._fields))
         if time.time() > (until := float(data["until"])):
             text = f"an invitation that ended at {time.strftime(MINUTE, time.gmtime(until))}"
@@ -223,14 +222,6 @@ BUILDING = 600.0  # s that hosts have to read the data and compile
 SPARE = 3600.0  # s that invitations hold beyond all that is waited for: clocks of hosts differ
 
 
-class Between(Loopback):
-    """Connections between hosts: the network that is there."""
-
-    def about(self) -> dict[str, Any]:
-        """See Loopback."""
-        return {"kind": "the network between the hosts, TLS 1.3"}
-
-
 class Remote(Fleet):
     """Agents whose processes hosts have that join; see Fleet.
 
@@ -244,7 +235,7 @@ class Remote(Fleet):
         self, agents: int, hosts: Hosts, file: Path, order: dict[str, Any],
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        super().__init__(agents, Between())
+        super().__init__(agents, Loopback(kind="the network between the hosts, TLS 1.3"))
         self.hosts, self.order, self.say = hosts, order, say
         self.hosts_number, self.error = 1 + len(hosts.agents), math.inf
         authority = Authority(hosts.wait + 2 * BUILDING + SPARE)
@@ -271,9 +262,9 @@ class Remote(Fleet):
 
     def launch(self, serve: Serve) -> None:
         """Wait for the hosts, until all have built the scenario and their agents are here."""
-        where = (
-            socket.gethostname() if self.hosts.address in ("0.0.0.0", "::") else self.hosts.address
-        )
+        where = self.hosts.address
+        if where in ("0.0.0.0", "::"):
+            where = socket.gethostname()
         for name, (_, file) in self.invited.items():
             own = ", ".join(map(str, self.hosts.agents[name]))
             self.say(

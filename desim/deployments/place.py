@@ -50,15 +50,17 @@ class Loopback:
     peers: Sequence[str] = ()  # addresses of agents, where they have to be sent
     alarm: socket.socket | None = None  # can be read once what carries packets has ended
 
-    def __init__(self, transport: Transport = Transport()) -> None:  # noqa: B008
-        self.transport = transport
+    def __init__(
+        self, transport: Transport | None = None, kind: str = "loopback, without links"
+    ) -> None:
+        self.transport, self.kind = transport or Transport(), kind
 
     def open(self) -> None:
         """Begin, before any process does; InputError where that is impossible."""
 
     def about(self) -> dict[str, Any]:
         """What the manifest says of it."""
-        return {"kind": "loopback, without links"}
+        return {"kind": self.kind}
 
     def fate(self) -> str:
         """How what carries packets has ended, once the alarm can be read."""

@@ -15,7 +15,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.world import FLUSH_SECONDS, World
 
-LARGEST = 1 << 26  # bytes of models that wait to be seen
+MAX_WAITING_BYTES = 1 << 26  # of models that are to be seen
 
 
 @dataclass
@@ -47,29 +47,18 @@ class Deferred:
         self.told: dict[int, Array] = {}
         self.models: dict[int, Array] = {}  # agents' models, by number of the call
         self.x: Array | None = None
-        self.held = 0  # bytes
+        self.waiting_bytes = 0
         self.latest = 0.0  # when s something was shown
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    @property
-    def alive(self) -> Any:
-        """As the observer's own."""
-        return self.inner.alive
-
-    @alive.setter
-    def alive(self, alive: Any) -> None:
-        self.inner.alive = alive
-
-    @property
-    def failed(self) -> Any:
-        """As the observer's own."""
-        return self.inner.failed
-
-    @failed.setter
-    def failed(self, failed: Any) -> None:
-        self.inner.failed = failed
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What the observer itself is to have goes to it."""
+        if name in ("alive", "failed"):
+            setattr(self.inner, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def publish(
         self, time: float, round_: int, x: Array, model: Array, moved: Int | None = None
@@ -81,14 +70,14 @@ class Deferred:
         told = {i: x[i].copy() for i in self.told}
         self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
         self.owed, self.told = [], {}
-        self.held += 8 * (len(model) + len(told) * x.shape[1])
+        self.waiting_bytes += 8 * (len(model) + len(told) * x.shape[1])
         if self.inner.rows.targets:
             self.catch_up()
 
     def arrived(self, number: int, model: Array) -> None:
         """The model of an agent after the call of that number is here."""
         self.models[number] = model.copy()
-        self.held += model.nbytes
+        self.waiting_bytes += model.nbytes
 
     @property
     def rounds(self) -> int:
@@ -98,14 +87,14 @@ class Deferred:
     @property
     def next_ready(self) -> bool:
         """Whether the next one is to be seen now, since too much is held, and can be."""
-        ready = bool(self.shown) and self.held > LARGEST
+        ready = bool(self.shown) and self.waiting_bytes > MAX_WAITING_BYTES
         return ready and all(number in self.models for _, number in self.shown[0].owed)
 
     def see(self) -> None:
         """See the next one; models that never came, of agents that died, stay as they were."""
         one, x = self.shown.popleft(), self.x
         assert x is not None
-        self.held -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
+        self.waiting_bytes -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
         for agent, number in one.owed:
             if number in self.models:
                 x[agent] = self.models.pop(number)
