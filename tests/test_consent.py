@@ -93,7 +93,7 @@ def news_again(made, sent, fields):
 
 
 def another_state(made, sent, fields):
-    made.fleet.tell(1, "state", {}, {"x": np.zeros(4)})
+    made.fleet.send(1, "state", {}, {"x": np.zeros(4)})
 
 
 ATTACKS = {

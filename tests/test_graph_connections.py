@@ -19,7 +19,7 @@ class Place:
     agent = 2
 
     def __init__(self, kept):
-        self.ground = SimpleNamespace(transport=SimpleNamespace(connection=kept), peers=None)
+        self.network = SimpleNamespace(transport=SimpleNamespace(connection=kept), peers=None)
         self.called, self.greeted_by, self.greeted, self.waited = [], [], {}, []
 
     def connect(self, to, port):

@@ -85,7 +85,7 @@ def posing(stolen):
         keys, round_ = self.place.keys, letter.frame.round_
         if self.place.agent == 2 and round_ == 1:
             try:
-                sock = doors.Caller.call(self.place.ground.caller, "line", 2)[0]
+                sock = doors.Caller.call(self.place.network.caller, "line", 2)[0]
                 threading.Thread(target=attack, args=(sock, keys), daemon=True).start()
             except InputError:  # refused
                 pass
@@ -144,11 +144,11 @@ def test_one_key_for_all_is_noticed(monkeypatch):
 class Neighbour:
     """Agent 1 in this process, to which agent 0 may connect; what it has told the coordinator."""
 
-    def __init__(self, ground, agents=4):
+    def __init__(self, network, agents=4):
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = place.Place(1, streams.Control(self.control), own, ground)
+        self.place = place.Place(1, streams.Control(self.control), own, network)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, formats.Unpacking()
         self.ours.setblocking(False)
@@ -180,8 +180,8 @@ class Neighbour:
 
 
 @contextmanager
-def neighbour(ground):
-    made = Neighbour(ground)
+def neighbour(network):
+    made = Neighbour(network)
     try:
         yield made
     finally:

@@ -131,7 +131,7 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
         return worlds[-1]
 
     monkeypatch.setattr(client, "World", left)
-    monkeypatch.setattr(client.Soliloquist, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(client.Soliloquist, "hand_over", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
     monkeypatch.setattr(deployed, "World", taken)
     with pytest.raises(AssertionError):

@@ -339,7 +339,7 @@ def _play(stage: Any, settings: Settings, method: Any, asked: Any, opening: Any)
         stage.sources = peer.post.sources
         peer.post.ports = dict.fromkeys(peer.post.targets, 0)
         peer.live(checked_requests(method.agents, method.kind, lambda: stage.now))
-        peer.tell(final=True)
+        peer.hand_over(final=True)
     elif opening is not None:
         _call(stage, world, method, asked, opening)
 

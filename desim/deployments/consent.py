@@ -36,18 +36,18 @@ WANTED = "a function of the method, or a partial of one with numbers, words and 
 
 def named(job: Any, method: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
     """A job as fields and arrays, whose names begin with `prefix`; InputError if it has no name."""
-    given: list[Any] = []
+    positional: list[Any] = []
     options: dict[str, Any] = {}
     while isinstance(job, partial):
-        given, options = [*job.args, *given], {**job.keywords, **options}
+        positional, options = [*job.args, *positional], {**job.keywords, **options}
         job = job.func
     name = getattr(job, "__name__", "")
     if getattr(job, "__self__", None) is not method or getattr(method, name, None) != job:
         raise InputError(f"algorithm: its job {name or job!r} cannot be sent; allowed: {WANTED}")
     arrays: Arrays = {}
-    bound = {str(place): value for place, value in enumerate(given)} | options
+    bound = {str(place): value for place, value in enumerate(positional)} | options
     fields = {key: _field(value, f"{prefix}{key}", arrays) for key, value in bound.items()}
-    return {"name": name, "given": len(given), "bound": fields}, arrays
+    return {"name": name, "given": len(positional), "bound": fields}, arrays
 
 
 def _field(value: Any, name: str, arrays: Arrays) -> Any:
@@ -68,13 +68,13 @@ def found(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], method:
         key: arrays[value["array"]] if isinstance(value, dict) else value
         for key, value in fields["bound"].items()
     }
-    given = [bound.pop(str(place)) for place in range(fields["given"])]
+    positional = [bound.pop(str(place)) for place in range(fields["given"])]
     name = str(fields["name"])
     job: Callable[..., Array] | None = getattr(method, name, None)
     if name.startswith("__") or getattr(job, "__self__", None) is not method:
         raise InputError(f"algorithm: found no job {show(name)}; allowed: a function of the method")
     assert job is not None
-    return partial(job, *given, **bound) if given or bound else job
+    return partial(job, *positional, **bound) if positional or bound else job
 
 
 def terms_for(terms: Terms, agent: int) -> list[float | None]:

@@ -75,7 +75,7 @@ class Deployment(Simulation):
     def play(self, *arguments: Any, **more: Any) -> Outcome:
         """As Simulation.play; the outcome tells of the clock and the links."""
         ended, fleet = super().play(*arguments, **more), self.fleet
-        clock = self.clock | {"error": fleet.error, "links": fleet.ground.about()}
+        clock = self.clock | {"error": fleet.error, "links": fleet.network.about()}
         clock["refused"] = fleet.turned_away
         return replace(ended, notes={**ended.notes, "clock": clock})
 
@@ -258,19 +258,19 @@ def begin(
     force: bool,
     loopback: bool,
     hosts: Path | None,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> Run:
-    """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
+    """What `deploy` does once the scenario is loaded; say: tells the user what is waited for."""
     if not hasattr(select, "epoll"):
         raise InputError(f"deploy: this is {sys.platform}; allowed: Linux, whose sockets it needs")
     prepared = prepare(scenario)
     agents = prepared.simulation.problem.agents
     if hosts is None:
-        ground = ground_of(prepared, loopback)
-        fleet: Fleet = Local(agents, ground)
-        if isinstance(ground, Linked):
+        network = network_of(prepared, loopback)
+        fleet: Fleet = Local(agents, network)
+        if isinstance(network, Linked):
             fleet.warnings += remarks(prepared.simulation)
-        elif isinstance(ground, Loopback) and (text := ground.unsettled()):
+        elif isinstance(network, Loopback) and (text := network.unsettled()):
             fleet.warnings.append(text)
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
@@ -279,7 +279,7 @@ def begin(
         raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
     if known.data == "own":
         refuse_common(prepared)
-    fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
+    fleet = Remote(agents, known, hosts, order_of(prepared, known), say)
     return deployed(prepared, path, progress, force, fleet)
 
 
@@ -295,7 +295,7 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
     }
 
 
-def ground_of(prepared: Prepared, loopback: bool) -> Loopback:
+def network_of(prepared: Prepared, loopback: bool) -> Loopback:
     """Where connections are: namespaces with the scenario's lines, or plain loopback."""
     transport = transport_of(prepared.scenario)
     if loopback:
@@ -322,7 +322,7 @@ def deployed(
 ) -> Run:
     """What `deploy` does once the scenario is built and it is known who plays."""
     simulation, scenario = prepared.simulation, prepared.scenario
-    ground = fleet.ground
+    network = fleet.network
     try:
         refuse(simulation)
         reserved = secret(scenario)
@@ -333,7 +333,7 @@ def deployed(
             text = "agents that keep what is private hold a coordinator to what the method plans"
             raise InputError(f"{asked.amiss}: {text}")
         with held():
-            ground.open()
+            network.open()
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
         (peer if simulation.method.kind == "graph" else station).assemble(fleet)
@@ -342,7 +342,7 @@ def deployed(
     finally:
         with held():
             fleet.close()
-            ground.close()
+            network.close()
 
 
 def released(simulation: Simulation, fleet: Fleet) -> Observation:

@@ -233,7 +233,7 @@ class Door:
             )  # fmt: skip
         except OSError as error:
             sock.close()
-            return self._tell(address[0], error)
+            return self._refuse(address[0], error)
         number = safe.fileno()
         self._visitors[number] = Visitor(safe, address[0], Unpacking(0))
         self._poll.register(number, select.EPOLLIN)
@@ -262,9 +262,9 @@ class Door:
         self._forget(number)
         with suppress(OSError):
             visitor.sock.close()
-        self._tell(visitor.address, why)
+        self._refuse(visitor.address, why)
 
-    def _tell(self, address: str, why: Exception | str) -> None:
+    def _refuse(self, address: str, why: Exception | str) -> None:
         reason = getattr(why, "reason", None) or str(why) or type(why).__name__
         self.refused.put(refused(address, printable(shortened(reason))))
         self._call()

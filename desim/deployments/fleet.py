@@ -35,9 +35,9 @@ class Fleet(Comm):
     lead = 0.05  # s from the order to start until the clock starts
     error = 0.0  # to how many s all clocks are aligned: on one machine there is one
 
-    def __init__(self, agents: int, ground: Loopback) -> None:
+    def __init__(self, agents: int, network: Loopback) -> None:
         self.root = Keys()
-        super().__init__(-1, ground, by_source(self.root.table(-1, agents), -1))
+        super().__init__(-1, network, by_source(self.root.table(-1, agents), -1))
         self.agents = agents
         self.largest = 0
         self.turned_away = 0  # connections that were refused
@@ -63,7 +63,7 @@ class Fleet(Comm):
         for framing in self.framings.values():
             framing.largest = self.largest
 
-    def tell(
+    def send(
         self, agent: int, kind: str, fields: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:  # fmt: skip
@@ -85,7 +85,7 @@ class Fleet(Comm):
         """Let the clock of all begin at one instant, soon, each in its own time."""
         self.origin = time.monotonic() + self.lead
         for i in self.alive:
-            self.tell(i, "start", {"origin": self.origin + self.clock_ahead(i)})
+            self.send(i, "start", {"origin": self.origin + self.clock_ahead(i)})
         while (left := self.origin - time.monotonic()) > 0.0:
             time.sleep(left)
 
@@ -198,7 +198,7 @@ class Fleet(Comm):
         """
         self.buried, self.dismissing = lambda agent: None, True
         for i in self.alive:
-            self.tell(i, "end", {})
+            self.send(i, "end", {})
         until = time.monotonic() + PARTING
         while not self.ended.issuperset(self.alive) and time.monotonic() < until:
             self.wait(until)
@@ -295,15 +295,15 @@ def held() -> Iterator[None]:
 
 
 @contextmanager
-def ended_by_others(tell: Callable[[str], None]) -> Iterator[None]:
-    """Context in which SIGTERM and SIGHUP do what Ctrl-C does; tell: is told which it was.
+def ended_by_others(say: Callable[[str], None]) -> Iterator[None]:
+    """Context in which SIGTERM and SIGHUP do what Ctrl-C does; say: hears which it was.
 
     One that was ignored, as nohup has it, still is; unanswered, others would cost a run its log.
     """
 
     def press(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):  # the terminal may be gone
-            tell(f"{signal.Signals(number).name}: stops as by Ctrl-C")
+            say(f"{signal.Signals(number).name}: stops as by Ctrl-C")
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in OTHERS}
@@ -391,8 +391,8 @@ def _be(place: Callable[[], Place], serve: Serve, complain: Callable[[str], None
 class Local(Fleet):
     """See Fleet. Forked before any thread begins, with all code; none outlives `close`."""
 
-    def __init__(self, agents: int, ground: Loopback) -> None:
-        super().__init__(agents, ground)
+    def __init__(self, agents: int, network: Loopback) -> None:
+        super().__init__(agents, network)
         self.children = Children()
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -403,13 +403,13 @@ class Local(Fleet):
             for i in range(self.agents):
                 self._fork(i, serve)
         hurry(HURRY)
-        if self.ground.alarm is not None:
-            self.watch(self.ground.alarm, self._lose_links)
+        if self.network.alarm is not None:
+            self.watch(self.network.alarm, self._lose_links)
 
     def _lose_links(self) -> None:
         """Without what carries packets nothing comes any more."""
-        self.poll.remove(self.ground.alarm)
-        how = self.ground.fate()
+        self.poll.remove(self.network.alarm)
+        how = self.network.fate()
         if self.origin == np.inf:
             raise InputError(f"deploy: {how} before the run began")
         if not self.dismissing:
@@ -429,7 +429,7 @@ class Local(Fleet):
             hurry(HURRY)
             keys = by_source(self.root.table(i, self.agents), i)
             del self.root, self.keys  # those of others are not its own
-            return Place(i, control, keys, self.ground)
+            return Place(i, control, keys, self.network)
 
         def complain(text: str) -> None:
             control.part("failed", {"why": text, "where": "desim"})

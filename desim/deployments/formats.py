@@ -32,8 +32,8 @@ from desim.privacy.ledger.ledger import Ledger
 PROTOCOL = 2  # of control messages and frames; both ends must have the same
 MARK = b"dsm1"
 LENGTHS = struct.Struct("!4sIQ")  # mark, bytes of the header, bytes of all arrays
-LARGEST_HEADER = 1 << 20
-LARGEST_BODY = 1 << 31
+MAX_HEADER_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 31
 TYPES = ("<f8", "<i8", "|b1", "|u1", "<i4", "<u8", "<f4")  # of arrays; nothing else is read
 
 
@@ -68,7 +68,7 @@ class Unpacking:
     letters that a terminal shows.
     """
 
-    def __init__(self, largest: int = LARGEST_BODY, foreign: bool = False) -> None:
+    def __init__(self, largest: int = MAX_ARRAY_BYTES, foreign: bool = False) -> None:
         self.largest, self.foreign = largest, foreign
         self._bytes = bytearray()
 
@@ -79,9 +79,9 @@ class Unpacking:
             mark, header, body = LENGTHS.unpack_from(self._bytes)
             if mark != MARK:
                 raise Torn(f"found {mark!r} where a message begins; allowed: {MARK!r}")
-            if header > LARGEST_HEADER or body > self.largest:
+            if header > MAX_HEADER_BYTES or body > self.largest:
                 text = f"found a message of {header} and {body} bytes"
-                raise Torn(f"{text}; allowed: {LARGEST_HEADER} and {self.largest} at most")
+                raise Torn(f"{text}; allowed: {MAX_HEADER_BYTES} and {self.largest} at most")
             end = LENGTHS.size + header + body
             if len(self._bytes) < end:
                 return
@@ -137,7 +137,7 @@ HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body
 FRAME_MARK = b"ds"
 HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
 ELSEWHERE = 0x80  # added to a kind: the values come over the control connection
-LARGEST = 1 << 31
+MAX_FRAME_BYTES = 1 << 31
 
 
 class Frame(NamedTuple):
@@ -205,7 +205,7 @@ class Framing:
     keys: by source those of the nodes that may speak here.
     """
 
-    def __init__(self, keys: Mapping[int, bytes], largest: int = LARGEST) -> None:
+    def __init__(self, keys: Mapping[int, bytes], largest: int = MAX_FRAME_BYTES) -> None:
         self.keys, self.largest = keys, largest
         self._bytes = bytearray()
 
@@ -284,19 +284,22 @@ def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, r
 
 
 def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
-    """Append rows that `raw_rows` gave, those that are not kept to be counted only."""
-    kept = np.ones(len(ints), bool)
+    """Append rows that `raw_rows` gave, those that are not stored to be counted only."""
+    stored = np.ones(len(ints), bool)
     if isinstance(appended, EventLog):
-        kept = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
+        stored = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
     appended.reserve(len(ints))
     rows: Any = appended.rows
-    first, more = int(rows.n[0]), int(kept.sum())
-    rows.ints[first : first + more], rows.floats[first : first + more] = ints[kept], floats[kept]
+    first, more = int(rows.n[0]), int(stored.sum())
+    rows.ints[first : first + more], rows.floats[first : first + more] = (
+        ints[stored],
+        floats[stored],
+    )
     rows.n[0] = first + more
     if more < len(ints):
         brief, number = int(rows.n[1]), len(ints) - more
-        rows.brief[brief : brief + number, 0] = floats[~kept, 0]
-        rows.brief[brief : brief + number, 1] = ints[~kept, 3]
+        rows.brief[brief : brief + number, 0] = floats[~stored, 0]
+        rows.brief[brief : brief + number, 1] = ints[~stored, 3]
         rows.n[1] = brief + number
 
 

@@ -39,7 +39,7 @@ KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
-LARGEST_INVITATION = 1 << 20  # bytes
+MAX_INVITATION_BYTES = 1 << 20  # bytes
 MINUTE = "%Y-%m-%d %H:%M UTC"
 
 
@@ -167,7 +167,7 @@ def withdraw(written: Mapping[str, tuple[str, Path]]) -> None:
 def read_invitation(path: Path) -> Invitation:
     """What `invite` wrote; InputError where it is something else."""
     try:
-        if path.stat().st_size > LARGEST_INVITATION:
+        if path.stat().st_size > MAX_INVITATION_BYTES:
             raise ValueError
         data = json.loads(text_of(path))
         if data["desim"] != PROTOCOL:

@@ -24,7 +24,7 @@ from desim.runs.recording import Prepared, prepare
 from desim.scenario.blame import blame
 from desim.scenario.load import load, read
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 PROMISES = (
     "a test: what agents compute goes to the coordinator as it is",
     "private: agents keep what they do not release, and draw their noise here",
@@ -52,13 +52,13 @@ class Outside(Loopback):
             return self.caller.call("line", node)[0]
         plain = socket.create_connection((self.peers[to], port), timeout=HASTE)
         lasting(plain)
-        made = self.caller.peers.wrap_socket(plain)
-        made.settimeout(None)
-        if not self.shows(made, to):
-            whose = name_of(made)
-            made.close()
-            raise OSError(f"who answers for agent {to} has a certificate of {whose!r}")
-        return made
+        sock = self.caller.peers.wrap_socket(plain)
+        sock.settimeout(None)
+        if not self.shows(sock, to):
+            name = name_of(sock)
+            sock.close()
+            raise OSError(f"who answers for agent {to} has a certificate of {name!r}")
+        return sock
 
     def prepared(self, sock: socket.socket) -> socket.socket:
         """See Loopback; the handshake is done by reading, so that who is silent holds nobody up."""
@@ -72,7 +72,7 @@ class Outside(Loopback):
 
 
 @memory_left_alone()
-def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
+def take_part(address: str, invitation: Path, trust: bool, say: Say) -> None:
     """Join the deployment at HOST:PORT, and play this host's agents until it is over.
 
     trust: whether to run plug-ins that the coordinator sends. InputError in words where that fails.
@@ -83,7 +83,7 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
     known = read_invitation(invitation)
     caller = Caller((host, int(port)), known.host, known.token, known.identity)
     sock, welcome = caller.call("host")
-    tell(f"joined as {known.host}; building the scenario")
+    say(f"joined as {known.host}; building the scenario")
     with tempfile.TemporaryDirectory() as folder:
         try:
             require_once(welcome.fields["agents"].get(known.host, []))
@@ -94,8 +94,8 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
                 sock.sendall(packed("failed", {"why": why}, {}))
             sock.close()
             raise
-        tell(PROMISES[reserved])
-        Host(sock, caller, welcome.fields, prepared, asked, reserved, tell).play()
+        say(PROMISES[reserved])
+        Host(sock, caller, welcome.fields, prepared, asked, reserved, say).play()
 
 
 def require_once(own: Sequence[int]) -> None:
@@ -153,9 +153,9 @@ class Host:
 
     def __init__(
         self, sock: ssl.SSLSocket, caller: Caller, said: dict[str, Any], prepared: Prepared,
-        asked: Asked, reserved: bool, tell: Tell,
+        asked: Asked, reserved: bool, say: Say,
     ) -> None:  # fmt: skip
-        self.control, self.caller, self.tell = Control(sock), caller, tell
+        self.control, self.caller, self.say = Control(sock), caller, say
         self.said, self.prepared, self.asked, self.reserved = said, prepared, asked, reserved
         self.children = Children()
         self.poll = Poll()
@@ -184,7 +184,7 @@ class Host:
                         agent, partial(self._place, agent), serve,
                         lambda text, agent=agent: _complain(f"agent {agent}: {text}"),  # type: ignore[misc]
                     )  # fmt: skip
-            self.tell(f"playing {len(self.children.pids)} agents")
+            self.say(f"playing {len(self.children.pids)} agents")
             while self._turn(lost):
                 pass
         finally:
@@ -192,7 +192,7 @@ class Host:
             self.control.close()
         if lost:
             raise InputError(f"lost: {', '.join(lost)}")
-        self.tell("the run is over")
+        self.say("the run is over")
 
     def _place(self, agent: int) -> Place:
         self.poll.close()

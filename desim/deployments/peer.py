@@ -73,8 +73,8 @@ class Witness:
         """The agent retires."""
         self.left.append(time)
 
-    def released(self, value: Array, told: Array) -> None:
-        """A value (n,) leaves the agent as `told` (n,), with noise or as it is."""
+    def released(self, value: Array, output: Array) -> None:
+        """A value (n,) leaves the agent as `output` (n,), with noise or as it is."""
 
     def known(self, until: float) -> float:
         """Until when, s, all that was seen may be told, if nothing else is to come by `until`."""
@@ -100,11 +100,11 @@ class Reserved(Witness):
         self._keep()
         self._own = float(time[0]), round_, x[0].copy()
 
-    def released(self, value: Array, told: Array) -> None:
+    def released(self, value: Array, output: Array) -> None:
         """See Witness."""
         if self._own is not None and np.array_equal(self._own[2], value):
             time, round_, _ = self._own
-            self.seen.append((time, round_, told.copy()))
+            self.seen.append((time, round_, output.copy()))
             self._own, self._shows = None, True
 
     def known(self, until: float) -> float:
@@ -284,7 +284,7 @@ class Peer:
         self.gathered = 0
         self.late = (0.0, 0)
         self.slow = self.computed = 0
-        self._told = 0.0
+        self._handed = 0.0
 
     def live(self, program: Any) -> None:
         """Run the program to its end."""
@@ -356,13 +356,13 @@ class Peer:
     def _until(self, end: Callable[[], float], holds: Any = lambda: False) -> None:
         """Let time pass, and messages come, until end() s or until holds()."""
         while not holds() and (now := self.place.now) < (last := end()):
-            if wall.monotonic() - self._told > OFTEN and last - now > 0.005:
-                self.tell()
+            if wall.monotonic() - self._handed > OFTEN and last - now > 0.005:
+                self.hand_over()
             self.place.wait(min(last, now + OFTEN))
 
-    def tell(self, final: bool = False) -> None:
+    def hand_over(self, final: bool = False) -> None:
         """Send what happened until now to the process that observes."""
-        self._told = wall.monotonic()
+        self._handed = wall.monotonic()
         world, now = self.world, self.place.now
         witness: Any = world.observer
         if final:
@@ -383,7 +383,7 @@ class Peer:
 
     def part(self) -> None:
         """The run is over: tell the rest, and what the state, or the latest message, has become."""
-        self.tell(final=True)
+        self.hand_over(final=True)
         witness: Any = self.world.observer
         state = {name: rows[self.place.agent] for name, rows in self.world.state.items()}
         if self.reserved:
@@ -412,11 +412,11 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
         post.most = lru_cache(1)(lambda k: largest(method.planned(k), place.agent, dim))
     place.parting = peer.part
     place.handlers["ports"] = lambda message: _hear_ports(peer, message)
-    kept = place.ground.transport.connection == "kept"
-    calling = sorted(set(post.sources)) if kept else post.near
+    lasting = place.network.transport.connection == "kept"
+    calling = sorted(set(post.sources)) if lasting else post.near
     place.report("ready", {"port": place.listen(calling)})
     place.wait_for(lambda: bool(post.ports))
-    if kept:
+    if lasting:
         _meet(peer)
         place.wait_for(lambda: len(place.greeted) == len(calling))
         place.close_port()
@@ -429,13 +429,13 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     place.report("finished", {"time": place.now})
     while True:
         place.wait(place.now + STEP)
-        peer.tell()
+        peer.hand_over()
 
 
 def _hear_ports(peer: Peer, message: Message) -> None:
     """Note where the others listen."""
     peer.post.ports = dict(enumerate(message.fields["ports"]))
-    peer.place.ground.peers = message.fields["places"]
+    peer.place.network.peers = message.fields["places"]
 
 
 def _meet(peer: Peer) -> None:
@@ -464,7 +464,7 @@ def assemble(fleet: Fleet) -> None:
     fleet.get_ready()
     ports = [fleet.ports[i] for i in range(fleet.agents)]
     for i in fleet.alive:
-        fleet.tell(i, "ports", {"ports": ports, "places": fleet.places()})
+        fleet.send(i, "ports", {"ports": ports, "places": fleet.places()})
     fleet.wait_for("not all are connected", lambda: len(fleet.connected) == fleet.agents)
 
 
@@ -529,7 +529,7 @@ class Overseer:
         elif message.kind == "values":
             for j in fields["to"]:
                 more = {"source": agent, "number": fields["number"]}
-                self.fleet.tell(int(j), "values", more, arrays)
+                self.fleet.send(int(j), "values", more, arrays)
         elif message.kind == "finished":
             self.finished[agent] = float(fields["time"])
         elif message.kind == "state":

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from desim.deployments.formats import (
     COORDINATOR,
     HELLO,
-    LARGEST,
+    MAX_FRAME_BYTES,
     Frame,
     Framing,
     Message,
@@ -136,11 +136,11 @@ class Comm:
     connections that others have begun and keep.
     """
 
-    def __init__(self, agent: int, ground: Loopback, keys: Mapping[int, bytes]) -> None:
-        self.agent, self.ground, self.keys = agent, ground, keys
+    def __init__(self, agent: int, network: Loopback, keys: Mapping[int, bytes]) -> None:
+        self.agent, self.network, self.keys = agent, network, keys
         self.poll = Poll()
         self.origin = np.inf  # time.monotonic() of the run's beginning
-        self.largest = LARGEST  # bytes in the body of a frame
+        self.largest = MAX_FRAME_BYTES  # bytes in the body of a frame
         self.strangers: Strangers[Stream] = Strangers()
         self.heard: Callable[[Frame, float], None] = lambda frame, time: None
         self.greeted: dict[int, Stream] = {}
@@ -171,7 +171,7 @@ class Comm:
         nodes = self.keys if expected is None else [node & COORDINATOR for node in expected]
         self._expected = {node: self.keys[node] for node in nodes}
         self.strangers = Strangers(EACH + len(self._expected))
-        self.listener = self.ground.listen(self.agent)
+        self.listener = self.network.listen(self.agent)
         self.listener.setblocking(False)
         self.watch(self.listener, self._accept)
         return int(self.listener.getsockname()[1])
@@ -186,7 +186,7 @@ class Comm:
 
     def connect(self, to: int, port: int) -> Stream:
         """Begin a connection to an agent, or to the coordinator; it need not be complete."""
-        stream = Stream(self.ground.connect(self.agent, to, port), to)
+        stream = Stream(self.network.connect(self.agent, to, port), to)
         self.take_up(stream)
         return stream
 
@@ -205,7 +205,7 @@ class Comm:
         except OSError:
             return
         try:
-            stream = Stream(self.ground.prepared(sock))
+            stream = Stream(self.network.prepared(sock))
         except OSError as error:
             sock.close()
             return self.turn_away(refused(address[0], str(error)))
@@ -239,7 +239,7 @@ class Comm:
 
         From now on nobody else may speak there.
         """
-        if not self.ground.shows(stream.sock, source):
+        if not self.network.shows(stream.sock, source):
             raise Torn(f"the certificate is not that of the host that plays {named(source)}")
         self.strangers.leave(stream)
         stream.owner, framing.keys = source, {source: self.keys[source]}
@@ -282,9 +282,9 @@ class Place(Comm):
     """
 
     def __init__(
-        self, agent: int, control: Control, keys: Mapping[int, bytes], ground: Loopback
+        self, agent: int, control: Control, keys: Mapping[int, bytes], network: Loopback
     ) -> None:
-        super().__init__(agent, ground, keys)
+        super().__init__(agent, network, keys)
         self.control = control
         self.handlers: dict[str, Callable[[Message], None]] = {
             "start": self._start, "sync": lambda message: self.report("synced", message.fields),

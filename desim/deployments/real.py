@@ -22,7 +22,7 @@ MAX_WAITING_BYTES = 1 << 26  # of models that are to be seen
 class Shown:
     """A model that the coordinator has published at `time` s; see RoundObserver.publish.
 
-    owed: agents and numbers of the calls whose replies made their models; told: rows of agents
+    owed: agents and numbers of the calls whose replies made their models; changed: rows of agents
     whose models the coordinator's news changed.
     """
 
@@ -31,7 +31,7 @@ class Shown:
     model: Array
     moved: Int | None
     owed: list[tuple[int, int]]
-    told: dict[int, Array]
+    changed: dict[int, Array]
 
 
 class Deferred:
@@ -44,7 +44,7 @@ class Deferred:
         self.inner, self.reserved = inner, reserved
         self.shown: deque[Shown] = deque()
         self.owed: list[tuple[int, int]] = []
-        self.told: dict[int, Array] = {}
+        self.changed: dict[int, Array] = {}
         self.models: dict[int, Array] = {}  # agents' models, by number of the call
         self.x: Array | None = None
         self.waiting_bytes = 0
@@ -67,10 +67,10 @@ class Deferred:
         if self.x is None:
             self.x = x.copy()
         self.latest = time
-        told = {i: x[i].copy() for i in self.told}
-        self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
-        self.owed, self.told = [], {}
-        self.waiting_bytes += 8 * (len(model) + len(told) * x.shape[1])
+        changed = {i: x[i].copy() for i in self.changed}
+        self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, changed))
+        self.owed, self.changed = [], {}
+        self.waiting_bytes += 8 * (len(model) + len(changed) * x.shape[1])
         if self.inner.rows.targets:
             self.catch_up()
 
@@ -94,11 +94,11 @@ class Deferred:
         """See the next one; models that never came, of agents that died, stay as they were."""
         one, x = self.shown.popleft(), self.x
         assert x is not None
-        self.waiting_bytes -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
+        self.waiting_bytes -= 8 * (len(one.model) + (len(one.owed) + len(one.changed)) * x.shape[1])
         for agent, number in one.owed:
             if number in self.models:
                 x[agent] = self.models.pop(number)
-        for agent, row in one.told.items():
+        for agent, row in one.changed.items():
             x[agent] = row
         if self.reserved:
             x[:] = one.model

@@ -226,7 +226,7 @@ class Station:
         if arrays or fields != {key: known.get(key) for key in fields}:
             self.ordered += 1
             self.orders[i] = {} if arrays else fields | {"number": self.ordered}
-            self.fleet.tell(i, "order", fields | {"number": self.ordered}, arrays)
+            self.fleet.send(i, "order", fields | {"number": self.ordered}, arrays)
         order = int(self.orders[i].get("number", self.ordered))
         frame = Frame(
             kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
@@ -369,7 +369,7 @@ class Station:
         if self.now - self._asked > SYNC:
             self._asked = self.now
             for i in self.fleet.alive:
-                self.fleet.tell(i, "sync", {"time": self._asked})
+                self.fleet.send(i, "sync", {"time": self._asked})
         self.world.spare(float(self._synced.min()), self.now)
 
     def need(self, who: Any) -> None:
@@ -422,7 +422,7 @@ class RealHub(Hub):
         fleet = self.station.fleet  # type: ignore[attr-defined]
         for i in fleet.alive:
             rows = {name: array[i] for name, array in self.world.state.items()}
-            fleet.tell(i, "state", {}, rows)
+            fleet.send(i, "state", {}, rows)
         fleet.begin()  # the clock: what came before is preparation
 
     def publish(self, *arguments: Any, **more: Any) -> None:
@@ -461,7 +461,7 @@ class RealHub(Hub):
             order = {"job": fields, "round": self.round}
             station.news[i].append((order, np.array(payload, float), arrays))
             if not observer.reserved:
-                observer.told[i] = self.world.state["x"][i]
+                observer.changed[i] = self.world.state["x"][i]
 
 
 def _nothing(us: Any, payload: Array) -> Array:
@@ -473,14 +473,14 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     """What an agent's process does; asked: where it tells nothing but what it releases."""
     client = Client(place, world, method, asked)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
-    lasting = place.ground.transport.connection == "kept"
+    lasting = place.network.transport.connection == "kept"
     place.report("ready", {"port": -1 if lasting else place.listen([-1])})
     client.live()
 
 
 def _meet(client: Client, port: int) -> None:
     client.port = port
-    if client.place.ground.transport.connection == "kept":
+    if client.place.network.transport.connection == "kept":
         client.line = client.place.connect(-1, port)
         client.place.greet(client.line)
 
@@ -490,8 +490,8 @@ def assemble(fleet: Fleet) -> None:
     port = fleet.listen()
     fleet.get_ready()
     for i in fleet.alive:
-        fleet.tell(i, "line", {"port": port})
-    if fleet.ground.transport.connection == "kept":
+        fleet.send(i, "line", {"port": port})
+    if fleet.network.transport.connection == "kept":
         fleet.wait_for("not all are connected", lambda: len(fleet.greeted) == fleet.agents)
 
 

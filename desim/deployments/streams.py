@@ -25,7 +25,7 @@ STAMP = struct.Struct("qq")  # s and ns of the day's clock
 INFO, SINCE_DATA = 11, struct.Struct("52xI")  # TCP_INFO of Linux: ms since data came
 TICK = 0.01  # s: what the kernel counts in ticks may be that wrong
 CLOSE = 2e-6  # s between two looks at a clock that count as one
-MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
+MAX_STAMP_AGE = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
 
 
 class Closed(Exception):
@@ -147,7 +147,7 @@ def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
         if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
             seconds, nanos = STAMP.unpack_from(data)
             ago = 1e-9 * (day - seconds * 1_000_000_000 - nanos)
-            return now - ago if 0.0 <= ago < MOST_AGO else now
+            return now - ago if 0.0 <= ago < MAX_STAMP_AGE else now
     return now
 
 
@@ -162,10 +162,10 @@ def later(stamp: float, fed: float) -> float:
 def _fed(sock: socket.socket) -> float:
     """When a connection was last given data, s of time.monotonic(); -inf where that is unknown."""
     try:
-        told = sock.getsockopt(socket.IPPROTO_TCP, INFO, SINCE_DATA.size)
+        info = sock.getsockopt(socket.IPPROTO_TCP, INFO, SINCE_DATA.size)
     except OSError:
         return -inf
-    return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(told)[0])
+    return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(info)[0])
 
 
 def _both() -> tuple[float, int]:

@@ -154,7 +154,7 @@ def _size(share: float, seconds: float) -> str:
 
 KINDS = {"model": "the coordinator's models", "iterates": "the agents' models"}
 FINAL = "the final states"
-LEAST = 5e-324  # of other bits, as of -0 and 0
+SMALLEST_DISTANCE = 5e-324  # of other bits, as of -0 and 0
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _distance(real: Array, simulated: Array) -> float:
     with np.errstate(all="ignore"):
         norm = float(np.linalg.norm(real.astype(float)))
         apart = float(np.linalg.norm(simulated.astype(float) - real.astype(float)))
-    return max(apart / norm if norm > 0.0 else apart, LEAST)
+    return max(apart / norm if norm > 0.0 else apart, SMALLEST_DISTANCE)
 
 
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "max": 1.0}

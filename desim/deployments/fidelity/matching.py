@@ -74,14 +74,14 @@ def matched_rounds(real: Run, simulated: Run) -> Matched:
 
 
 def _matched(
-    real: "pd.DataFrame", simulated: "pd.DataFrame", whose: list[str], free: bool
+    real: "pd.DataFrame", simulated: "pd.DataFrame", owner: list[str], free: bool
 ) -> Matched:  # fmt: skip
     """Rows of the same owner, round and number in it; free: and number of all its rows."""
     if not free:
-        return matched(real, simulated, [*whose, "round", "nth"])
+        return matched(real, simulated, [*owner, "round", "nth"])
     for table in (real, simulated):
-        table["nth"] = table.groupby(whose).cumcount()
-    return matched(real, simulated, [*whose, "nth"])
+        table["nth"] = table.groupby(owner).cumcount()
+    return matched(real, simulated, [*owner, "nth"])
 
 
 def _free(run: Run) -> bool:
@@ -196,12 +196,12 @@ def _largest(
 
 # The largest errors of a simulated clock, each with its reason as far as the logs say it.
 
-TOLD = 3  # of each kind
+WORST = 3  # of each kind
 COLUMNS = ["what", "who", "round", "real", "simulated", "error", "relative", "reason"]
 
 
 def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.DataFrame":
-    """What is farthest off in seconds: TOLD messages, computations and rounds, columns COLUMNS."""
+    """What is farthest off in seconds: WORST messages, computations and rounds, columns COLUMNS."""
     messages, computations = matches["messages"].frame, matches["computations"].frame
     closers = _closers(real), _closers(simulated)
     records: list[tuple[Any, ...]] = []
@@ -220,7 +220,7 @@ def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.Data
 def _largest_rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """The rows with the largest errors; none that is off by rounding alone."""
     size = frame["error"].abs()
-    some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:TOLD]
+    some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:WORST]
     return [{str(key): value for key, value in frame.loc[one].items()} for one in some]
 
 
@@ -241,7 +241,7 @@ def _closers(run: Run) -> Mapping[int, int]:
 
 # Whether the same replies count in both runs, how narrow that was, and who comes before whom.
 
-MOST = 1500  # replies of a round whose pairs are counted
+MAX_REPLIES = 1500  # replies of a round whose pairs are counted
 NARROW = 0.02  # of a round: no law of a link decides a margin below
 
 
@@ -340,12 +340,12 @@ def _ordered(real: "pd.Series", simulated: "pd.Series") -> tuple[int, int]:
     where = both.get_level_values("agent")
     pairs = ordered = 0
     for receiver in where.unique():
-        some = both[where == receiver][:MOST]
+        some = both[where == receiver][:MAX_REPLIES]
         first, second = (one.loc[some].to_numpy(float) for one in (real, simulated))
         upper = np.triu_indices(len(some), 1)
-        told = _signs(second, upper)
-        pairs += int((told != 0.0).sum())
-        ordered += int((_signs(first, upper) == told)[told != 0.0].sum())
+        signs = _signs(second, upper)
+        pairs += int((signs != 0.0).sum())
+        ordered += int((_signs(first, upper) == signs)[signs != 0.0].sum())
     return pairs, ordered
 
 

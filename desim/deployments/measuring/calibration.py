@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 SPREAD = 2.0  # sizes that differ by more could tell what they cost
 
-ALIKE = """\
+ONE_SIZE = """\
     # All are of {}, which does not tell a latency from a bandwidth: this is
     # what such a message takes. The latency is at most that, the bandwidth at least
     # {}. Messages of another size tell."""
-LEAST = """\
+SAME_TIME = """\
     # Those of {} take about as long, which does not tell a bandwidth: it is at
     # least {}. Larger messages tell."""
 HEAD = "# Measured by desim calibrate: {}\n# Use it as network: FILE in a scenario.\n"
@@ -66,7 +66,7 @@ def bounds(intervals: Sequence[tuple[float, float]], unit: str) -> str:
 def alternatives(one: Line) -> str:
     """Which pairs fit a line's messages alike, and which message tells; "" where that is none."""
     telling = one.telling
-    if one.told or telling is None:
+    if one.identified or telling is None:
         return ""
     low, high = (quantity(value, "s") for value in telling.seconds)
     pairs = [f"{quantity(a, 's')} with {quantity(b, 'bit/s')}" for a, b in one.pairs]
@@ -113,8 +113,10 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
     yield f"    # {_goodness(one.left, one.late, one.r2 if one.how == MEASURED else np.nan)}"
     if one.how == LIMIT:
         least = quantity(one.least, "bit/s")
-        yield from (ALIKE if high <= SPREAD * low else LEAST).format(sizes, least).splitlines()
-    elif not one.told:
+        yield from (
+            (ONE_SIZE if high <= SPREAD * low else SAME_TIME).format(sizes, least).splitlines()
+        )
+    elif not one.identified:
         text = f"Not told: {alternatives(one)}. What follows is {one.chosen}."
         yield from (f"    # {line}" for line in wrap(text, 96))
     yield f"    latency: {quantity(one.latency, 's')}  # 95 %: {bounds(one.latencies, 's')}"
@@ -165,7 +167,7 @@ def _compute(devices: Devices, speeds: str | None, drawn: bool) -> Iterator[str]
     many = f"{devices.computations} computations of {work} gradients of one row"
     yield f"  # {many}"
     yield f"  # {_goodness(devices.left, devices.late, devices.r2)}"
-    if not devices.told:
+    if not devices.identified:
         if high > SPREAD * low:
             yield "  # Larger ones do not take longer as rows do, which tells no fixed cost:"
         else:
@@ -203,7 +205,7 @@ def speeds_table(devices: Devices, names: Sequence[str] = ()) -> str:
     return "\n".join([head, *(",".join(f"{one:.6g}" for one in row) for row in rows), ""])
 
 
-SHOWN = 24  # lines in a table
+MAX_ROWS = 24  # lines in a table
 ENDINGS = (".yaml", ".yml")
 
 
@@ -233,7 +235,7 @@ class Calibrated:
         rows = [
             {name: getattr(one, name) for name in columns}
             | {"latency_error": one.errors[0], "rate_error": one.errors[1]}
-            | {"latencies": one.latencies, "rates": one.rates, "told": one.told}
+            | {"latencies": one.latencies, "rates": one.rates, "told": one.identified}
             for one in (self.lines.shown if self.lines is not None else ())
         ]
         return pd.DataFrame(rows)
@@ -381,7 +383,7 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
 
 def _line_table(lines: Sequence[Line], law: str) -> Table:
     rows = []
-    for one in lines[:SHOWN]:
+    for one in lines[:MAX_ROWS]:
         latency = f"{quantity(one.latency, 's')} ({bounds(one.latencies, 's')})"
         rate = f"{quantity(one.rate, 'bit/s')} ({bounds(one.rates, 'bit/s')})"
         if one.how == LIMIT:
@@ -393,7 +395,7 @@ def _line_table(lines: Sequence[Line], law: str) -> Table:
         explained = f"{one.r2:.4g}" if one.how == MEASURED else "-"
         rows.append([one.name, str(one.messages), latency, how, jitter, fit, explained])
     head = ["", "messages", "latency", "bandwidth", "jitter", "residuals: median, 95 %", "R2"]
-    more = f"; {len(lines) - SHOWN} more lines are in the file" if len(lines) > SHOWN else ""
+    more = f"; {len(lines) - MAX_ROWS} more lines are in the file" if len(lines) > MAX_ROWS else ""
     note = f"(95 % intervals); jitter: sigma of a lognormal factor{more}"
     return Table(f"lines ({law})", head, rows, [note])
 
@@ -401,7 +403,7 @@ def _line_table(lines: Sequence[Line], law: str) -> Table:
 def _device_table(devices: Devices) -> Table:
     speed = f"{devices.speed:.4g} /s ± {share(devices.error)}"
     overhead = "cannot be told"
-    if devices.told:
+    if devices.identified:
         doubt = f" ± {share(devices.overhead_error)}" if devices.overhead else ""
         overhead = (spelled(devices.overhead) if devices.overhead else "none") + doubt
     known = int(np.isfinite(devices.speeds).sum())

@@ -25,7 +25,7 @@ from desim.scenario.build import build
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 
-LEAST = 3  # computations of which anything is told
+MIN_COMPUTATIONS = 3  # computations of which anything is told
 ALIKE = 1.2  # times the least work that the most must be, to tell a fixed cost
 UNTOLD = 0.5  # relative standard error from which on a fixed cost is not told
 TINY = 1e-3  # of a computation: a fixed cost below is none
@@ -52,7 +52,7 @@ class Devices:
     within: float
     overhead: float
     overhead_error: float
-    told: bool
+    identified: bool
     computations: int
     left: float
     late: float
@@ -98,7 +98,7 @@ def devices_of(samples: Samples) -> Devices | None:
     """What the computations tell of the devices; None where there are too few."""
     table = samples.computations
     table = table[(table["seconds"] > 0.0) & (table["work"] > 0.0)]
-    if len(table) < LEAST:
+    if len(table) < MIN_COMPUTATIONS:
         return None
     work, seconds = (table[name].to_numpy(float) for name in ("work", "seconds"))
     who = table["agent"].to_numpy(np.int64)
@@ -123,8 +123,8 @@ def devices_of(samples: Samples) -> Devices | None:
         share = np.hypot(1.2533 * spread / np.sqrt(len(known)), np.median(fixed.errors))
     return Devices(
         speeds, float(np.median(known)), float(share), spread, within, overhead, fixed.error,
-        fixed.told, len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),
-        (float(work.min()), float(work.max())),
+        fixed.identified, len(table), float(np.median(off)), float(np.quantile(off, 0.95)),
+        float(r2), (float(work.min()), float(work.max())),
         tuple(pace[who == one] for one in range(len(speeds))),
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ class Fixed:
 
     seconds: float
     error: float
-    told: bool
+    identified: bool
     speeds: Array = field(default_factory=lambda: np.empty(0))
     errors: Array = field(default_factory=lambda: np.empty(0))
 
@@ -166,7 +166,7 @@ def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> Fixed:
 
 # `desim calibrate --here`: how fast this machine takes a method's local steps once compiled.
 
-JOBS, MOST = 120, 400  # jobs that are timed, and rounds that are played for them at most
+JOBS, MAX_ROUNDS = 120, 400  # jobs that are timed, and rounds that are played for them at most
 WARM = 10  # of them that are not
 ALLOWED = "later or at-once, as what is timed is compiled code"
 
@@ -215,7 +215,7 @@ def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
 def _variants(scenario: Scenario) -> Iterator[Scenario]:
     """The scenario on the engine that plays agents one by one, and with other numbers of epochs."""
     data = scenario.written()
-    data |= {"engine": "agents", "log": "rounds", "stop": {"rounds": MOST}}
+    data |= {"engine": "agents", "log": "rounds", "stop": {"rounds": MAX_ROUNDS}}
     data["policy"] = "each" if scenario.kind == "coordinator" else "all"  # one by one
     data |= {"churn": "none", "participation": "all", "compute": {"speed": "inf"}}
     data |= {"observe": {"metrics": []}}
@@ -242,7 +242,7 @@ def _timed(scenario: Scenario) -> tuple[Array, Array]:
         raise InputError(f"calibrate: {name} does not say how much work its first step is")
     alone = simulation.method.kind == "coordinator"
     each = 1 if alone else simulation.problem.agents
-    rounds = int(np.clip(np.ceil(JOBS / each), 3, MOST)) + WARM // each + 1
+    rounds = int(np.clip(np.ceil(JOBS / each), 3, MAX_ROUNDS)) + WARM // each + 1
     settings = replace(simulation.settings, rounds=rounds, targets=())
     known = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
     playing = Timed(**known | {"settings": settings, "observation": BLIND})

@@ -70,10 +70,10 @@ def by_tcp(tcp: Tcp, loss: float = 0.0, ways: Sequence[str] = WAYS) -> Iterator[
     usual = Tcp()
     for way in ways:
         own = tcp.model_copy(update={"connection": way})
-        told = {key: getattr(own, key) for key in ("congestion", "connection", "initial_window",
+        unusual = {key: getattr(own, key) for key in ("congestion", "connection", "initial_window",
                 "segment", "header", "idle_restart", "queue", "buffer")
                 if getattr(own, key) != getattr(usual, key)}  # fmt: skip
-        written = {"tcp": told} if told else "tcp"
+        written = {"tcp": unusual} if unusual else "tcp"
         quantile = EARLY if loss else 0.5
         yield Law(f"tcp, connections {way}", written, Streams(own, loss), quantile)
 

@@ -33,14 +33,14 @@ LEVEL = 0.95
 STEP = 1.08  # from one rate that is tried to the next
 DEPTH, TRIED = 20.0, 22  # how far below what a message takes latencies are tried, and how many
 FLAT = 0.01  # of the quickest message: a rate at which the largest takes less is as good as none
-LARGEST = 1e15  # bit/s: no rate at all
+NO_RATE = 1e15  # bit/s: no rate at all
 SEVERAL = 3  # minima along the latency that are followed, at each rate
 FINER, NEAR = 8, 0.03  # rates between two that were tried; logarithms of latencies around
 HOPELESS = 0.4  # of logarithms: how much worse than the best pair what is followed may be
 POLISHED = 8  # of the minima: how many are looked at closely
 GOLDEN = 0.6180339887498949
 NARROWED = 9  # times a minimum along the latency is
-FEW = 20  # messages of a kind of lines by which minima are looked for
+MESSAGES_OF_A_KIND = 20  # messages of a kind of lines by which minima are looked for
 NEARLY, NOTHING = 1e-4, 1e-9  # residuals: of what may be exact, and what is
 CLOSE = 1e-3  # of logarithms: pairs that are one
 ALIKE = 2.0  # times the mean deviation of the best pair up to which others are compared with it
@@ -111,7 +111,7 @@ class Measured:
         for one in np.unique(line):
             own = line == one
             kind = int(own.sum()), float(bits[own].sum())
-            if seen.get(kind, 0) < FEW:
+            if seen.get(kind, 0) < MESSAGES_OF_A_KIND:
                 seen[kind] = seen.get(kind, 0) + kind[0]
                 chosen |= own
         _, place = np.unique(line[chosen], return_inverse=True)
@@ -167,12 +167,12 @@ def _between(
     rates = lowest * STEP ** (power / FINER)
     places = latencies[good][:, None], lowest * STEP ** which[good][:, None]
     found, off = _golden(few, *_along(few, *places, rates, NEAR), rates.ravel(), NARROWED + 6)
-    power, kept = power.ravel(), []
+    power, minima = power.ravel(), []
     for k in np.argsort(off, kind="stable"):
         near = (np.abs(power - power[k]) == 1) & (np.abs(found - found[k]) < NEAR / 2.0)
         if not (off[near] < off[k]).any():
-            kept.append(k)
-    some = np.array(kept[:POLISHED])
+            minima.append(k)
+    some = np.array(minima[:POLISHED])
     width = float(np.log(STEP)) / FINER
     return _zoomed(few, np.exp(found[some]), rates.ravel()[some], off[some], width)
 

@@ -31,7 +31,7 @@ NAMED = {  # what a column may be called -> what it is, and what a 1 in it means
     "work": ("work", 1.0), "gradients": ("work", 1.0),
 }  # fmt: skip
 MESSAGES, COMPUTATIONS = ("bytes", "seconds"), ("work", "seconds")
-WHO, LARGEST = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
+WHO, MAX_AGENT = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
 REAL, EXACT = 1e-3, 1e-6  # relative error of a law beside a kernel, and beside itself
 OPTIONAL = {"bytes": ("sender", "receiver", "begin", "attempts"), "work": ("agent",)}
 
@@ -247,7 +247,7 @@ def _numbers(path: Path, rows: Sequence[Sequence[str]], place: int, name: str) -
             value = -1.0 if text == "coordinator" else float(text)
         except ValueError:
             value = np.nan
-        odd = name in WHO and (value % 1.0 > 0.0 or value > LARGEST)
+        odd = name in WHO and (value % 1.0 > 0.0 or value > MAX_AGENT)
         if odd or not (np.isfinite(value) and value >= least):
             raise InputError(f"{path}, line {line}: {name}: found {text!r}; allowed: {allowed}")
         values.append(value)
