@@ -154,19 +154,14 @@ class Client:
         said, frame = letter.order, letter.frame
         if self.consent is not None:
             self.consent.to_news(frame.round_, said)
-        self._keep(frame.used)
+        number, state = self.tried
+        for name, row in state.items() if number == frame.used else ():
+            self._set(name, row)
+        self.tried = 0, {}
         for place, one in enumerate(said.fields["told"]):
             news = said.arrays[f"news{place}"][None]
             us = Clients(self.world, self.who, np.array([one["round"]]), None)
             self.world.work(found(one["job"], said.arrays, self.method), us, news)
-
-    def _keep(self, used: int) -> None:
-        """Have the state after the call of that number, if it is the latest."""
-        number, state = self.tried
-        if number == used:
-            for name, row in state.items():
-                self._set(name, row)
-        self.tried = 0, {}
 
     def _set(self, name: str, row: Array) -> None:
         if name not in self.world.state:

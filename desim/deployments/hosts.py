@@ -15,7 +15,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -464,21 +464,18 @@ def common(prepared: Prepared, data: str) -> str:
 
 def refuse_common(prepared: Prepared) -> None:
     """InputError for what needs rows of all agents, where every host has its own alone."""
-    if found := [f"--hosts: data: own: {text}" for text in _common(prepared)]:
-        raise InputError(found)
-
-
-def _common(prepared: Prepared) -> Iterator[str]:
-    scenario, simulation = prepared.scenario, prepared.simulation
+    scenario, simulation, problems = prepared.scenario, prepared.simulation, list[str]()
     terms: Any = scenario.privacy
     if terms is None or terms.noise_seed != "os":
         found = "no section privacy" if terms is None else "privacy.noise_seed: scenario"
         text = "with which agents' states go to the coordinator"
-        yield f"found {found}, {text}; allowed: privacy, with noise_seed: os"
+        problems.append(f"found {found}, {text}; allowed: privacy, with noise_seed: os")
     for text in tuned(scenario, math.isfinite(simulation.problem.row_norm)):
-        yield f"{text}; allowed: what no rows decide"
+        problems.append(f"{text}; allowed: what no rows decide")
     test = simulation.problem.test_A is not None
     for name in simulation.observation.metrics:
         if not test or name not in TESTED:
             text = f"observe.metrics: found {name}, of rows that the coordinator has not"
-            yield f"{text}; allowed: {'those of test rows' if test else '[]'}"
+            problems.append(f"{text}; allowed: {'those of test rows' if test else '[]'}")
+    if problems:
+        raise InputError([f"--hosts: data: own: {text}" for text in problems])

@@ -268,11 +268,8 @@ def _unlike(where: str, law: Array) -> Iterator[str]:
         for odd in played[row][played[row] != own][:1]:
             text = f"found {odd:g} {unit}; the system's own connections have {own:g}"
             yield f"{where}.transport.tcp.{key}: {text}; allowed: leave it out"
-    for key, row in {
-        "congestion": tcp.KIND,
-        "connection": tcp.NEW,
-        "idle_restart": tcp.RESTARTS,
-    }.items():
+    rows = tcp.KIND, tcp.NEW, tcp.RESTARTS
+    for key, row in zip(("congestion", "connection", "idle_restart"), rows, strict=True):
         if np.unique(law[row]).size > 1:
             text = "found links that differ; all connections of one machine have the same"
             yield f"{where}.transport.tcp.{key}: {text}; allowed: one of them"

@@ -183,10 +183,9 @@ class Station:
                 continue
             price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
             terms = mechanism, view, *amounts[:, i].tolist()
-            down, up = size_of(bits), size_of(reply_bits)
-            before, sent = self.latest[i], Sent(i, hub.round, hub.exchange, down, up, now)
-            sent.terms, sent.price = terms, price
-            self.latest[i] = self._next(sent)
+            place, up = (hub.round, hub.exchange), size_of(reply_bits)
+            before, sent = self.latest[i], Sent(i, *place, size_of(bits), up, now, terms, price)
+            self.latest[i] = self._note(sent)
             self.forget(before)
             order = {"job": job, "exchange": hub.exchange, "work": float(work[i]), "size": up}
             order["terms"] = terms_for(hub.terms, i)
@@ -200,11 +199,11 @@ class Station:
         frames = []
         for i in who.tolist():
             if i not in self.fleet.dead:
-                self._next(Sent(i, hub.round, hub.exchange, size_of(bits), -1, self.now))
+                self._note(Sent(i, hub.round, hub.exchange, size_of(bits), -1, self.now))
                 frames.append(self._order(POST, np.empty(0), {}, {}))
         self._let_go(frames)
 
-    def _next(self, sent: Sent) -> int:
+    def _note(self, sent: Sent) -> int:
         self.number += 1
         self.sent[self.number] = sent
         return self.number
@@ -295,9 +294,8 @@ class Station:
         for sent in self.sent.values():
             if sent.agent == agent and sent.report is None and sent.came < np.inf:
                 release = release_id(len(self.latest), agent, sent.round_, sent.exchange)
-                self.world.ledger.charge_one(
-                    sent.came, agent, sent.round_, int(release), sent.terms, 1
-                )
+                about = sent.came, agent, sent.round_, int(release), sent.terms, 1
+                self.world.ledger.charge_one(*about)
         self._synced[agent] = np.inf
         self.world.caution(f"agent {agent} {self.fleet.dead[agent]} at {self.now:.3g} s")
         if agent not in self.arrived:
@@ -317,8 +315,11 @@ class Station:
                 self.fleet.wait(0.0)  # what the kernel had in time counts
                 if horizon <= until:
                     return np.inf
-                if self._satisfied(True):
-                    return self._cut(until)
+                if self._satisfied(True):  # what came later waits for the next collection
+                    late = {i for i in self.arrived if self.sent[self.latest[i]].came > until}
+                    self.arrived -= late
+                    self.after |= late
+                    return float(until)
                 until, over = np.inf, True  # the least number is not there yet
                 continue
             self._require_alive()
@@ -326,14 +327,6 @@ class Station:
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
                 self._idle()
         return max(opened, self._came)
-
-    def _cut(self, until: float) -> float:
-        """A deadline closes the collection at `until` s; what came later waits for the next."""
-        for i in list(self.arrived):
-            if self.sent[self.latest[i]].came > until:
-                self.arrived.discard(i)
-                self.after.add(i)
-        return until
 
     def _satisfied(self, over: bool) -> bool:
         """Whether the policy closes the collection, whose limit may be over."""
@@ -376,12 +369,11 @@ class Station:
         """Wait for the reports of agents who, whose replies are used: they come at once."""
         until = time.monotonic() + 5.0
         for i in who:
-            while self._unreported(i) and i not in self.fleet.dead and time.monotonic() < until:
+            while i not in self.fleet.dead and time.monotonic() < until:
+                sent = self.sent.get(self.latest[i])
+                if sent is None or sent.came == np.inf or sent.report is not None:
+                    break
                 self.fleet.wait(time.monotonic() + STEP)
-
-    def _unreported(self, i: int) -> bool:
-        sent = self.sent.get(self.latest[i])
-        return sent is not None and sent.came < np.inf and sent.report is None
 
     def reply(self, i: int) -> Array:
         """Reply (dim,) of agent i to its latest call, which is here."""

@@ -142,7 +142,11 @@ def stamping(sock: socket.socket) -> None:
 
 def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
     """The kernel's time, on the clock that does not jump; now where it has noted nothing."""
-    now, day = _both()
+    for _ in range(4):  # this process may lose its turn between two looks at the clocks
+        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
+        if after - before < CLOSE:
+            break
+    now = 0.5 * (before + after)
     for level, kind, data in notes:
         if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
             seconds, nanos = STAMP.unpack_from(data)
@@ -166,15 +170,6 @@ def _fed(sock: socket.socket) -> float:
     except OSError:
         return -inf
     return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(info)[0])
-
-
-def _both() -> tuple[float, int]:
-    """Now, on the clock that does not jump, s, and on the day's, ns: read at one instant."""
-    for _ in range(4):  # this process may lose its turn in between
-        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
-        if after - before < CLOSE:
-            break
-    return 0.5 * (before + after), day
 
 
 class Poll:

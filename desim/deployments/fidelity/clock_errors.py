@@ -13,9 +13,7 @@ from desim.deployments.fidelity.matching import (
     NARROW,
     NOTHING,
     Matched,
-    matched_computations,
-    matched_messages,
-    matched_rounds,
+    matches_of,
     percent,
     relative,
     replies,
@@ -342,11 +340,7 @@ def clock_errors(
         run.require("clock", "deliver", "aggregate")
         if run.events.empty:
             raise InputError(f"clock: {run.name} has no events: it ended before anything began")
-    matches = {
-        "messages": matched_messages(one, other),
-        "computations": matched_computations(one, other),
-        "rounds": matched_rounds(one, other),
-    }
+    matches = matches_of(one, other)
     if all(found.frame.empty for found in matches.values()):
         raise InputError("clock: the runs have no message, computation or round in common")
     times = _targets(one, other, targets)

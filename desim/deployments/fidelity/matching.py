@@ -1,6 +1,6 @@
 """What is the same in two runs, by how much its seconds differ, and why: messages to rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,41 +53,25 @@ def relative(real: Array, simulated: Array) -> Array:
     return np.asarray(np.where((real == 0.0) & (simulated == 0.0), 0.0, share))
 
 
-def matched_messages(real: Run, simulated: Run) -> Matched:
-    """Messages by sender, receiver, round and number in it; see `reading.exchanges.messages`.
+def matches_of(real: Run, simulated: Run) -> dict[str, Matched]:
+    """Messages by sender, receiver, round and number in it, computations by agent, and rounds.
 
-    Of collections that take replies as they come by their number on the link alone.
+    Of collections that take replies as they come by their number on the link, or of the agent,
+    alone.
     """
-    first, second = messages(real.events), messages(simulated.events)
-    return _matched(first, second, LINK, _free(real))
-
-
-def matched_computations(real: Run, simulated: Run) -> Matched:
-    """Computations by agent, round and number in it."""
-    first, second = computations(real.events), computations(simulated.events)
-    return _matched(first, second, ["agent"], _free(real))
-
-
-def matched_rounds(real: Run, simulated: Run) -> Matched:
-    """Rounds by number."""
-    return matched(rounds(real.events), rounds(simulated.events), ["round"])
-
-
-def _matched(
-    real: "pd.DataFrame", simulated: "pd.DataFrame", owner: list[str], free: bool
-) -> Matched:  # fmt: skip
-    """Rows of the same owner, round and number in it; free: and number of all its rows."""
-    if not free:
-        return matched(real, simulated, [*owner, "round", "nth"])
-    for table in (real, simulated):
-        table["nth"] = table.groupby(owner).cumcount()
-    return matched(real, simulated, [*owner, "nth"])
-
-
-def _free(run: Run) -> bool:
-    known = run.known
+    known = real.known
     star = known is None or known.network.topology.kind == "star"
-    return bool(known and star and known.policy.kind in FREE)
+    free = bool(known and star and known.policy.kind in FREE)
+    found = {}
+    for what, table, owner in (
+        ("messages", messages, LINK), ("computations", computations, ["agent"])
+    ):  # fmt: skip
+        one, other = table(real.events), table(simulated.events)
+        for rows in (one, other) if free else ():
+            rows["nth"] = rows.groupby(owner).cumcount()
+        found[what] = matched(one, other, [*owner, *([] if free else ["round"]), "nth"])
+    found["rounds"] = matched(rounds(real.events), rounds(simulated.events), ["round"])
+    return found
 
 
 # Why a message, a computation or a round took longer or shorter than it was simulated.
@@ -204,16 +188,23 @@ def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.Data
     """What is farthest off in seconds: WORST messages, computations and rounds, columns COLUMNS."""
     messages, computations = matches["messages"].frame, matches["computations"].frame
     closers = _closers(real), _closers(simulated)
+    reasons: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
+        "message": lambda row: (
+            f"{called(int(row['sender']))} to {called(int(row['receiver']))}",
+            of_message(row, messages),
+        ),
+        "computation": lambda row: (
+            f"agent {int(row['agent'])}", of_computation(row, computations)
+        ),
+        "round": lambda row: ("all", of_round(row, closers, messages, computations)),
+    }  # fmt: skip
     records: list[tuple[Any, ...]] = []
-    for row in _largest_rows(messages):
-        who = f"{called(int(row['sender']))} to {called(int(row['receiver']))}"
-        records.append(("message", who, *_numbers(row), of_message(row, messages)))
-    for row in _largest_rows(computations):
-        reason = of_computation(row, computations)
-        records.append(("computation", f"agent {int(row['agent'])}", *_numbers(row), reason))
-    for row in _largest_rows(matches["rounds"].frame):
-        reason = of_round(row, closers, messages, computations)
-        records.append(("round", "all", *_numbers(row), reason))
+    for what, reason in reasons.items():
+        for row in _largest_rows(matches[f"{what}s"].frame):
+            who, why = reason(row)
+            number = int(row["round"] if "round" in row else row["round_real"])
+            seconds = (float(row[name]) for name in COLUMNS[3:7])
+            records.append((what, who, number, *seconds, why))
     return pd.DataFrame(records, columns=COLUMNS)
 
 
@@ -222,14 +213,6 @@ def _largest_rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     size = frame["error"].abs()
     some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:WORST]
     return [{str(key): value for key, value in frame.loc[one].items()} for one in some]
-
-
-def _numbers(row: Mapping[str, Any]) -> tuple[int, float, float, float, float]:
-    number = row["round"] if "round" in row else row["round_real"]
-    return (
-        int(number), float(row["real"]), float(row["simulated"]), float(row["error"]),
-        float(row["relative"]),
-    )  # fmt: skip
 
 
 def _closers(run: Run) -> Mapping[int, int]:

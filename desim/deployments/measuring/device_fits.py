@@ -73,11 +73,8 @@ class Devices:
     @property
     def differ(self) -> bool:
         """Whether devices are told apart: they differ by more than their own computations do."""
-        return self.spread > max(STEADY, FAR * self.within / float(np.sqrt(self._each)))
-
-    @property
-    def _each(self) -> float:
-        return max(1.0, self.computations / max(1, int(np.isfinite(self.speeds).sum())))
+        each = max(1.0, self.computations / max(1, int(np.isfinite(self.speeds).sum())))
+        return self.spread > max(STEADY, FAR * self.within / float(np.sqrt(each)))
 
 
 def like(one: Devices, share: Array) -> Devices:
