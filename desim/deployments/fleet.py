@@ -234,17 +234,13 @@ def ending(status: int) -> str:
 
 def ended(code: int) -> str:
     """How a process ended: its exit code, negative for the number of a signal."""
-    if code < 0:
-        return f"was killed by signal {-code} ({signal_name(-code)})"
-    return f"ended with exit code {code}"
-
-
-def signal_name(number: int) -> str:
-    """Such as SIGKILL; real-time signals have numbers alone."""
+    if code >= 0:
+        return f"ended with exit code {code}"
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+        name = signal.Signals(-code).name
+    except ValueError:  # real-time signals have numbers alone
+        name = f"SIGRTMIN+{-code - signal.SIGRTMIN}"
+    return f"was killed by signal {-code} ({name})"
 
 
 # Memory: in no process does the collector look at what was there before a run.

@@ -69,7 +69,8 @@ def matches_of(real: Run, simulated: Run) -> dict[str, Matched]:
         one, other = table(real.events), table(simulated.events)
         for rows in (one, other) if free else ():
             rows["nth"] = rows.groupby(owner).cumcount()
-        found[what] = matched(one, other, [*owner, *([] if free else ["round"]), "nth"])
+        keys = [*owner, "nth"] if free else [*owner, "round", "nth"]
+        found[what] = matched(one, other, keys)
     found["rounds"] = matched(rounds(real.events), rounds(simulated.events), ["round"])
     return found
 

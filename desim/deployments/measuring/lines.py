@@ -241,9 +241,8 @@ def _each(
             if len(own) < MIN_MESSAGES:
                 return {}
             who = int(str(device))
-            found[who, towards] = line_of(
-                f"agent {who} {'down' if towards else 'up'}", own, law, floor
-            )
+            name = f"agent {who} {'down' if towards else 'up'}"
+            found[who, towards] = line_of(name, own, law, floor)
     return found
 
 
@@ -407,7 +406,6 @@ def loss_share(lost: int, attempts: int) -> tuple[float, tuple[float, float]]:
         return 0.0, (0.0, 1.0)
     half = (1.0 - LEVEL) / 2.0
     low = float(special.betaincinv(lost, attempts - lost + 1, half)) if lost else 0.0
-    high = (
-        float(special.betaincinv(lost + 1, attempts - lost, 1.0 - half)) if lost < attempts else 1.0
-    )
+    few = lost < attempts
+    high = float(special.betaincinv(lost + 1, attempts - lost, 1.0 - half)) if few else 1.0
     return lost / attempts, (low, high)
