@@ -126,7 +126,7 @@ def check_few_that_tell(module):
     for latency, rate in ((0.02, 5e6), (0.03, 4e6), (0.04, 3e6)):
         law, table = carried(Tcp(), latency, rate, (1200, 48_000), 0.4)
         line = module.line_of("link", table, law, samples.EXACT)
-        assert line.told
+        assert line.identified
         assert line.latency == pytest.approx(latency, rel=1e-4)
         assert line.rate == pytest.approx(rate, rel=1e-4)
         assert line.may_be(rate)
@@ -147,7 +147,7 @@ def check_rivals(line, law):
     """New connections with 20 and 48 kB: 90 ms with 6.2 Mbit/s, or 83 ms with 1.3 Mbit/s."""
     assert line.may_be(6.244e6)
     assert len(line.rates) == 2
-    assert not line.told
+    assert not line.identified
     some = forward_laws.Sent(
         np.zeros(1), np.array([8.0 * line.telling.size]), np.zeros(1, np.int64)
     )
@@ -237,7 +237,7 @@ def check_runs(pair):
     assert line.jitter == pytest.approx(0.1, rel=0.3)
     assert line.r2 > 0.9
     assert made.devices.speed == pytest.approx(1000.0, rel=0.05)
-    assert made.devices.told
+    assert made.devices.identified
     assert not made.one_by_one
 
 
@@ -430,7 +430,7 @@ def check_devices(module, tmp_path):
     found = module.devices_of(samples.of_files(None, tmp_path / "work.csv"))
     assert found.overhead == pytest.approx(0.005, rel=0.05)
     np.testing.assert_allclose(found.speeds, [2000, 2000, 500], rtol=0.05)
-    assert found.told
+    assert found.identified
     assert found.differ
 
 

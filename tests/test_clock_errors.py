@@ -76,12 +76,12 @@ def by_hand(run, kind):
 
 def check_messages(module, pair):
     """Errors of messages and computations, worked out row by row."""
-    for kind, make, names in (
-        ("deliver", module.matched_messages, ["sender", "receiver", "round", "nth"]),
-        ("compute", module.matched_computations, ["agent", "round", "nth"]),
+    for kind, what, names in (
+        ("deliver", "messages", ["sender", "receiver", "round", "nth"]),
+        ("compute", "computations", ["agent", "round", "nth"]),
     ):
         first, second = (by_hand(run, kind) for run in pair)
-        made = make(*pair)
+        made = module.matches_of(*pair)[what]
         assert len(made.frame) == len(first.keys() & second.keys()) > 0
         for row in made.frame.to_dict("records"):
             key = tuple(row[name] for name in names)
@@ -108,8 +108,7 @@ def test_messages_of_a_graph_are_held_against_their_own():
     [
         ('found["simulated"] - found["real"]', 'found["real"] - found["simulated"]'),
         ("share = (simulated - real) / real", "share = (simulated - real) / simulated"),
-        ('matched(real, simulated, [*whose, "round", "nth"])',
-         'matched(real, simulated, [*whose, "nth"])'),
+        ('else [*owner, "round", "nth"]', 'else [*owner, "nth"]'),
     ],
 )  # fmt: skip
 def test_wrong_errors_are_noticed(pair, right, wrong):

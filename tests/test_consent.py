@@ -11,7 +11,7 @@ from test_deploy import deploy, plain, scenario  # noqa: F401
 from test_join import Waiting, joining
 
 import desim
-from desim.deployments import consent, deployed, deployment, join, overseer, peer, station
+from desim.deployments import consent, deployed, join, peer, station
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
 from desim.deployments.formats import Declined, Message
@@ -72,7 +72,7 @@ def other_options(made, sent, fields):
 
 
 def training_on_news(made, sent, fields):
-    made.told[1][0][0]["job"]["name"] = "train"
+    made.news[1][0][0]["job"]["name"] = "train"
 
 
 def no_number(made, sent, fields):
@@ -84,16 +84,16 @@ def too_large(made, sent, fields):
 
 
 def odd_news(made, sent, fields):
-    order, news, arrays = made.told[1][0]
-    made.told[1][0] = order, np.full_like(news, np.inf), arrays
+    order, news, arrays = made.news[1][0]
+    made.news[1][0] = order, np.full_like(news, np.inf), arrays
 
 
 def news_again(made, sent, fields):
-    made.told[1] *= 2
+    made.news[1] *= 2
 
 
 def another_state(made, sent, fields):
-    made.fleet.tell(1, "state", {}, {"x": np.zeros(4)})
+    made.fleet.send(1, "state", {}, {"x": np.zeros(4)})
 
 
 ATTACKS = {
@@ -158,7 +158,7 @@ def test_what_a_believing_agent_gives_away(monkeypatch):
 
     def again(made, sent, fields):
         twice(made, sent, fields)
-        made.told[1].clear()
+        made.news[1].clear()
         return np.zeros(4)
 
     monkeypatch.setattr(Consent, "to_call", believing)
@@ -272,7 +272,7 @@ CALLED = [name for name in STAR if "network" in CASES[name]]
 
 @pytest.mark.parametrize("name", one_each(CALLED))
 def test_methods_charge_what_they_say_beforehand(name):
-    asked = deployment.warm(prepare(load(CASES[name])).simulation)
+    asked = deployed.warm(prepare(load(CASES[name])).simulation)
     assert asked.amiss == ""
     assert asked.calls
 
@@ -311,7 +311,7 @@ def test_numbers_of_a_neighbour_are_held_to_the_same(value, monkeypatch):
 
 def test_who_carries_a_neighbours_numbers_is_held_to_the_same(monkeypatch):
     """The process that observes hands on values of letters that are shorter than these."""
-    told = overseer.Overseer._told
+    told = peer.Overseer._report
 
     def odd(self, agent, message):
         if message.kind == "values":
@@ -324,7 +324,7 @@ def test_who_carries_a_neighbours_numbers_is_held_to_the_same(monkeypatch):
         privacy={"noise": discrete},
     )  # fmt: skip
     assert deploy(given).status == "done"
-    monkeypatch.setattr(overseer.Overseer, "_told", odd)
+    monkeypatch.setattr(peer.Overseer, "_report", odd)
     with pytest.raises(RunError, match=r"agent \d: a letter: found what is no number"):
         deploy(given)
 
@@ -356,7 +356,7 @@ def test_hosts_have_it_from_the_scenario_whether_states_are_private(tmp_path, mo
 def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
     saying, came = deployed.order_of, tmp_path / "came"
     monkeypatch.setattr(deployed, "order_of", lambda *_: saying(*_) | {"secret_noise": False})
-    settle = station.Accounts.settle
+    settle = station.Station.settle
 
     def noted(self, number):
         if (report := self.sent[number].report) is not None:
@@ -364,7 +364,7 @@ def test_hosts_say_what_the_scenario_promises(tmp_path, monkeypatch):
                 file.write("\n".join(["a report", *report.arrays, ""]))
         settle(self, number)
 
-    monkeypatch.setattr(station.Accounts, "settle", noted)
+    monkeypatch.setattr(station.Station, "settle", noted)
     waiting = Waiting(PRIVATE, tmp_path)
     pid, told = joining(waiting, "beta"), []
     join.take_part(waiting.address, waiting.invitation("alpha"), False, told.append)

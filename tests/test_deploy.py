@@ -238,8 +238,8 @@ def test_a_connection_for_every_message_gives_the_same_bits():
     from desim.scenario.load import load
 
     for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):
-        ground = Loopback(Transport("new", "reno"))
-        real = module.deployed(prepare(load(given)), None, None, False, Local(4, ground))
+        network = Loopback(Transport("new", "reno"))
+        real = module.deployed(prepare(load(given)), None, None, False, Local(4, network))
         assert np.array_equal(real.iterates, desim.run(given).iterates)
 
 
@@ -333,7 +333,7 @@ def test_links_that_end_before_the_run_write_nothing(tmp_path, monkeypatch):
         def fate(self):
             return "they ended with exit code 3"
 
-    monkeypatch.setattr(deployed, "ground_of", lambda *_: Gone())
+    monkeypatch.setattr(deployed, "network_of", lambda *_: Gone())
     with ours, pytest.raises(InputError, match=r"ended with exit code 3 before the run began"):
         desim.deploy(scenario(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from desim.deployments import namespaces, overseer
+from desim.deployments import namespaces
+from desim.deployments import peer as peer_module
 from desim.deployments.linked import Carrier, refusal
 from desim.deployments.namespaces import Line, Link, Plan
 from desim.deployments.peer import PeerPost
@@ -18,7 +19,7 @@ class Place:
     agent = 2
 
     def __init__(self, kept):
-        self.ground = SimpleNamespace(transport=SimpleNamespace(connection=kept), peers=None)
+        self.network = SimpleNamespace(transport=SimpleNamespace(connection=kept), peers=None)
         self.called, self.greeted_by, self.greeted, self.waited = [], [], {}, []
 
     def connect(self, to, port):
@@ -56,8 +57,8 @@ def test_an_agent_calls_all_that_its_links_lead_to():
     )
     ports = {"ports": [50, 51, 52, 53, 54], "places": {}}
     message, peer = SimpleNamespace(fields=ports), SimpleNamespace(post=post, place=post.place)
-    overseer._hear_ports(peer, message)
-    overseer._meet(peer)
+    peer_module._hear_ports(peer, message)
+    peer_module._meet(peer)
     assert post.place.called == [(j, 50 + j) for j in (3, 0, 1)]
     assert post.place.greeted_by == [3, 0, 1] == list(post.lines)
     assert post.place.waited == [[3], [3]]

@@ -244,16 +244,16 @@ def test_connections_whose_other_end_has_gone_end():
 
 def test_what_the_manifest_has_of_strangers_is_little(tmp_path):
     waiting = Waiting(scenario(), tmp_path)
-    for number in range(hosts.TOLD + 3):
+    for number in range(hosts.REFUSALS + 3):
         with socket.create_connection(("127.0.0.1", waiting.port)) as stranger:
             stranger.sendall(bytes([number]) * 500)
     both = [joining(waiting, name) for name in ("alpha", "beta")]
     for pid in both:
         os.waitpid(pid, 0)
-    assert waiting.ended().count("a stranger") == hosts.TOLD
+    assert waiting.ended().count("a stranger") == hosts.REFUSALS
     manifest = desim.open(tmp_path / "run").manifest
-    assert f"{hosts.TOLD + 3} connections were refused in all" in manifest["warnings"]
-    assert manifest["clock"]["refused"] == hosts.TOLD + 3
+    assert f"{hosts.REFUSALS + 3} connections were refused in all" in manifest["warnings"]
+    assert manifest["clock"]["refused"] == hosts.REFUSALS + 3
 
 
 def test_a_host_is_told_why_the_run_did_not_begin(tmp_path):

@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 5750,
     "scenario": 7380,
     "runs": 6400,
-    "deployments": 9500,
+    "deployments": 8940,
     "experiments": 11250,
     "interface": 6950,
 }

@@ -534,7 +534,7 @@ def test_a_message_is_here_when_what_it_lacked_came_again():
         before = time.monotonic()
         out.sendall(b"x" * 1000)
         into.sock.setblocking(True)
-        pieces = list(into.stamped())
+        pieces = list(into.pull())
         assert sum(len(data) for data, _ in pieces) == 1000
         assert all(before - TICK <= stamp <= time.monotonic() for _, stamp in pieces)
         assert before - 2 * TICK <= _fed(into.sock) <= time.monotonic()

@@ -1,10 +1,12 @@
 """What a deployment's agents keep: nothing leaves their processes but what they release."""
 
+import os
+
 import numpy as np
 import pytest
 from test_deploy import NOISY, PROBLEM, deploy, plain, scenario  # noqa: F401
 
-from desim.deployments import client, deployment, fleet, peer, station
+from desim.deployments import client, deployed, peer, place, station, streams
 from desim.deployments import formats as wire_module
 from desim.errors import InputError
 
@@ -15,18 +17,19 @@ class Wire:
     def __init__(self, monkeypatch, folder):
         self.folder, self.came = folder, []
         keep, own, report = self.keep, client.Client._own, peer.Watched.report
-        posted, wire = peer.PeerPost.send, self
+        posted, wire, here = peer.PeerPost.send, self, os.getpid()
 
-        class Heard(fleet.Unpacking):
+        class Heard(streams.Unpacking):
             def feed(self, data):
                 for message in super().feed(data):
                     wire.came += message.arrays.values()
                     yield message
 
-        class Framed(fleet.Framing):
+        class Framed(place.Framing):
             def feed(self, data):
                 for frame in super().feed(data):
-                    keep("released", wire_module.values_of(frame.body))
+                    if os.getpid() == here:
+                        keep("released", wire_module.values_of(frame.body))
                     yield frame
 
         def own_kept(self):
@@ -42,8 +45,8 @@ class Wire:
             keep("released", payload)
             posted(self, us, payload, *rest)
 
-        monkeypatch.setattr(fleet, "Unpacking", Heard)
-        monkeypatch.setattr(fleet, "Framing", Framed)
+        monkeypatch.setattr(streams, "Unpacking", Heard)
+        monkeypatch.setattr(place, "Framing", Framed)
         monkeypatch.setattr(client.Client, "_own", own_kept)
         monkeypatch.setattr(peer.Watched, "report", report_kept)
         monkeypatch.setattr(peer.PeerPost, "send", posted_kept)
@@ -117,7 +120,7 @@ def test_the_old_letters_are_found(monkeypatch, tmp_path):
     deploy(RESERVED["noise on models"])
     assert wire.unreleased[0]
     wire.came.clear()
-    monkeypatch.setattr(deployment, "Reserved", peer.Witness)
+    monkeypatch.setattr(deployed, "Reserved", peer.Witness)
     deploy(RESERVED["graph"])
     assert wire.unreleased[0]
 

@@ -85,7 +85,7 @@ def posing(stolen):
         keys, round_ = self.place.keys, letter.frame.round_
         if self.place.agent == 2 and round_ == 1:
             try:
-                sock = doors.Caller.call(self.place.ground.caller, "line", 2)[0]
+                sock = doors.Caller.call(self.place.network.caller, "line", 2)[0]
                 threading.Thread(target=attack, args=(sock, keys), daemon=True).start()
             except InputError:  # refused
                 pass
@@ -144,11 +144,11 @@ def test_one_key_for_all_is_noticed(monkeypatch):
 class Neighbour:
     """Agent 1 in this process, to which agent 0 may connect; what it has told the coordinator."""
 
-    def __init__(self, ground, agents=4):
+    def __init__(self, network, agents=4):
         self.keys = Keys()
         ours, self.control = socket.socketpair()
         own = by_source(self.keys.table(1, agents), 1)
-        self.place = place.Place(1, Stream(self.control), own, ground)
+        self.place = place.Place(1, streams.Control(self.control), own, network)
         self.place.origin = time.monotonic()
         self.port, self.ours, self.reader = self.place.listen([0]), ours, formats.Unpacking()
         self.ours.setblocking(False)
@@ -173,15 +173,15 @@ class Neighbour:
 
     def close(self):
         self.place.close_port()
-        for stream in list(self.place._framings):
-            self.place._drop(stream)
+        for stream in list(self.place.framings):
+            self.place.drop(stream)
         for one in (self.control, self.ours, self.place.poll):
             one.close()
 
 
 @contextmanager
-def neighbour(ground):
-    made = Neighbour(ground)
+def neighbour(network):
+    made = Neighbour(network)
     try:
         yield made
     finally:
@@ -211,7 +211,7 @@ def test_an_agent_of_a_graph_hears_whom_it_expects_alone():
 def test_silent_connections_make_room_for_those_who_speak():
     with neighbour(place.Loopback()) as one:
         crowd = [dialled(one.port) for _ in range(3 * streams.EACH)]
-        one.until(lambda it: len(it.refused) == place.TOLD)
+        one.until(lambda it: len(it.refused) == place.REFUSALS)
         assert len(one.place.strangers) <= streams.EACH + 1
         with dialled(one.port) as true:
             true.sendall(Frame(HELLO, 0, 0).header(one.keys.between(0, 1)))
@@ -486,8 +486,8 @@ def test_no_frame_is_larger_than_what_was_asked_for():
     ours, theirs = socket.socketpair()
     made.take_up(Stream(theirs, 1))
     made.allow(16)
-    (framing,) = made._framings.values()
-    key = made.keys.between(-1, 1)
+    (framing,) = made.framings.values()
+    key = made.root.between(-1, 1)
     (one,) = framing.feed(Frame(REPLY, 1, 7, body=bytes(16)).header(key) + bytes(16))
     assert len(one.body) == 16
     with pytest.raises(formats.Torn, match="found a frame of 17 bytes; allowed: 16 at most"):

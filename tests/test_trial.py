@@ -12,13 +12,13 @@ from cases import CASES, GRAPH, STAR, one_each
 from test_consent import PRIVATE, RING
 from test_deploy import GRAPHS, STARS, deploy, plain, released, same  # noqa: F401
 
-from desim.deployments import client, deployment, fleet, trial
+from desim.deployments import client, deployed, fleet
 from desim.errors import InputError, RunError
 from desim.runs.recording import prepare
 from desim.scenario.load import load
 
 
-class Noted(trial.World):
+class Noted(client.World):
     """A world that notes which jobs are run on it."""
 
     def work(self, job, us, *inputs):
@@ -29,19 +29,19 @@ class Noted(trial.World):
 
 def played(monkeypatch, simulation, agent=1):
     """The world of agent 1's trial, which must not go wrong, and what `warm` has found."""
-    asked, worlds = deployment.warm(simulation), []
+    asked, worlds = deployed.warm(simulation), []
 
     def made(*about):
         worlds.append(Noted(*about))
         return worlds[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial, "World", made)
-        patch.setattr(trial, "suppress", lambda *_: nullcontext())
+        patch.setattr(client, "World", made)
+        patch.setattr(client, "suppress", lambda *_: nullcontext())
         patch.setattr(secrets, "randbits", None)
-        patch.setattr(trial, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
+        patch.setattr(client, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
         place = SimpleNamespace(agent=agent, keys=defaultdict(lambda: bytes(8)))
-        trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+        client.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     return worlds[0], asked
 
 
@@ -50,7 +50,7 @@ def test_every_method_has_a_first_job(name, monkeypatch):
     """It is the agent's own, of the first round; what connections remember stays as it was."""
     simulation = prepare(load(CASES[name])).simulation
     try:
-        deployment.refuse(simulation)
+        deployed.refuse(simulation)
     except InputError:
         return
     before = {key: each.copy() for key, each in simulation.settings.connections.items()}
@@ -71,13 +71,13 @@ def test_it_is_the_first_call_of_the_coordinators_program(monkeypatch):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_an_agent_of_a_graph_hears_itself(name, monkeypatch):
     """So the whole first round is played: messages go out, are read and used, coded or not."""
-    heard, gather = [], trial.Peer._gather
+    heard, gather = [], client.Peer._gather
 
     def noted(self, request):
         heard.append(gather(self, request))
         return heard[-1]
 
-    monkeypatch.setattr(trial.Peer, "_gather", noted)
+    monkeypatch.setattr(client.Peer, "_gather", noted)
     played(monkeypatch, prepare(load(GRAPHS[name])).simulation)
     values = heard[0].values
     assert len(values) == 2 + (name == "fewer bits than values")
@@ -96,7 +96,7 @@ def test_private_agents_use_nothing_up(given, monkeypatch):
     """With noise of one secret seed: the same releases with and without a trial before."""
     monkeypatch.setattr(secrets, "randbits", lambda bits: 7)
     one = deploy(given)
-    monkeypatch.setattr(deployment, "rehearse", lambda *_: None)
+    monkeypatch.setattr(deployed, "rehearse", lambda *_: None)
     other = deploy(given)
     assert (one.status, other.status) == ("done", "done")
     assert counted(one).equals(counted(other))
@@ -120,7 +120,7 @@ def test_a_trial_that_uses_addresses_up_is_noticed(monkeypatch):
 
 def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
     """The mutant: the run goes on with the log and the ledger that the trial has left."""
-    worlds, world = [], trial.World
+    worlds, world = [], client.World
 
     def left(*about):
         worlds.append(world(*about))
@@ -130,10 +130,10 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
         worlds[-1].settings, worlds[-1].observer = settings, observer
         return worlds[-1]
 
-    monkeypatch.setattr(trial, "World", left)
-    monkeypatch.setattr(trial.Soliloquist, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(client, "World", left)
+    monkeypatch.setattr(client.Soliloquist, "hand_over", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
-    monkeypatch.setattr(deployment, "World", taken)
+    monkeypatch.setattr(deployed, "World", taken)
     with pytest.raises(AssertionError):
         same(GRAPHS["dsgd"])
 
@@ -141,26 +141,26 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
 def test_a_trial_that_goes_wrong_says_nothing(monkeypatch):
     """The same happens in the run, and is told there."""
     simulation, tried = prepare(load(STARS["fedavg"])).simulation, []
-    asked = deployment.warm(simulation)
+    asked = deployed.warm(simulation)
 
     def wrong(*_):
         tried.append(1)
         raise RunError("a job of no use")
 
-    monkeypatch.setattr(trial, "_call", wrong)
+    monkeypatch.setattr(client, "_call", wrong)
     place = SimpleNamespace(agent=1, keys={})
-    trial.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
+    client.rehearse(place, simulation.settings, simulation.method, asked, asked.opening)
     assert tried
 
 
 def test_a_first_job_takes_what_it_takes(monkeypatch):
     """Patience is for agents that are silent: how long a job takes, nobody knows beforehand."""
-    rehearse = deployment.rehearse
+    rehearse = deployed.rehearse
 
     def slowly(*about):
         time.sleep(0.5)
         rehearse(*about)
 
-    monkeypatch.setattr(deployment, "rehearse", slowly)
+    monkeypatch.setattr(deployed, "rehearse", slowly)
     monkeypatch.setattr(fleet, "PATIENCE", 0.3)
     assert deploy(STARS["fedavg"]).status == "done"

@@ -133,8 +133,8 @@ def transfers(folder: Path) -> Iterator[dict[str, Any]]:
             true = lasted(played(link, link.network, 2, **scenario))
             found = lasted(played(link, str(file), 2, **scenario))
             yield {
-                "link": link.name, "scenario": name, "told": line.told, "latency": line.latency,
-                "rate": line.rate, "true": true, "found": found,
+                "link": link.name, "scenario": name, "told": line.identified,
+                "latency": line.latency, "rate": line.rate, "true": true, "found": found,
             }  # fmt: skip
 
 

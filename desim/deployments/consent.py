@@ -36,18 +36,18 @@ WANTED = "a function of the method, or a partial of one with numbers, words and 
 
 def named(job: Any, method: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
     """A job as fields and arrays, whose names begin with `prefix`; InputError if it has no name."""
-    given: list[Any] = []
+    positional: list[Any] = []
     options: dict[str, Any] = {}
     while isinstance(job, partial):
-        given, options = [*job.args, *given], {**job.keywords, **options}
+        positional, options = [*job.args, *positional], {**job.keywords, **options}
         job = job.func
     name = getattr(job, "__name__", "")
     if getattr(job, "__self__", None) is not method or getattr(method, name, None) != job:
         raise InputError(f"algorithm: its job {name or job!r} cannot be sent; allowed: {WANTED}")
     arrays: Arrays = {}
-    bound = {str(place): value for place, value in enumerate(given)} | options
+    bound = {str(place): value for place, value in enumerate(positional)} | options
     fields = {key: _field(value, f"{prefix}{key}", arrays) for key, value in bound.items()}
-    return {"name": name, "given": len(given), "bound": fields}, arrays
+    return {"name": name, "given": len(positional), "bound": fields}, arrays
 
 
 def _field(value: Any, name: str, arrays: Arrays) -> Any:
@@ -68,13 +68,13 @@ def found(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], method:
         key: arrays[value["array"]] if isinstance(value, dict) else value
         for key, value in fields["bound"].items()
     }
-    given = [bound.pop(str(place)) for place in range(fields["given"])]
+    positional = [bound.pop(str(place)) for place in range(fields["given"])]
     name = str(fields["name"])
     job: Callable[..., Array] | None = getattr(method, name, None)
     if name.startswith("__") or getattr(job, "__self__", None) is not method:
         raise InputError(f"algorithm: found no job {show(name)}; allowed: a function of the method")
     assert job is not None
-    return partial(job, *given, **bound) if given or bound else job
+    return partial(job, *positional, **bound) if positional or bound else job
 
 
 def terms_for(terms: Terms, agent: int) -> list[float | None]:
@@ -218,7 +218,7 @@ class Rehearsal:
     def __init__(self, hub: Any, method: Any, asked: Asked) -> None:
         self._hub, self._method, self._asked = hub, method, asked
         self._round, self._times = 0, np.zeros(hub.agents, np.int64)
-        self._told = 0, 0  # round of the latest news, how many there were
+        self._news = 0, 0  # round of the latest news, how many there were
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hub, name)
@@ -228,23 +228,17 @@ class Rehearsal:
         round_ = int(self._hub.round)
         if round_ != self._round:
             self._round, self._times[:] = round_, 0
-        self._open(np.asarray(who), job, payload, more)
+        charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
         asked, found = self._asked, self._asked.named(job, self._method)
+        if asked.opening is None:
+            place, state = (round_, int(self._hub.exchange)), dict(self._hub.world.state)
+            numbers = np.asarray(payload, float), charge, np.asarray(more["work"], float)
+            asked.opening = Opening(np.asarray(who), job, *numbers, *place, state)
         for number in np.unique(self._times[who]).tolist():
             asked.calls.add((number, found))
-            charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
             asked.amiss = asked.amiss or self._amiss(charge, round_, number, who)
         self._times[who] += 1
         self._hub.call(who, job, payload, **more)
-
-    def _open(self, who: Any, job: Any, payload: Any, more: Mapping[str, Any]) -> None:
-        """Note the first call."""
-        if self._asked.opening is None:
-            hub = self._hub
-            terms = more.get("charge") or plain(hub.agents, View.COORDINATOR)
-            place = int(hub.round), int(hub.exchange)
-            own = np.asarray(payload, float), terms, np.asarray(more["work"], float)
-            self._asked.opening = Opening(who, job, *own, *place, dict(hub.world.state))
 
     def _amiss(self, charge: Terms, round_: int, number: int, who: Any) -> str:
         """How a charge differs from what the method says beforehand, if it does."""
@@ -270,10 +264,10 @@ class Rehearsal:
         self._hub.inform(who, job, payload)
 
     def _note(self, job: Any) -> None:
-        round_, (before, number) = int(self._hub.round), self._told
-        self._told = round_, number + 1 if round_ == before else 1
+        round_, (before, number) = int(self._hub.round), self._news
+        self._news = round_, number + 1 if round_ == before else 1
         self._asked.news.add(self._asked.named(job, self._method))
-        self._asked.often = max(self._asked.often, self._told[1])
+        self._asked.often = max(self._asked.often, self._news[1])
 
 
 class Consent:

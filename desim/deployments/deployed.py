@@ -1,23 +1,44 @@
 """`desim.deploy`: a scenario played by real processes, into a run like any other."""
 
+import secrets
 import select
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from desim.deployments import overseer, station
-from desim.deployments.deployment import Deployment, refuse, secret, server, warm
+import numpy as np
+
+from desim.deployments import peer, station
+from desim.deployments.client import Blind, rehearse
+from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
-from desim.deployments.formats import HEADER, abroad
+from desim.deployments.formats import HEADER, Declined, abroad, raw_rows, take_in
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
 from desim.deployments.linked import Linked, plan_of, remarks
-from desim.deployments.place import Ground, Loopback, Transport
-from desim.engine.play import Observation, Simulation
-from desim.engine.world import Progress
-from desim.errors import InputError
-from desim.runs import directory as place
+from desim.deployments.peer import Reserved, Witness
+from desim.deployments.place import Ended, Loopback, Place, Transport
+from desim.deployments.real import Deferred, RealWorld
+from desim.engine.agents.programs import checked_requests
+from desim.engine.patience import Patience
+from desim.engine.play import NOBODY, Explained, Observation, Simulation
+from desim.engine.settings import Settings
+from desim.engine.signals import Signals
+from desim.engine.world import Discard, Progress, World
+from desim.errors import DesimError, InputError
+from desim.log.event_log import EventLog
+from desim.log.outcome import Outcome
+from desim.network.conditions.choosing import Chooser
+from desim.network.conditions.participation import Everybody
+from desim.network.conditions.policy import Policy
+from desim.network.timeline.computations import takes
+from desim.network.timeline.messages import NO_LINES, NONE, log_message
+from desim.network.timeline.record import Kind
+from desim.network.timeline.transport import NOTHING_BETWEEN
+from desim.numerics.jit import one_thread
+from desim.numerics.plain import at_once
+from desim.runs import directory
 from desim.runs.interruption import preparing
 from desim.runs.premises import AT_AGENTS
 from desim.runs.recording import Prepared, prepare, record
@@ -25,6 +46,8 @@ from desim.runs.run import Run
 from desim.scenario.blame import blame
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
+
+# A simulation that is not simulated: its method is played by processes, in real seconds.
 
 BATCHES = (
     "privacy: releases count on batches that nobody knows, but these are drawn from the scenario's "
@@ -35,6 +58,171 @@ MEASURED = (
     "the coordinator's model, as if every agent had it: agents keep theirs",
 )  # of whom metrics are where agents keep what they do not release: on a graph, on a star
 WHY = "a process for each agent, TCP, the machine's own clock"
+WARM = 2  # rounds that are simulated to have all code loaded before any process begins
+
+
+@dataclass(frozen=True)
+class Deployment(Simulation):
+    """A simulation whose requests the processes of `fleet` carry out.
+
+    reserved: what agents do not release does not leave their processes.
+    """
+
+    fleet: Fleet = field(kw_only=True, repr=False)
+    clock: dict[str, Any] = field(kw_only=True)
+    reserved: bool = field(kw_only=True)
+
+    def play(self, *arguments: Any, **more: Any) -> Outcome:
+        """As Simulation.play; the outcome tells of the clock and the links."""
+        ended, fleet = super().play(*arguments, **more), self.fleet
+        clock = self.clock | {"error": fleet.error, "links": fleet.network.about()}
+        clock["refused"] = fleet.turned_away
+        return replace(ended, notes={**ended.notes, "clock": clock})
+
+    def _world(
+        self, settings: Settings, sink: Any, progress: Any, signals: Any = NOBODY,
+        keeper: Any = None,
+    ) -> World:  # fmt: skip
+        world = super()._world(settings, sink, progress, signals)
+        observer: Any = world.observer
+        if self.method.kind == "coordinator":
+            observer = Deferred(observer, self.reserved)
+        common = world.settings, observer, world.patience, sink, progress
+        return RealWorld(*common, reserved=self.reserved, signals=signals)
+
+    def _outcome(self, world: World, *about: Any) -> Outcome:
+        """As Simulation's; of agents on a graph that were stopped, what all had done by then."""
+        assert isinstance(world, RealWorld)
+        outcome = replace(super()._outcome(world, *about), state=world.shared)
+        if self.method.kind == "coordinator":
+            return outcome
+        rounds = world.observer.rounds_by(outcome.time)
+        iterates = None if outcome.iterates is None else outcome.iterates[: rounds + 1]
+        return replace(outcome, rounds=rounds, iterates=iterates)
+
+    def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
+        """Nothing is known beforehand of real time."""
+        return self.settings, False, []
+
+    def _drive(self, world: World, engine: str) -> float:
+        """Let the processes play; return the end of the run, s."""
+        assert isinstance(world, RealWorld)
+        try:
+            with at_once():
+                if self.method.kind == "graph":
+                    return peer.play(world, self.fleet)
+                program = checked_requests(
+                    self.method.coordinator, self.method.kind, lambda: world.now
+                )
+                end = station.play(program, world, self.fleet, self.method)
+                observer: Any = world.observer
+                observer.catch_up()
+                return end
+        finally:
+            world.now = max(0.0, min(self.fleet.now, world.settings.horizon))
+
+
+def refuse(simulation: Simulation) -> None:
+    """InputError for what no deployment plays."""
+    settings, kind, budget = simulation.settings, simulation.method.kind, simulation.settings.budget
+    choice, links = settings.participation, settings.links
+    graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
+    odd = {
+        "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
+        "churn: found a section; deployed agents stay, unless you end their processes; "
+        "allowed: none": settings.churn is not None,
+        "participation.choose: found one by losses; real agents send their replies and nothing "
+        "beside; allowed: another choice": isinstance(choice, Chooser)
+        and choice.losses is not None,
+        "network.topology: found one that changes; connections are made once; "
+        "allowed: one that stays": settings.changing is not None,
+        "network.medium: found shared; TCP has no message to all; allowed: links": links is not None
+        and links.once,
+        "privacy.on_exhausted: found stop; no process knows of all budgets at once; "
+        "allowed: retire": graph,
+        "compute.coordinator: found a section; a real coordinator takes the time that it takes; "
+        "allowed: leave it out": takes(settings.intake),
+        "listeners: found one that changes messages; real agents send what they send; "
+        "allowed: of rows alone": any(Signals([one()]).inside for one in simulation.listeners),
+    }
+    if found := [text for text, holds in odd.items() if holds]:
+        raise InputError(found)
+
+
+def warm(simulation: Simulation) -> Asked:
+    """Load, and compile where that is allowed, what the run calls; play two rounds for nobody.
+
+    With one thread, as agents' processes have, whose code may be another. Return what agents were
+    asked to do.
+    """
+    now, method = simulation.settings, Rehearsed(simulation.method)
+    settings = replace(now, rounds=WARM, horizon=np.inf, targets=(), budget=None)
+    if simulation.method.kind == "coordinator":
+        everybody = Everybody(now.problem.agents)
+        settings = replace(settings, policy=Policy(), participation=everybody)
+    plain = {"transport": NOTHING_BETWEEN, "contention": NONE, "lines": NO_LINES}
+    bare = {"plays": np.empty((2, 0), np.int64), "samples": np.empty((3, 0)), "loss": (0.0, 0.0)}
+    for name in ("links", "uplinks", "downlinks"):  # laws that no deployment needs code for
+        if (links := getattr(now, name)) is not None:
+            settings = replace(settings, **{name: links._replace(**plain, **bare)})
+    with at_once(), one_thread():
+        rehearsal = replace(
+            simulation, method=method, settings=settings, engine="agents", listeners=()
+        )
+        rehearsal.play(Discard(), explained=str)
+        scratch = EventLog()
+        log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)
+        take_in(scratch, *raw_rows(scratch, np.inf))
+        scratch.drop(np.inf)
+    return method.asked
+
+
+def secret(scenario: Any) -> bool:
+    """Whether noise is drawn from the operating system, and not from the scenario's seed."""
+    return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
+
+
+def server(
+    simulation: Simulation,
+    explained: Callable[[BaseException], str | None],
+    rehearsed: Asked,
+    reserved: bool,
+) -> Any:
+    """What each agent's process does: serve(place).
+
+    rehearsed: what it is asked to do, as `warm` has found. reserved: it holds calls to that, since
+    noise is of no seed, so that nothing leaves it but what it releases; otherwise all is told.
+    """
+    asked = rehearsed if reserved else None
+
+    def serve(place: Place) -> None:
+        with at_once(), np.errstate(all="ignore"):
+            rehearse(place, simulation.settings, simulation.method, asked, rehearsed.opening)
+        rehearsed.opening = None
+        settings = replace(simulation.settings, log="all")
+        if asked is not None:
+            settings = replace(settings, noise_seed=secrets.randbits(64))
+        patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
+        graph = simulation.method.kind == "graph"
+        observer: Any = (Witness() if asked is None else Reserved()) if graph else Blind()
+        world = World(settings, observer, patience, Discard())
+        try:
+            with at_once(), np.errstate(all="ignore"):
+                (peer if graph else station).serve(place, world, simulation.method, asked)
+        except Ended:
+            raise
+        except BaseException as error:
+            own = f"error in desim: {type(error).__name__}: {error}"
+            text = explained(error) or (str(error) if isinstance(error, DesimError) else own)
+            declined = isinstance(error, Declined)
+            place.report("failed", {"why": text, "time": max(place.now, 0.0), "declined": declined})
+            while True:
+                place.wait()
+
+    return serve
+
+
+# From a scenario to a run.
 
 
 def deploy(
@@ -56,13 +244,11 @@ def deploy(
     """
     path = None if out is None else Path(out)
     if path is not None:
-        place.check_free(path, force)
+        directory.check_free(path, force)
     there = None if hosts is None else Path(hosts)
-    return begin(loaded(scenario, overrides), path, progress, force, loopback, there, _silent)
-
-
-def _silent(text: str) -> None:
-    """Nobody is told."""
+    return begin(
+        loaded(scenario, overrides), path, progress, force, loopback, there, lambda text: None
+    )
 
 
 def begin(
@@ -72,38 +258,33 @@ def begin(
     force: bool,
     loopback: bool,
     hosts: Path | None,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> Run:
-    """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
+    """What `deploy` does once the scenario is loaded; say: tells the user what is waited for."""
     if not hasattr(select, "epoll"):
         raise InputError(f"deploy: this is {sys.platform}; allowed: Linux, whose sockets it needs")
     prepared = prepare(scenario)
     agents = prepared.simulation.problem.agents
     if hosts is None:
-        ground = ground_of(prepared, loopback)
-        fleet: Fleet = Local(agents, ground)
-        if isinstance(ground, Linked):
+        network = network_of(prepared, loopback)
+        fleet: Fleet = Local(agents, network)
+        if isinstance(network, Linked):
             fleet.warnings += remarks(prepared.simulation)
-        elif isinstance(ground, Loopback) and (text := ground.unsettled()):
+        elif isinstance(network, Loopback) and (text := network.unsettled()):
             fleet.warnings.append(text)
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
-    refuse_afar(scenario)
-    if known.data == "own":
-        refuse_common(prepared)
-    fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
-    return deployed(prepared, path, progress, force, fleet)
-
-
-def refuse_afar(scenario: Scenario) -> None:
-    """InputError for what hosts cannot do."""
     if transport_of(scenario).connection == "new":
         text = "hosts keep theirs, which are encrypted"
         raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
+    if known.data == "own":
+        refuse_common(prepared)
+    fleet = Remote(agents, known, hosts, order_of(prepared, known), say)
+    return deployed(prepared, path, progress, force, fleet)
 
 
 def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
-    """What hosts are told of the scenario."""
+    """What hosts need of the scenario."""
     return {
         "scenario": prepared.text,
         "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
@@ -114,7 +295,7 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
     }
 
 
-def ground_of(prepared: Prepared, loopback: bool) -> Ground:
+def network_of(prepared: Prepared, loopback: bool) -> Loopback:
     """Where connections are: namespaces with the scenario's lines, or plain loopback."""
     transport = transport_of(prepared.scenario)
     if loopback:
@@ -124,17 +305,11 @@ def ground_of(prepared: Prepared, loopback: bool) -> Ground:
 
 def transport_of(scenario: Scenario) -> Transport:
     """How the scenario has messages travel; TCP on kept connections where it does not say."""
-    kind = scenario.kind
-    tcp = [getattr(scenario.network.along(one), "transport", None) for one in sides(kind)]
-    known = [one.tcp for one in tcp if one is not None and one.tcp is not None]
-    if not known:
-        return Transport()
-    return Transport(known[0].connection, known[0].congestion)
-
-
-def sides(kind: str) -> tuple[str, ...]:
-    """The links of a method of that kind, as the scenario calls them."""
-    return ("uplink", "downlink") if kind == "coordinator" else ("link",)
+    sides = ("uplink", "downlink") if scenario.kind == "coordinator" else ("link",)
+    for transport in (scenario.network.along(one).transport for one in sides):
+        if transport is not None and transport.tcp is not None:
+            return Transport(transport.tcp.connection, transport.tcp.congestion)
+    return Transport()
 
 
 @memory_left_alone()
@@ -147,7 +322,7 @@ def deployed(
 ) -> Run:
     """What `deploy` does once the scenario is built and it is known who plays."""
     simulation, scenario = prepared.simulation, prepared.scenario
-    ground = fleet.ground
+    network = fleet.network
     try:
         refuse(simulation)
         reserved = secret(scenario)
@@ -158,17 +333,16 @@ def deployed(
             text = "agents that keep what is private hold a coordinator to what the method plans"
             raise InputError(f"{asked.amiss}: {text}")
         with held():
-            ground.open()
+            network.open()
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
-        ground.ready()
-        (overseer if simulation.method.kind == "graph" else station).assemble(fleet)
+        (peer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
         return record(_real(prepared, observed, fleet, reserved), path, progress, force)
     finally:
         with held():
             fleet.close()
-            ground.close()
+            network.close()
 
 
 def released(simulation: Simulation, fleet: Fleet) -> Observation:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,81 +49,66 @@ class Authority:
 
     def __init__(self, seconds: float = HOLD) -> None:
         try:
+            from cryptography import x509
+            from cryptography.hazmat.primitives import hashes
             from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError:
             raise InputError(f"--hosts: {NEEDED}") from None
+        self._x509: Any = x509
+        self._hash, self._new_key = (
+            hashes.SHA256(),
+            partial(ec.generate_private_key, ec.SECP256R1()),
+        )
         now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
         self.since = now - datetime.timedelta(days=1)
         self.until = now + datetime.timedelta(seconds=seconds)
-        self._key: Any = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("authority.desim")
-        builder = self._builder("authority.desim", self._key).add_extension(
-            _constraints(True), True
-        )
-        self._certificate = builder.sign(self._key, _hash())
+        self._key = self._new_key()
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        self._certificate = self._signed("authority.desim", self._key, (constraints, True))
 
     def identity(self, name: str) -> Identity:
         """A new key, and a certificate of it with that name."""
-        from cryptography import x509
         from cryptography.hazmat.primitives import serialization as form
-        from cryptography.hazmat.primitives.asymmetric import ec
 
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(name, key).add_extension(_constraints(False), True)
+        x509, key = self._x509, self._new_key()
+        constraints = x509.BasicConstraints(ca=False, path_length=None)
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
-        signed = builder.add_extension(names, False).sign(self._key, _hash())
-        secret = key.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-        )  # fmt: skip
+        signed = self._signed(name, key, (constraints, True), (names, False))
         texts = [one.public_bytes(form.Encoding.PEM) for one in (self._certificate, signed)]
-        return Identity(*(text.decode() for text in (*texts, secret)))
-
-    def _builder(self, name: str, key: Any) -> Any:
-        from cryptography import x509
-
-        return (
-            x509.CertificateBuilder()
-            .subject_name(_name(name))
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(self.since)
-            .not_valid_after(self.until)
+        texts.append(
+            key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
         )
+        return Identity(*(text.decode() for text in texts))
 
-
-def _name(text: str) -> Any:
-    from cryptography import x509
-
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-
-
-def _constraints(authority: bool) -> Any:
-    from cryptography import x509
-
-    return x509.BasicConstraints(ca=authority, path_length=0 if authority else None)
-
-
-def _hash() -> Any:
-    from cryptography.hazmat.primitives import hashes
-
-    return hashes.SHA256()
+    def _signed(self, name: str, key: Any, *extensions: tuple[Any, bool]) -> Any:
+        """A certificate of a key; extensions: each with whether it is critical."""
+        x509 = self._x509
+        owner, issuer = (
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)])
+            for one in (name, "authority.desim")
+        )
+        builder = x509.CertificateBuilder().subject_name(owner).issuer_name(issuer)
+        builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        builder = builder.not_valid_before(self.since).not_valid_after(self.until)
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical)
+        return builder.sign(self._key, self._hash)
 
 
 def context(identity: Identity, server: bool) -> ssl.SSLContext:
     """TLS 1.3 in which both sides must show a certificate of the identity's authority."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_3
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=identity.authority)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    tls.minimum_version = ssl.TLSVersion.TLSv1_3
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_verify_locations(cadata=identity.authority)
     handle, path = tempfile.mkstemp()  # 0600; OpenSSL reads keys from files alone
     try:
         with os.fdopen(handle, "w") as file:
             file.write(identity.certificate + identity.key)
-        made.load_cert_chain(path)
+        tls.load_cert_chain(path)
     finally:
         Path(path).unlink()
-    return made
+    return tls
 
 
 def name_of(sock: ssl.SSLSocket) -> str:
@@ -151,22 +137,27 @@ class Guest(NamedTuple):
     agent: int
 
 
-class Visitor:
+class Visitor(NamedTuple):
     """A connection whose other end has not said yet who it is."""
 
-    def __init__(self, sock: ssl.SSLSocket, address: str) -> None:
-        self.sock, self.address = sock, address
-        self.reader = Unpacking(0)
+    sock: ssl.SSLSocket
+    address: str
+    reader: Unpacking
 
-    def hear(self) -> Message | None:
-        """Its first message, once it is here; the handshake is done by reading."""
-        try:
-            while data := self.sock.recv(1 << 16):
-                for message in self.reader.feed(data):
-                    return message
-        except LATER:
-            return None
-        raise ConnectionError("the connection was closed")
+
+def first(sock: ssl.SSLSocket, reader: Unpacking) -> Message:
+    """The next message of somebody who sends nothing after it until it is answered.
+
+    The handshake is done by reading.
+    """
+    until = time.monotonic() + HASTE
+    while time.monotonic() < until:
+        data = sock.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the connection was closed")
+        for message in reader.feed(data):
+            return message
+    raise TimeoutError("said nothing in time")
 
 
 class Door:
@@ -242,18 +233,19 @@ class Door:
             )  # fmt: skip
         except OSError as error:
             sock.close()
-            return self._tell(address[0], error)
+            return self._refuse(address[0], error)
         number = safe.fileno()
-        self._visitors[number] = Visitor(safe, address[0])
+        self._visitors[number] = Visitor(safe, address[0], Unpacking(0))
         self._poll.register(number, select.EPOLLIN)
         for other, _ in self._strangers.enter(number, address[0]):
             self._show_out(other, SILENT)
 
     def _receive(self, number: int, visitor: Visitor) -> None:
         try:
-            if (said := visitor.hear()) is None:
-                return
+            said = first(visitor.sock, visitor.reader)
             guest = self._known(visitor.sock, said.fields)
+        except LATER:
+            return
         except Exception as error:  # whatever a stranger sends
             return self._show_out(number, error)
         self._forget(number)
@@ -270,9 +262,9 @@ class Door:
         self._forget(number)
         with suppress(OSError):
             visitor.sock.close()
-        self._tell(visitor.address, why)
+        self._refuse(visitor.address, why)
 
-    def _tell(self, address: str, why: Exception | str) -> None:
+    def _refuse(self, address: str, why: Exception | str) -> None:
         reason = getattr(why, "reason", None) or str(why) or type(why).__name__
         self.refused.put(refused(address, printable(shortened(reason))))
         self._call()
@@ -316,19 +308,6 @@ def lasting(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def hear(sock: ssl.SSLSocket) -> Message:
-    """The next message of somebody who sends nothing after it until it is answered."""
-    reader = Unpacking(SMALL)
-    until = time.monotonic() + HASTE
-    while time.monotonic() < until:
-        data = sock.recv(1 << 16)
-        if not data:
-            raise ConnectionError("the connection was closed")
-        for message in reader.feed(data):
-            return message
-    raise TimeoutError("said nothing in time")
-
-
 class Caller:
     """Connects a host, or an agent that it plays, with the coordinator."""
 
@@ -354,7 +333,7 @@ class Caller:
             about |= {"desim": version("desim"), "protocol": PROTOCOL}
             sock.sendall(packed("hello", about, {}))
             sock.settimeout(2 * HASTE)
-            answer = hear(sock)
+            answer = first(sock, Unpacking(SMALL))
         except (OSError, Torn) as error:
             plain.close()
             text = "is not a coordinator of this invitation, or refuses it"

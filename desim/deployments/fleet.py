@@ -10,107 +10,71 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.formats import HELLO, Frame, Framing, Message, Torn, Unpacking, packed
-from desim.deployments.place import Ended, Ground, Place
-from desim.deployments.streams import (
-    EACH,
-    SILENT,
-    Closed,
-    Keys,
-    Poll,
-    Strangers,
-    Stream,
-    by_source,
-    refused,
-)
+from desim.deployments.formats import Message, Torn
+from desim.deployments.place import REFUSALS, Comm, Ended, Loopback, Place
+from desim.deployments.streams import Closed, Control, Keys, Stream, by_source
 from desim.engine.patience import at
 from desim.errors import InputError, shortened
 from desim.numerics.jit import set_threads
 
 PATIENCE = 30.0  # s in which all agents have to be connected once they are ready
 PARTING = 2.0  # s in which they have to leave once the run is over
-TOLD = 8  # refusals that the manifest has
 ODD = (LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration)
-AHEAD = 0.05  # s from the order to start until the clock starts
 Serve = Callable[[Place], None]
 
 
-class Fleet:
-    """Agents, each in a process of its own; what comes from them goes to `told` and `heard`."""
+class Fleet(Comm):
+    """Agents, each in a process of its own; what comes from them goes to `reported` and `heard`."""
 
-    def __init__(self, agents: int, ground: Ground) -> None:
-        self.agents, self.ground = agents, ground
-        self.keys = Keys()
-        self._known = by_source(self.keys.table(-1, agents), -1)
-        self.strangers: Strangers[Stream] = Strangers(EACH + agents)
-        self.largest = 0  # bytes in the body of a frame
+    hosts_number = 1  # machines that take part
+    lead = 0.05  # s from the order to start until the clock starts
+    error = 0.0  # to how many s all clocks are aligned: on one machine there is one
+
+    def __init__(self, agents: int, network: Loopback) -> None:
+        self.root = Keys()
+        super().__init__(-1, network, by_source(self.root.table(-1, agents), -1))
+        self.agents = agents
+        self.largest = 0
         self.turned_away = 0  # connections that were refused
         self.refusals: list[str] = []  # words on the first few
-        self.poll = Poll()
-        self.controls: dict[int, Stream] = {}
-        self.lines: dict[int, Stream] = {}  # kept connections to agents, where these are called
+        self.controls: dict[int, Control] = {}
         self.ports: dict[int, int] = {}
         self.connected: set[int] = set()  # agents that are, with all their neighbours
         self.dead: dict[int, str] = {}  # how agents died
         self.warnings: list[str] = []
-        self.origin = np.inf
         self.dismissing = False
         self.ended: set[int] = set()  # agents that have said farewell
-        self.told: Callable[[int, Message], None] = lambda agent, message: None
-        self.heard: Callable[[Frame, float], None] = lambda frame, time: None
+        self.reported: Callable[[int, Message], None] = lambda agent, message: None
         self.buried: Callable[[int], None] = lambda agent: None
-        self._unpacking = {i: Unpacking(foreign=True) for i in range(agents)}
-        self._framings: dict[Stream, Framing] = {}
-        self.listener: socket.socket | None = None
-
-    @property
-    def now(self) -> float:
-        """Time of the run, s."""
-        return time.monotonic() - self.origin
 
     @property
     def alive(self) -> list[int]:
         """Agents whose processes run."""
         return [i for i in range(self.agents) if i not in self.dead]
 
-    def listen(self) -> int:
-        """Open the coordinator's port; return its number."""
-        self.listener = self.ground.listen(-1)
-        self.listener.setblocking(False)
-        self.poll.add(self.listener)
-        return int(self.listener.getsockname()[1])
-
-    def connect(self, to: int) -> Stream:
-        """Begin a connection to agent `to`."""
-        stream = Stream(self.ground.connect(-1, to, self.ports[to]), to)
-        self.take_up(stream)
-        return stream
-
-    def take_up(self, stream: Stream) -> None:
-        """Listen to a connection on which frames come, from its owner alone where it has one."""
-        known, owner = self._known, stream.owner
-        keys = known if owner is None else {owner: known[owner]}
-        self._framings[stream] = Framing(keys, self.largest)
-        self.poll.add(stream)
-
     def allow(self, size: int) -> None:
         """Let frames have bodies of so many bytes: no reply is larger than what was asked for."""
         self.largest = max(self.largest, size)
-        for framing in self._framings.values():
+        for framing in self.framings.values():
             framing.largest = self.largest
 
-    def tell(
+    def send(
         self, agent: int, kind: str, fields: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:  # fmt: skip
         """Send an agent a message over its control connection."""
         if agent not in self.dead:
-            self.controls[agent].push(packed(kind, fields, arrays or {}))
+            self.controls[agent].say(kind, fields, arrays)
+
+    def enrol(self, agent: int, control: Control) -> None:
+        """Listen to an agent's control connection."""
+        self.controls[agent] = control
+        self.watch(control, lambda: self._listen_to(agent))
 
     def begin(self) -> None:
         """Start, unless that has been done."""
@@ -118,12 +82,16 @@ class Fleet:
             self.start()
 
     def start(self) -> None:
-        """Let the clock of all begin at one instant, soon."""
-        self.origin = time.monotonic() + AHEAD
+        """Let the clock of all begin at one instant, soon, each in its own time."""
+        self.origin = time.monotonic() + self.lead
         for i in self.alive:
-            self.tell(i, "start", {"origin": self.origin})
+            self.send(i, "start", {"origin": self.origin + self.clock_ahead(i)})
         while (left := self.origin - time.monotonic()) > 0.0:
             time.sleep(left)
+
+    def clock_ahead(self, agent: int) -> float:
+        """By how many s an agent's clock is ahead of this one's."""
+        return 0.0
 
     def get_ready(self) -> None:
         """Wait until every agent is: its first job, which it plays before, takes what it takes."""
@@ -148,45 +116,17 @@ class Fleet:
         Messages of the links first: what is said beside them can wait until these have been used.
         """
         ready = self.poll.wait(min(until, self.strangers.due))
-        for stream, address in self.strangers.overdue():
-            self._refuse(stream, refused(address, SILENT))
-        if links := [stream for stream in ready if stream in self._framings]:
-            for stream in links:
-                self._hear(stream)
-            return True
-        for stream in ready:
-            if self._special(stream):
-                continue
-            if stream is self.listener:
-                self._accept()
-            else:
-                self._listen_to(stream)
+        self.read([one for one in ready if one in self.framings] or ready)
         return bool(ready)
 
-    def _special(self, stream: Any) -> bool:
-        """Take what only fleets of some kind have; whether that was it."""
-        return False
-
     def places(self) -> list[str]:
-        """Addresses at which agents can be reached, where that has to be told."""
+        """Addresses at which agents can be reached, where that has to be sent."""
         return []
 
-    @property
-    def hosts_number(self) -> int:
-        """How many machines take part."""
-        return 1
-
-    @property
-    def error(self) -> float:
-        """To how many s all clocks are aligned: on one machine there is one."""
-        return 0.0
-
-    def _listen_to(self, stream: Stream) -> None:
-        agent = stream.owner[1]
+    def _listen_to(self, agent: int) -> None:
         try:
-            for data in stream.pull():
-                for message in self._unpacking[agent].feed(data):
-                    self._note(agent, message)
+            for message in self.controls[agent].messages():
+                self._note(agent, message)
         except Torn as torn:
             self._lose(agent, f"sent what cannot be read ({torn})")
         except Closed:
@@ -210,7 +150,7 @@ class Fleet:
                     self.turn_away(text, max(int(fields["number"]), 1))
                 elif message.kind == "failed" and fields.get("declined"):
                     self.turn_away(f"agent {agent} declined a call: {shortened(fields['why'])}")
-                self.told(agent, message)
+                self.reported(agent, message)
         except ODD as error:
             text = f"a message {shortened(message.kind)} that is of no use"
             raise Torn(f"{text}: {type(error).__name__}: {shortened(str(error))}") from error
@@ -219,59 +159,23 @@ class Fleet:
         self.controls[agent].close()
         if agent in self.ended:
             return
-        died = self._reap(agent)
+        died = self.reap(agent)
         self.dead.setdefault(agent, how or died)
-        if line := self.lines.pop(agent, None):
-            self._framings.pop(line, None)
-            line.close()
+        if line := self.greeted.pop(agent, None):
+            self.drop(line)
         self.buried(agent)
 
-    def _accept(self) -> None:
-        assert self.listener is not None
-        try:
-            sock, address = self.listener.accept()
-        except OSError:
-            return
-        stream = Stream(self.ground.prepared(sock))
-        self.take_up(stream)
-        for other, where in self.strangers.enter(stream, address[0]):
-            self._refuse(other, refused(where, SILENT))
-
-    def _hear(self, stream: Stream) -> None:
-        if (framing := self._framings.get(stream)) is None:  # its agent was buried just now
-            return
-        try:
-            for data, stamp in stream.stamped():
-                moment = stamp - self.origin
-                for frame in framing.feed(data):
-                    if stream.owner is None:
-                        stream.owner = frame.source
-                        self.strangers.leave(stream)
-                        framing.keys = {frame.source: self._known[frame.source]}
-                    if frame.kind != HELLO:
-                        self.heard(frame, moment)
-                    elif self.lines.setdefault(frame.source, stream) is not stream:
-                        raise Torn(f"agent {frame.source} has a connection already")
-        except Torn as torn:
-            self._refuse(stream, f"refused a connection to the coordinator: {torn}")
-            if stream.owner is not None and self.lines.get(stream.owner) is stream:
-                self._lose(stream.owner, f"sent what was refused ({torn})")
-        except Closed:
-            self._drop(stream)
-
-    def _refuse(self, stream: Stream, text: str) -> None:
-        self.turn_away(text)
-        self._drop(stream)
-
-    def _drop(self, stream: Stream) -> None:
-        self.strangers.leave(stream)
-        self._framings.pop(stream, None)
-        stream.close()
+    def torn(self, stream: Stream, torn: Torn) -> None:
+        """See Comm; an agent whose connection is closed for that is lost."""
+        self.turn_away(f"refused a connection to the coordinator: {torn}")
+        self.drop(stream)
+        if stream.owner is not None and self.greeted.get(stream.owner) is stream:
+            self._lose(stream.owner, f"sent what was refused ({torn})")
 
     def turn_away(self, text: str, number: int = 1) -> None:
-        """Count refused connections, and keep the words on the first few for the manifest."""
+        """Count refused connections, and have the words on the first few in the manifest."""
         self.turned_away += number
-        if len(self.refusals) < TOLD:
+        if len(self.refusals) < REFUSALS:
             self.refusals.append(text)
             self.caution(text)
 
@@ -288,13 +192,13 @@ class Fleet:
             self.warnings.append(text)
 
     def dismiss(self) -> None:
-        """Let all agents tell what they have not told yet, and end; those that do not are killed.
+        """Let all agents report what they have not yet, and end; those that do not are killed.
 
         May be called twice.
         """
         self.buried, self.dismissing = lambda agent: None, True
         for i in self.alive:
-            self.tell(i, "end", {})
+            self.send(i, "end", {})
         until = time.monotonic() + PARTING
         while not self.ended.issuperset(self.alive) and time.monotonic() < until:
             self.wait(until)
@@ -307,15 +211,15 @@ class Fleet:
             control.close()
         if self.listener is not None:
             self.listener.close()
-        for stream in [*self._framings]:
-            self._drop(stream)
+        for stream in [*self.framings]:
+            self.drop(stream)
         self.poll.close()
 
     def launch(self, serve: Serve) -> None:
         """Have a process for each agent, which does serve(place) until the run is over."""
         raise NotImplementedError
 
-    def _reap(self, agent: int) -> str:
+    def reap(self, agent: int) -> str:
         """How an agent's process ended, whose connection is closed."""
         raise NotImplementedError
 
@@ -330,17 +234,13 @@ def ending(status: int) -> str:
 
 def ended(code: int) -> str:
     """How a process ended: its exit code, negative for the number of a signal."""
-    if code < 0:
-        return f"was killed by signal {-code} ({signal_name(-code)})"
-    return f"ended with exit code {code}"
-
-
-def signal_name(number: int) -> str:
-    """Such as SIGKILL; real-time signals have numbers alone."""
+    if code >= 0:
+        return f"ended with exit code {code}"
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+        name = signal.Signals(-code).name
+    except ValueError:  # real-time signals have numbers alone
+        name = f"SIGRTMIN+{-code - signal.SIGRTMIN}"
+    return f"was killed by signal {-code} ({name})"
 
 
 # Memory: in no process does the collector look at what was there before a run.
@@ -391,15 +291,15 @@ def held() -> Iterator[None]:
 
 
 @contextmanager
-def ended_by_others(tell: Callable[[str], None]) -> Iterator[None]:
-    """Context in which SIGTERM and SIGHUP do what Ctrl-C does; tell: is told which it was.
+def ended_by_others(say: Callable[[str], None]) -> Iterator[None]:
+    """Context in which SIGTERM and SIGHUP do what Ctrl-C does; say: hears which it was.
 
     One that was ignored, as nohup has it, still is; unanswered, others would cost a run its log.
     """
 
     def press(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):  # the terminal may be gone
-            tell(f"{signal.Signals(number).name}: stops as by Ctrl-C")
+            say(f"{signal.Signals(number).name}: stops as by Ctrl-C")
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in OTHERS}
@@ -426,93 +326,23 @@ def deaf() -> None:
 HURRY = -10  # niceness of what is measured, where that is allowed
 
 
-class Local(Fleet):
-    """See Fleet. Forked before any thread begins, with all code; none outlives `close`."""
+class Children:
+    """Processes that this one has forked, by the agents that they play."""
 
-    def __init__(self, agents: int, ground: Ground) -> None:
-        super().__init__(agents, ground)
+    def __init__(self) -> None:
         self.pids: dict[int, int] = {}
-        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
 
-    def launch(self, serve: Serve) -> None:
-        """Begin a process for each agent, which does serve(place) until the run is over."""
-        with held():
-            settle_memory()
-            for i in range(self.agents):
-                self._fork(i, serve)
-        hurry(HURRY)
-        if self.ground.alarm is not None:
-            self.poll.add(self.ground.alarm)
-
-    def _special(self, stream: Any) -> bool:
-        """See Fleet: without what carries packets nothing comes any more."""
-        if stream is not self.ground.alarm:
-            return False
-        self.poll.remove(stream)
-        how = self.ground.fate()
-        if self.origin == np.inf:
-            raise InputError(f"deploy: {how} before the run began")
-        if not self.dismissing:
-            raise at(self.now, how)
-        return True
-
-    def _fork(self, i: int, serve: Serve) -> None:
-        ours, theirs = socket.socketpair()
+    def begin(
+        self, agent: int, place: Callable[[], Place], serve: Serve, complain: Callable[[str], None]
+    ) -> None:
+        """Begin the process of an agent, which does serve(place()); it complains of errors."""
         pid = os.fork()
         if pid == 0:
-            ours.close()
-            self._be(i, theirs, serve)
-        theirs.close()
-        self.pids[i] = pid
-        self.controls[i] = Stream(ours, ("control", i))
-        self.poll.add(self.controls[i])
+            _be(place, serve, complain)
+        self.pids[agent] = pid
 
-    def _be(self, agent: int, control: socket.socket, serve: Serve) -> None:
-        """What a new process does, and nothing else."""
-        status = 1
-        try:
-            deaf()
-            with suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            for stream in self.controls.values():
-                os.close(stream.fileno())
-            self.poll.close()
-            set_threads(1)
-            hurry(HURRY)
-            self.ground.enter(agent)
-            keys = by_source(self.keys.table(agent, self.agents), agent)
-            del self.keys, self._known  # those of others are not its own
-            place = Place(agent, Stream(control), keys, self.ground)
-            with suppress(Ended):
-                serve(place)
-            with suppress(OSError):
-                control.setblocking(True)
-                for rest in place.control.waiting:
-                    control.sendall(rest)
-                control.sendall(packed("bye", {}, {}))
-            status = 0
-        except BaseException as error:
-            with suppress(Exception):
-                text = f"{type(error).__name__}: {error}"
-                control.setblocking(True)
-                control.sendall(packed("failed", {"why": text, "where": "desim"}, {}))
-        finally:
-            os._exit(status)
-
-    def _reap(self, agent: int) -> str:
-        """How an agent's process ended, whose connection is closed."""
-        if agent not in self.pids:
-            return "closed its connection"
-        until, status = time.monotonic() + PARTING, None
-        while status is None and time.monotonic() < until:
-            status = self._status(agent)
-            time.sleep(0.002 if status is None else 0.0)
-        if status is None:
-            return "closed its connection"
-        return ending(status)
-
-    def _status(self, agent: int) -> int | None:
-        """How a process ended; None if it has not."""
+    def status(self, agent: int) -> int | None:
+        """What os.waitpid says of how the process of an agent ended; None if it has not."""
         try:
             pid, status = os.waitpid(self.pids[agent], os.WNOHANG)
         except ChildProcessError:
@@ -522,20 +352,101 @@ class Local(Fleet):
         del self.pids[agent]
         return status
 
-    def close(self) -> None:
-        """End all processes, at once where they still run."""
-        for control in self.controls.values():
-            control.close()
-        until = time.monotonic() + 0.2
+    def close(self, seconds: float) -> None:
+        """Wait for all to end, and kill those that still run after so many s."""
+        until = time.monotonic() + seconds
         while self.pids:
-            for agent in list(self.pids):
-                self._status(agent)
-            if self.pids and time.monotonic() > until:
+            for agent in [*self.pids]:
+                self.status(agent)
+            if time.monotonic() > until:
                 for pid in self.pids.values():
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 until = np.inf
             time.sleep(0.002 if self.pids else 0.0)
+
+
+def _be(place: Callable[[], Place], serve: Serve, complain: Callable[[str], None]) -> NoReturn:
+    status = 1
+    try:
+        deaf()
+        set_threads(1)
+        here = place()
+        with suppress(Ended):
+            serve(here)
+        with suppress(OSError):
+            here.control.part("bye")
+        status = 0
+    except BaseException as error:
+        with suppress(Exception):
+            complain(f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(status)
+
+
+class Local(Fleet):
+    """See Fleet. Forked before any thread begins, with all code; none outlives `close`."""
+
+    def __init__(self, agents: int, network: Loopback) -> None:
+        super().__init__(agents, network)
+        self.children = Children()
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def launch(self, serve: Serve) -> None:
+        """Begin a process for each agent, which does serve(place) until the run is over."""
+        with held():
+            settle_memory()
+            for i in range(self.agents):
+                self._fork(i, serve)
+        hurry(HURRY)
+        if self.network.alarm is not None:
+            self.watch(self.network.alarm, self._lose_links)
+
+    def _lose_links(self) -> None:
+        """Without what carries packets nothing comes any more."""
+        self.poll.remove(self.network.alarm)
+        how = self.network.fate()
+        if self.origin == np.inf:
+            raise InputError(f"deploy: {how} before the run began")
+        if not self.dismissing:
+            raise at(self.now, how)
+
+    def _fork(self, i: int, serve: Serve) -> None:
+        ours, theirs = socket.socketpair()
+        control = Control(theirs)
+
+        def place() -> Place:
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            ours.close()
+            for stream in self.controls.values():
+                os.close(stream.fileno())
+            self.poll.close()
+            hurry(HURRY)
+            keys = by_source(self.root.table(i, self.agents), i)
+            del self.root, self.keys  # those of others are not its own
+            return Place(i, control, keys, self.network)
+
+        def complain(text: str) -> None:
+            control.part("failed", {"why": text, "where": "desim"})
+
+        self.children.begin(i, place, serve, complain)
+        control.close()
+        self.enrol(i, Control(ours, foreign=True))
+
+    def reap(self, agent: int) -> str:
+        """How an agent's process ended, whose connection is closed."""
+        until, status = time.monotonic() + PARTING, None
+        while agent in self.children.pids and time.monotonic() < until:
+            if (status := self.children.status(agent)) is None:
+                time.sleep(0.002)
+        return "closed its connection" if status is None else ending(status)
+
+    def close(self) -> None:
+        """End all processes, at once where they still run."""
+        for control in self.controls.values():
+            control.close()
+        self.children.close(0.2)
         hurry(self._nice)
         super().close()
 

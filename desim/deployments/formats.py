@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.errors import MOST_WORDS, InputError
 from desim.log.event_log import EventLog
+from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import EVENT, RELEASED, Appended, Kind, part
 from desim.privacy.ledger.ledger import Ledger
 
 PROTOCOL = 2  # of control messages and frames; both ends must have the same
 MARK = b"dsm1"
 LENGTHS = struct.Struct("!4sIQ")  # mark, bytes of the header, bytes of all arrays
-LARGEST_HEADER = 1 << 20
-LARGEST_BODY = 1 << 31
+MAX_HEADER_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 31
 TYPES = ("<f8", "<i8", "|b1", "|u1", "<i4", "<u8", "<f4")  # of arrays; nothing else is read
 
 
@@ -66,14 +67,9 @@ class Unpacking:
     letters that a terminal shows.
     """
 
-    def __init__(self, largest: int = LARGEST_BODY, foreign: bool = False) -> None:
+    def __init__(self, largest: int = MAX_ARRAY_BYTES, foreign: bool = False) -> None:
         self.largest, self.foreign = largest, foreign
         self._bytes = bytearray()
-
-    @property
-    def midway(self) -> bool:
-        """Whether part of a message is here."""
-        return bool(self._bytes)
 
     def feed(self, data: bytes | memoryview) -> Iterator[Message]:
         """The messages that are whole with these bytes; Torn as soon as something is wrong."""
@@ -82,9 +78,9 @@ class Unpacking:
             mark, header, body = LENGTHS.unpack_from(self._bytes)
             if mark != MARK:
                 raise Torn(f"found {mark!r} where a message begins; allowed: {MARK!r}")
-            if header > LARGEST_HEADER or body > self.largest:
+            if header > MAX_HEADER_BYTES or body > self.largest:
                 text = f"found a message of {header} and {body} bytes"
-                raise Torn(f"{text}; allowed: {LARGEST_HEADER} and {self.largest} at most")
+                raise Torn(f"{text}; allowed: {MAX_HEADER_BYTES} and {self.largest} at most")
             end = LENGTHS.size + header + body
             if len(self._bytes) < end:
                 return
@@ -140,7 +136,7 @@ HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body
 FRAME_MARK = b"ds"
 HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
 ELSEWHERE = 0x80  # added to a kind: the values come over the control connection
-LARGEST = 1 << 31
+MAX_FRAME_BYTES = 1 << 31
 
 
 class Frame(NamedTuple):
@@ -208,15 +204,9 @@ class Framing:
     keys: by source those of the nodes that may speak here.
     """
 
-    def __init__(self, keys: Mapping[int, bytes], largest: int = LARGEST) -> None:
+    def __init__(self, keys: Mapping[int, bytes], largest: int = MAX_FRAME_BYTES) -> None:
         self.keys, self.largest = keys, largest
         self._bytes = bytearray()
-
-    @property
-    def _allowed(self) -> str:
-        """Who may speak here."""
-        some = ", ".join(named(source) for source in [*self.keys][:1])
-        return some if len(self.keys) == 1 else "those that are expected here"
 
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """The frames that are whole with these bytes."""
@@ -228,7 +218,9 @@ class Framing:
             if protocol != PROTOCOL:
                 raise Torn(f"found protocol {protocol}; allowed: {PROTOCOL}")
             if numbers[0] not in self.keys:
-                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {self._allowed}")
+                several = len(self.keys) != 1
+                allowed = "those that are expected here" if several else named(*self.keys)
+                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {allowed}")
             if not hmac.compare_digest(key, self.keys[numbers[0]]):
                 raise Torn(f"found a wrong token of {named(numbers[0])}; allowed: its own")
             if size > self.largest:
@@ -261,6 +253,15 @@ def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
     return gone.ints[:early].copy(), gone.floats[:early].copy()
 
 
+def write_message(
+    log: EventLog, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int,
+    release: int, time: float, seconds: float,
+) -> None:  # fmt: skip
+    """Append the row of a message."""
+    log.reserve(1)
+    log_message(log.flat, int(kind), side, agent, peer, round_, size, release, time, seconds, 0)
+
+
 def released_by(agents: int, release: Any) -> Any:
     """The agent whose release has that id, see `timeline.record.release_id`."""
     return (release & ((1 << 48) - 1)) % agents
@@ -282,19 +283,22 @@ def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, r
 
 
 def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
-    """Append rows that `raw_rows` gave, those that are not kept to be counted only."""
-    kept = np.ones(len(ints), bool)
+    """Append rows that `raw_rows` gave, those that are not stored to be counted only."""
+    stored = np.ones(len(ints), bool)
     if isinstance(appended, EventLog):
-        kept = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
+        stored = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
     appended.reserve(len(ints))
     rows: Any = appended.rows
-    first, more = int(rows.n[0]), int(kept.sum())
-    rows.ints[first : first + more], rows.floats[first : first + more] = ints[kept], floats[kept]
+    first, more = int(rows.n[0]), int(stored.sum())
+    rows.ints[first : first + more], rows.floats[first : first + more] = (
+        ints[stored],
+        floats[stored],
+    )
     rows.n[0] = first + more
     if more < len(ints):
         brief, number = int(rows.n[1]), len(ints) - more
-        rows.brief[brief : brief + number, 0] = floats[~kept, 0]
-        rows.brief[brief : brief + number, 1] = ints[~kept, 3]
+        rows.brief[brief : brief + number, 0] = floats[~stored, 0]
+        rows.brief[brief : brief + number, 1] = ints[~stored, 3]
         rows.n[1] = brief + number
 
 

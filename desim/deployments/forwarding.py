@@ -27,7 +27,7 @@ from desim.errors import InputError
 BATCH = 16  # packets read from a device before the others, and those that are due, have their turn
 LEAD = 4e-5  # s that a timer takes to wake a process on an idle core; waited for awake instead
 LAPSE = 5e-4  # s; what is later is listed with its time
-MOST_LAPSES = 100_000
+MAX_LAPSES = 100_000
 STAMP = b"\x01\x01\x08\x0a"  # options of a segment of Linux after two headers of 20 bytes
 LONGEST = 600_000  # ms: a stamp of longer ago is not of this clock
 MONOTONIC, NONBLOCK, ABSOLUTE = 1, 0o4000, 1  # linux/timerfd.h
@@ -190,7 +190,7 @@ class Forwarding:
     """All links of a plan and the descriptors at their ends."""
 
     def __init__(self, plan: Plan, orders: socket.socket, doors: dict[int, socket.socket]):
-        self.orders = orders
+        self.orders, self.priority = orders, "as others"
         self.doors = {door.fileno(): (host, door) for host, door in doors.items()}
         self.networks = {host: Network(plan, host) for host in plan.hosts}
         self.stages: dict[str, Stage | Turns] = {}
@@ -219,8 +219,8 @@ class Forwarding:
         for name, law in path:
             if name not in self.stages:
                 fair = "site" in name and plan.sites[int(name.strip("site >"))].fair
-                made = Turns(name, law) if fair else Stage(name, law, plan.seed, self.began)
-                self.stages[name] = made
+                stage = Turns(name, law) if fair else Stage(name, law, plan.seed, self.began)
+                self.stages[name] = stage
         return [self.stages[name] for name, _ in path], self.networks[peer].devices[number]
 
     def run(self) -> None:
@@ -308,7 +308,7 @@ class Forwarding:
         now = time.monotonic()
         if self.lapses and now - self.lapses[-1][0] < LAPSE:  # the same one goes on
             self.lapses[-1] = now, max(seconds, self.lapses[-1][1])
-        elif len(self.lapses) < MOST_LAPSES:
+        elif len(self.lapses) < MAX_LAPSES:
             self.lapses.append((now, seconds))
 
     def give(self, descriptor: int) -> None:
@@ -328,7 +328,7 @@ class Forwarding:
         except OSError:  # the starter ended with words of ours unread
             return False
         if order == b"report":
-            tell(self.orders, self.report())
+            answer(self.orders, self.report())
             self.lapses.clear()
         return bool(order)
 
@@ -338,11 +338,11 @@ class Forwarding:
             "lines": [asdict(one.done) for one in self.stages.values()],
             "longest": self.longest,
             "lapses": self.lapses,
-            "priority": PRIORITY,
+            "priority": self.priority,
         }
 
 
-def tell(orders: socket.socket, what: dict[str, Any]) -> None:
+def answer(orders: socket.socket, what: dict[str, Any]) -> None:
     """Send words to the starter."""
     with suppress(OSError):
         text = json.dumps(what).encode()
@@ -360,12 +360,8 @@ def hurry() -> str:
     return "as others"
 
 
-PRIORITY = "as others"
-
-
 def main(arguments: list[str]) -> None:
     """Forward: the descriptor of orders, then HOST:DESCRIPTOR of each door."""
-    global PRIORITY
     orders = socket.socket(fileno=int(arguments[0]))
     doors = {int(h): socket.socket(fileno=int(d)) for h, d in (a.split(":") for a in arguments[1:])}
     size = struct.unpack("!I", orders.recv(4, socket.MSG_WAITALL))[0]
@@ -376,11 +372,11 @@ def main(arguments: list[str]) -> None:
         for network in forwarding.networks.values():
             network.socket().close()
     except InputError as error:
-        return tell(orders, {"refused": error.problems})
-    PRIORITY = hurry()
+        return answer(orders, {"refused": error.problems})
+    forwarding.priority = hurry()
     gc.freeze()
     gc.disable()  # no cycles, and no pauses
-    tell(orders, {})
+    answer(orders, {})
     with suppress(KeyboardInterrupt):  # whoever started it decides
         forwarding.run()
 

@@ -15,7 +15,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +25,10 @@ import numpy as np
 
 from desim import units
 from desim.deployments.doors import COORDINATOR, Authority, Door, Guest, Identity
-from desim.deployments.fleet import AHEAD, ODD, TOLD, Fleet, Serve
-from desim.deployments.formats import PROTOCOL, Message, Torn, Unpacking, packed
-from desim.deployments.place import Loopback, Transport
-from desim.deployments.streams import Closed, Stream
+from desim.deployments.fleet import ODD, Fleet, Serve
+from desim.deployments.formats import PROTOCOL, Message, Torn, packed
+from desim.deployments.place import REFUSALS, Loopback
+from desim.deployments.streams import Closed, Control, Stream
 from desim.errors import InputError, shortened, show
 from desim.problem.problem import Problem
 from desim.readers import text_of
@@ -39,7 +39,7 @@ KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
-LARGEST = 1 << 20  # bytes of an invitation
+MAX_INVITATION_BYTES = 1 << 20  # bytes
 MINUTE = "%Y-%m-%d %H:%M UTC"
 
 
@@ -136,7 +136,7 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
 
     Only their owner can read the files; they serve once, and until the authority's time is over.
     """
-    made: dict[str, tuple[str, Path]] = {}
+    written: dict[str, tuple[str, Path]] = {}
     for name in hosts.agents:
         file, token = path.parent / f"{name}.invitation", secrets.token_hex(16)
         identity = authority.identity(name)._asdict()
@@ -150,15 +150,15 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
             partial.replace(file)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            withdraw(made)
+            withdraw(written)
             raise InputError(f"{file}: cannot be written ({error.strerror})") from None
-        made[name] = token, file
-    return made
+        written[name] = token, file
+    return written
 
 
-def withdraw(made: Mapping[str, tuple[str, Path]]) -> None:
+def withdraw(written: Mapping[str, tuple[str, Path]]) -> None:
     """Remove what `invite` wrote, but nothing that another deployment has written since."""
-    for token, file in made.values():
+    for token, file in written.values():
         with suppress(OSError, ValueError):
             if token in text_of(file):
                 file.unlink()
@@ -167,14 +167,13 @@ def withdraw(made: Mapping[str, tuple[str, Path]]) -> None:
 def read_invitation(path: Path) -> Invitation:
     """What `invite` wrote; InputError where it is something else."""
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_INVITATION_BYTES:
             raise ValueError
         data = json.loads(text_of(path))
         if data["desim"] != PROTOCOL:
             text = f"of protocol {data['desim']}, and this desim has {PROTOCOL}"
-            raise InputError(
-                f"{path}: an invitation {text}; allowed: the same version on all hosts"
-            )
+            text = f"an invitation {text}; allowed: the same version on all hosts"
+            raise InputError(f"{path}: {text}")
         identity = Identity(*(str(data[name]) for name in Identity._fields))
         if time.time() > (until := float(data["until"])):
             text = f"an invitation that ended at {time.strftime(MINUTE, time.gmtime(until))}"
@@ -221,33 +220,24 @@ def drift(first: Offset, last: Offset) -> float:
 
 BUILDING = 600.0  # s that hosts have to read the data and compile
 SPARE = 3600.0  # s that invitations hold beyond all that is waited for: clocks of hosts differ
-APART = 0.2  # s more until the clock starts, for hosts are some way off
-
-
-class Afar(Loopback):
-    """Connections between hosts: the network that is there."""
-
-    def __init__(self) -> None:
-        super().__init__(Transport())
-
-    def told(self) -> dict[str, Any]:
-        """See Ground."""
-        return {"kind": "the network between the hosts, TLS 1.3"}
 
 
 class Remote(Fleet):
     """Agents whose processes hosts have that join; see Fleet.
 
-    file: of hosts, beside which invitations are written; order: what the hosts are told of the
-    scenario; tell: says what is waited for.
+    file: of hosts, beside which invitations are written; order: what the hosts need of the
+    scenario; say: tells the user what is waited for.
     """
+
+    lead = 0.25  # s: hosts are some way off
 
     def __init__(
         self, agents: int, hosts: Hosts, file: Path, order: dict[str, Any],
-        tell: Callable[[str], None],
+        say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        super().__init__(agents, Afar())
-        self.hosts, self.order, self.say = hosts, order, tell
+        super().__init__(agents, Loopback(kind="the network between the hosts, TLS 1.3"))
+        self.hosts, self.order, self.say = hosts, order, say
+        self.hosts_number, self.error = 1 + len(hosts.agents), math.inf
         authority = Authority(hosts.wait + 2 * BUILDING + SPARE)
         self.until = authority.until.strftime(MINUTE)
         self.invited = invite(file, hosts, authority)
@@ -261,42 +251,38 @@ class Remote(Fleet):
             raise
         self.why = ""  # the run has not begun
         self.lined: set[int] = set()  # agents whose connection for frames has been
-        self.joined: dict[str, Stream] = {}
+        self.joined: dict[str, Control] = {}
         self.addresses: dict[str, str] = {}
         self.built: set[str] = set()
         self.offsets: dict[str, Offset] = {}
         self.drifts: dict[str, float] = {}
         self._clocks: dict[str, list[Offset]] = {}
-        self._reading: dict[str, Unpacking] = {}
         self.died: dict[int, str] = {}
-        self.poll.add(self.door.bell)
+        self.watch(self.door.bell, self._answer)
 
     def launch(self, serve: Serve) -> None:
         """Wait for the hosts, until all have built the scenario and their agents are here."""
-        where = (
-            socket.gethostname() if self.hosts.address in ("0.0.0.0", "::") else self.hosts.address
-        )
+        where = self.hosts.address
+        if where in ("0.0.0.0", "::"):
+            where = socket.gethostname()
         for name, (_, file) in self.invited.items():
             own = ", ".join(map(str, self.hosts.agents[name]))
             self.say(
                 f"agents {own}: take {file}, a key that holds until {self.until}, to {name}, "
                 f"and there: desim join {where}:{self.door.port} --with {file.name}"
             )
-        self._until(self.hosts.wait, self.joined, "joined")
-        self._until(BUILDING, self.built, "built the scenario")
-        names = self.hosts.agents
-        here = {name for name in names if all(i in self.controls for i in names[name])}
-        self._until(BUILDING, here, "begun its agents", self._here)
+        self._until(self.hosts.wait, "joined", lambda name: name in self.joined)
+        self._until(BUILDING, "built the scenario", lambda name: name in self.built)
+        agents = self.hosts.agents
+        self._until(
+            BUILDING, "begun its agents", lambda name: self.controls.keys() >= {*agents[name]}
+        )
         self._align()
 
-    def _here(self, known: Any) -> None:
-        names = self.hosts.agents
-        known |= {name for name in names if all(i in self.controls for i in names[name])}
-
-    def _until(self, seconds: float, known: Any, what: str, look: Any = lambda known: None) -> None:
-        """Wait until all hosts are in `known`; InputError that names one that is not."""
+    def _until(self, seconds: float, what: str, done: Callable[[str], bool]) -> None:
+        """Wait until all hosts have done something; InputError that names one that has not."""
         until = time.monotonic() + seconds
-        while missing := [name for name in self.hosts.agents if name not in known]:
+        while missing := [name for name in self.hosts.agents if not done(name)]:
             if time.monotonic() > until:
                 self.why = f"{missing[0]} has not {what} within {seconds:g} s{self.visited()}"
                 raise InputError(f"--hosts: {self.why}")
@@ -305,18 +291,12 @@ class Remote(Fleet):
                 self.why = f"agent {agent} {how}"
                 raise InputError(f"--hosts: {self.why} before the run began")
             self.wait(time.monotonic() + 0.1)
-            look(known)
 
-    def start(self) -> None:
-        """Let the clock of all begin at one instant, each told it in its own time."""
-        self.origin = time.monotonic() + AHEAD + APART
-        for i in self.alive:
-            ahead = self.offsets[self.hosts.host_of(i)].ahead
-            self.tell(i, "start", {"origin": self.origin + ahead})
-        while (left := self.origin - time.monotonic()) > 0.0:
-            time.sleep(left)
+    def clock_ahead(self, agent: int) -> float:
+        """As measured."""
+        return self.offsets[self.hosts.host_of(agent)].ahead
 
-    def listen(self) -> int:
+    def listen(self, expected: Iterable[int] | None = None) -> int:
         """The port is open."""
         return self.door.port
 
@@ -324,24 +304,18 @@ class Remote(Fleet):
         """Addresses at which agents can be reached, as far as is known."""
         return [self.addresses[self.hosts.host_of(i)] for i in range(self.agents)]
 
-    def _special(self, stream: Any) -> bool:
-        """Take what no other fleet has; whether that was it."""
-        if stream is self.door.bell:
-            with suppress(OSError):
-                stream.recv(4096)
-            while not self.door.refused.empty():
-                self.turn_away(self.door.refused.get())
-            while not self.door.guests.empty():
-                self._let_in(self.door.guests.get())
-            return True
-        if isinstance(stream.owner, tuple) and stream.owner[0] == "host":
-            self._listen_to_host(stream)
-            return True
-        return False
+    def _answer(self) -> None:
+        """The door's bell has rung."""
+        with suppress(OSError):
+            self.door.bell.recv(4096)
+        while not self.door.refused.empty():
+            self.turn_away(self.door.refused.get())
+        while not self.door.guests.empty():
+            self._let_in(self.door.guests.get())
 
     def turn_away(self, text: str, number: int = 1) -> None:
-        """As Fleet's; the user is told at once of the first few."""
-        if len(self.refusals) < TOLD:
+        """As Fleet's; the user sees the first few at once."""
+        if len(self.refusals) < REFUSALS:
             self.say(text)
         super().turn_away(text, number)
 
@@ -371,37 +345,32 @@ class Remote(Fleet):
 
     def _place(self, guest: Guest) -> None:
         """A connection is that of the host or of the agent that its certificate is for."""
-        stream = Stream(guest.sock, guest.agent)
         if guest.role == "line":
+            stream = Stream(guest.sock, guest.agent)
             stream.push(packed("welcome", {}, {}))
             self.lined.add(guest.agent)
             self.take_up(stream)
             return
+        control = Control(guest.sock, foreign=True)
         if guest.role == "host":
-            stream.push(packed("welcome", self.order, {}))
-            stream.owner = ("host", guest.host)
-            self.joined[guest.host] = stream
-            self._reading[guest.host] = Unpacking(foreign=True)
+            control.say("welcome", self.order)
+            self.joined[guest.host] = control
             self.addresses[guest.host] = guest.sock.getpeername()[0]
             self.say(f"{guest.host} has joined")
+            self.watch(control, lambda: self._listen_to_host(guest.host))
         else:
-            keys = self.keys.table(guest.agent, self.agents)
-            stream.push(packed("welcome", {}, {"keys": keys}))
-            stream.owner = ("control", guest.agent)
-            self.controls[guest.agent] = stream
-        self.poll.add(stream)
+            control.say("welcome", {}, {"keys": self.root.table(guest.agent, self.agents)})
+            self.enrol(guest.agent, control)
 
-    def _listen_to_host(self, stream: Stream) -> None:
-        host = stream.owner[1]
+    def _listen_to_host(self, host: str) -> None:
         try:
-            for data in stream.pull():
-                for message in self._reading[host].feed(data):
-                    try:
-                        self._hear_host(host, message)
-                    except ODD as error:
-                        raise Torn(f"what it said is of no use: {type(error).__name__}") from error
+            for message in self.joined[host].messages():
+                try:
+                    self._hear_host(host, message)
+                except ODD as error:
+                    raise Torn(f"what it said is of no use: {type(error).__name__}") from error
         except (Closed, Torn) as error:
-            stream.close()
+            self.joined[host].close()
             for i in self.hosts.agents[host]:
                 if i not in self.controls:
                     self.dead.setdefault(i, f"is lost: host {host} has left ({error})")
@@ -419,17 +388,15 @@ class Remote(Fleet):
             self.why = f"{host}: {fields['why']}"
             raise InputError(f"--hosts: {self.why}")
 
-    def _reap(self, agent: int) -> str:
-        """How an agent ended: its host tells, if it is there."""
-        until = time.monotonic() + 1.0
+    def reap(self, agent: int) -> str:
+        """How an agent ended: its host says so, if it is there."""
+        host, until = self.hosts.host_of(agent), time.monotonic() + 1.0
         while agent not in self.died and time.monotonic() < until:
-            stream = self.joined.get(self.hosts.host_of(agent))
-            if stream is None or stream.fileno() < 0:
+            if host not in self.joined or self.joined[host].fileno() < 0:
                 break
-            self._listen_to_host(stream)
+            self._listen_to_host(host)
             time.sleep(0.01)
-        how = self.died.get(agent, "closed its connection")
-        return f"on {self.hosts.host_of(agent)} {how}"
+        return f"on {host} {self.died.get(agent, 'closed its connection')}"
 
     def _align(self) -> None:
         """Measure by how much the hosts' clocks are ahead."""
@@ -438,7 +405,7 @@ class Remote(Fleet):
             for number in range(EXCHANGES):
                 if stream.fileno() < 0:
                     break
-                stream.push(packed("clock", {"sent": time.monotonic()}, {}))
+                stream.say("clock", {"sent": time.monotonic()})
                 until = time.monotonic() + 1.0
                 while len(self._clocks.get(name, ())) <= number and time.monotonic() < until:
                     self.wait(until)
@@ -449,16 +416,7 @@ class Remote(Fleet):
                 self.drifts[name] = drift(self.offsets[name], found)
             else:
                 self.offsets[name] = found
-
-    @property
-    def hosts_number(self) -> int:
-        """How many machines take part."""
-        return 1 + len(self.hosts.agents)
-
-    @property
-    def error(self) -> float:
-        """To how many s all clocks are aligned."""
-        return max((one.error for one in self.offsets.values()), default=np.inf)
+        self.error = max((one.error for one in self.offsets.values()), default=math.inf)
 
     def dismiss(self) -> None:
         """As Fleet.dismiss; clocks are looked at once more."""
@@ -473,8 +431,7 @@ class Remote(Fleet):
     def close(self) -> None:
         """End all; the invitations have served."""
         for stream in self.joined.values():
-            begun = bool(self.origin < np.inf)
-            stream.push(packed("end", {"begun": begun, "why": self.why}, {}))
+            stream.say("end", {"begun": bool(self.origin < np.inf), "why": self.why})
         self.door.close()
         super().close()
         for stream in self.joined.values():
@@ -507,21 +464,18 @@ def common(prepared: Prepared, data: str) -> str:
 
 def refuse_common(prepared: Prepared) -> None:
     """InputError for what needs rows of all agents, where every host has its own alone."""
-    if found := [f"--hosts: data: own: {text}" for text in _common(prepared)]:
-        raise InputError(found)
-
-
-def _common(prepared: Prepared) -> Iterator[str]:
-    scenario, simulation = prepared.scenario, prepared.simulation
+    scenario, simulation, problems = prepared.scenario, prepared.simulation, list[str]()
     terms: Any = scenario.privacy
     if terms is None or terms.noise_seed != "os":
         found = "no section privacy" if terms is None else "privacy.noise_seed: scenario"
         text = "with which agents' states go to the coordinator"
-        yield f"found {found}, {text}; allowed: privacy, with noise_seed: os"
+        problems.append(f"found {found}, {text}; allowed: privacy, with noise_seed: os")
     for text in tuned(scenario, math.isfinite(simulation.problem.row_norm)):
-        yield f"{text}; allowed: what no rows decide"
+        problems.append(f"{text}; allowed: what no rows decide")
     test = simulation.problem.test_A is not None
     for name in simulation.observation.metrics:
         if not test or name not in TESTED:
             text = f"observe.metrics: found {name}, of rows that the coordinator has not"
-            yield f"{text}; allowed: {'those of test rows' if test else '[]'}"
+            problems.append(f"{text}; allowed: {'those of test rows' if test else '[]'}")
+    if problems:
+        raise InputError([f"--hosts: data: own: {text}" for text in problems])

@@ -1,31 +1,30 @@
 """`desim join`: a host builds the scenario that the coordinator sends and plays its agents."""
 
 import os
-import signal
 import socket
 import ssl
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from desim.deployments.consent import Asked
-from desim.deployments.deployment import secret, server, warm
+from desim.deployments.deployed import secret, server, warm
 from desim.deployments.doors import Caller, lasting, name_of
-from desim.deployments.fleet import Serve, deaf, ending, held, memory_left_alone, settle_memory
-from desim.deployments.formats import Declined, Torn, Unpacking, abroad, packed, printable
+from desim.deployments.fleet import Children, ending, held, memory_left_alone, settle_memory
+from desim.deployments.formats import Declined, Torn, abroad, packed, printable
 from desim.deployments.hosts import common, read_invitation
-from desim.deployments.place import Ended, Loopback, Place, Transport
-from desim.deployments.streams import HASTE, Closed, Poll, Stream, by_source
+from desim.deployments.place import Loopback, Place
+from desim.deployments.streams import HASTE, Closed, Control, Poll, by_source
 from desim.errors import DesimError, InputError
-from desim.numerics.jit import set_threads
 from desim.runs.recording import Prepared, prepare
 from desim.scenario.blame import blame
 from desim.scenario.load import load, read
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 PROMISES = (
     "a test: what agents compute goes to the coordinator as it is",
     "private: agents keep what they do not release, and draw their noise here",
@@ -39,42 +38,41 @@ class Outside(Loopback):
     """
 
     def __init__(self, caller: Caller, agents: Mapping[str, Sequence[int]]) -> None:
-        super().__init__(Transport())
+        super().__init__()
         self.caller = caller
         self.host_of = {i: name for name, own in agents.items() for i in own}
-        self.peers: list[str] = []
 
     def listen(self, node: int) -> socket.socket:
-        """See Ground: at all addresses of the host, for agents of other hosts."""
+        """See Loopback: at all addresses of the host, for agents of other hosts."""
         return socket.create_server(("0.0.0.0", 0), backlog=256)
 
     def connect(self, node: int, to: int, port: int) -> socket.socket:
-        """See Ground; returns once both ends know each other: all before the clock starts."""
+        """See Loopback; returns once both ends know each other: all before the clock starts."""
         if to < 0:
             return self.caller.call("line", node)[0]
         plain = socket.create_connection((self.peers[to], port), timeout=HASTE)
         lasting(plain)
-        made = self.caller.peers.wrap_socket(plain)
-        made.settimeout(None)
-        if not self.shows(made, to):
-            whose = name_of(made)
-            made.close()
-            raise OSError(f"who answers for agent {to} has a certificate of {whose!r}")
-        return made
+        sock = self.caller.peers.wrap_socket(plain)
+        sock.settimeout(None)
+        if not self.shows(sock, to):
+            name = name_of(sock)
+            sock.close()
+            raise OSError(f"who answers for agent {to} has a certificate of {name!r}")
+        return sock
 
     def prepared(self, sock: socket.socket) -> socket.socket:
-        """See Ground; the handshake is done by reading, so that who is silent holds nobody up."""
+        """See Loopback; the handshake is done by reading, so that who is silent holds nobody up."""
         sock.setblocking(False)
         lasting(sock)
         return self.caller.among.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def shows(self, sock: socket.socket, source: int) -> bool:
-        """See Ground: the name in the certificate is that of the host that plays the agent."""
+        """See Loopback: the name in the certificate is that of the host that plays the agent."""
         return isinstance(sock, ssl.SSLSocket) and name_of(sock) == self.host_of.get(source)
 
 
 @memory_left_alone()
-def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
+def take_part(address: str, invitation: Path, trust: bool, say: Say) -> None:
     """Join the deployment at HOST:PORT, and play this host's agents until it is over.
 
     trust: whether to run plug-ins that the coordinator sends. InputError in words where that fails.
@@ -85,7 +83,7 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
     known = read_invitation(invitation)
     caller = Caller((host, int(port)), known.host, known.token, known.identity)
     sock, welcome = caller.call("host")
-    tell(f"joined as {known.host}; building the scenario")
+    say(f"joined as {known.host}; building the scenario")
     with tempfile.TemporaryDirectory() as folder:
         try:
             require_once(welcome.fields["agents"].get(known.host, []))
@@ -96,8 +94,8 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
                 sock.sendall(packed("failed", {"why": why}, {}))
             sock.close()
             raise
-        tell(PROMISES[reserved])
-        Host(sock, caller, known.identity, welcome.fields, prepared, asked, reserved, tell).play()
+        say(PROMISES[reserved])
+        Host(sock, caller, welcome.fields, prepared, asked, reserved, say).play()
 
 
 def require_once(own: Sequence[int]) -> None:
@@ -154,19 +152,18 @@ class Host:
     """This host's part in a run: a process for each of its agents."""
 
     def __init__(
-        self, sock: ssl.SSLSocket, caller: Caller, identity: Any, said: dict[str, Any],
-        prepared: Prepared, asked: Asked, reserved: bool, tell: Tell,
+        self, sock: ssl.SSLSocket, caller: Caller, said: dict[str, Any], prepared: Prepared,
+        asked: Asked, reserved: bool, say: Say,
     ) -> None:  # fmt: skip
-        self.control, self.caller, self.identity, self.tell = Stream(sock), caller, identity, tell
+        self.control, self.caller, self.say = Control(sock), caller, say
         self.said, self.prepared, self.asked, self.reserved = said, prepared, asked, reserved
-        self.pids: dict[int, int] = {}
+        self.children = Children()
         self.poll = Poll()
         self.poll.add(self.control)
-        self._reading = Unpacking()
 
     def play(self) -> None:
         """Begin the agents, and wait until the run is over; InputError if one was lost."""
-        self.control.push(packed("built", {}, {}))
+        self.control.say("built")
         scenario = self.prepared.scenario
         known = sent(self.said)
 
@@ -183,81 +180,46 @@ class Host:
             with held():
                 settle_memory()
                 for agent in self.said["agents"][self.caller.host]:
-                    pid = os.fork()
-                    if pid == 0:
-                        self._be(agent, serve)
-                    self.pids[agent] = pid
-            self.tell(f"playing {len(self.pids)} agents")
+                    self.children.begin(
+                        agent, partial(self._place, agent), serve,
+                        lambda text, agent=agent: _complain(f"agent {agent}: {text}"),  # type: ignore[misc]
+                    )  # fmt: skip
+            self.say(f"playing {len(self.children.pids)} agents")
             while self._turn(lost):
                 pass
         finally:
-            self._close()
+            self.children.close(2.0)
+            self.control.close()
         if lost:
             raise InputError(f"lost: {', '.join(lost)}")
-        self.tell("the run is over")
+        self.say("the run is over")
 
-    def _be(self, agent: int, serve: Serve) -> None:
-        """What an agent's process does, and nothing else."""
-        status = 1
-        try:
-            deaf()
-            set_threads(1)
-            self.poll.close()
-            sock, welcome = self.caller.call("agent", agent)
-            ground = Outside(self.caller, self.said["agents"])
-            keys = by_source(welcome.arrays["keys"], agent)
-            place = Place(agent, Stream(sock), keys, ground)
-            with suppress(Ended):
-                serve(place)
-            with suppress(OSError):
-                sock.setblocking(True)
-                for rest in place.control.waiting:
-                    sock.sendall(rest)
-                sock.sendall(packed("bye", {}, {}))
-            status = 0
-        except BaseException as error:
-            _complain(f"agent {agent}: {type(error).__name__}: {error}")
-        finally:
-            os._exit(status)
+    def _place(self, agent: int) -> Place:
+        self.poll.close()
+        sock, welcome = self.caller.call("agent", agent)
+        keys = by_source(welcome.arrays["keys"], agent)
+        return Place(agent, Control(sock), keys, Outside(self.caller, self.said["agents"]))
 
     def _turn(self, lost: list[str]) -> bool:
         """Read what the coordinator says, and look after the agents; whether the run goes on."""
-        for _ in self.poll.wait(time.monotonic() + 0.2):
-            try:
-                for data in self.control.pull():
-                    for message in self._reading.feed(data):
-                        if message.kind == "end":
-                            if not message.fields["begun"]:
-                                why = printable(str(message.fields["why"]))
-                                text = "the run, which ended before it began"
-                                lost.append(f"{text} ({why})" if why else text)
-                            return False
-                        if message.kind == "clock":
-                            there = {"there": time.monotonic(), "sent": message.fields["sent"]}
-                            self.control.push(packed("clock", there, {}))
-            except (Closed, Torn):
-                lost.append("the run, whose coordinator has left")
-                return False
-        for agent, pid in list(self.pids.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del self.pids[agent]
-                if status:
-                    how = ending(status)
-                    lost.append(f"agent {agent} {how}")
-                    self.control.push(packed("died", {"agent": agent, "how": how}, {}))
+        try:
+            for message in (
+                self.control.messages() if self.poll.wait(time.monotonic() + 0.2) else ()
+            ):
+                if message.kind == "end":
+                    if not message.fields["begun"]:
+                        why = printable(str(message.fields["why"]))
+                        text = "the run, which ended before it began"
+                        lost.append(f"{text} ({why})" if why else text)
+                    return False
+                if message.kind == "clock":
+                    there = {"there": time.monotonic(), "sent": message.fields["sent"]}
+                    self.control.say("clock", there)
+        except (Closed, Torn):
+            lost.append("the run, whose coordinator has left")
+            return False
+        for agent in [*self.children.pids]:
+            if status := self.children.status(agent):
+                lost.append(f"agent {agent} {ending(status)}")
+                self.control.say("died", {"agent": agent, "how": ending(status)})
         return True
-
-    def _close(self) -> None:
-        """End all processes of this host."""
-        until = time.monotonic() + 2.0
-        while self.pids:
-            for agent, pid in list(self.pids.items()):
-                done, _ = os.waitpid(pid, os.WNOHANG)
-                if done:
-                    del self.pids[agent]
-                elif time.monotonic() > until:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
-        self.control.close()

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite
-from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,24 +21,14 @@ from desim.deployments.namespaces import COORDINATOR, Line, Link, Plan, Site
 from desim.deployments.place import Loopback, Transport
 from desim.engine.play import Simulation
 from desim.errors import InputError
+from desim.network.timeline import transport as tcp
 from desim.network.timeline.messages import FAIR, NONE, Links
-from desim.network.timeline.transport import (
-    HEADER,
-    IDEAL,
-    INITIAL,
-    KIND,
-    NEW,
-    QUEUE,
-    RESTARTS,
-    SEGMENT,
-    UNDER_WAY,
-)
 from desim.scenario.sections.links import Tcp
 
 # The process that carries packets between hosts, and what it did.
 
 PARTING = 2.0  # s in which a process ends whose connection is closed
-ANSWER = 3.0  # s in which it tells what it did
+ANSWER = 3.0  # s in which it says what it did
 AHEAD = 4  # sockets that wait for a host that has asked for one
 ENDED = "links: the process that carries packets has ended"
 
@@ -95,15 +84,15 @@ class Carrier:
         pairs = {h: socket.socketpair(type=socket.SOCK_SEQPACKET) for h in plan.hosts}
         self._doors = {host: pair[1] for host, pair in pairs.items()}
         self._asked = dict.fromkeys(plan.hosts, False)
-        given = [theirs, *(pair[0] for pair in pairs.values())]
+        handed = [theirs, *(pair[0] for pair in pairs.values())]
         doors = [f"{host}:{pair[0].fileno()}" for host, pair in pairs.items()]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "desim.deployments.forwarding", str(theirs.fileno()), *doors],
-            pass_fds=[one.fileno() for one in given],
+            pass_fds=[one.fileno() for one in handed],
             process_group=0,  # Ctrl-C is for whoever started it
             env={**os.environ, "PYTHONPATH": os.pathsep.join(one or "." for one in sys.path)},
         )
-        for one in given:
+        for one in handed:
             one.close()
         text = json.dumps(plan.as_json()).encode()
         self.orders.sendall(struct.pack("!I", len(text)) + text)
@@ -135,13 +124,11 @@ class Carrier:
 
     def report(self) -> Report:
         """What the links did up to now."""
-        told = self._ask()
-        return Report(
-            [Carried(**one) for one in told["lines"]],
-            told["longest"],
-            [(at, late) for at, late in told["lapses"]],
-            told["priority"],
-        )
+        with suppress(ConnectionError):
+            self.orders.sendall(b"report")
+        said = self._hear(ANSWER)
+        said["lines"] = [Carried(**one) for one in said["lines"]]
+        return Report(**said | {"lapses": [(at, late) for at, late in said["lapses"]]})
 
     def fate(self) -> str:
         """How the process has ended, whose `orders` can be read although nothing was asked."""
@@ -162,24 +149,13 @@ class Carrier:
     def __enter__(self) -> "Carrier":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _ask(self) -> dict[str, Any]:
-        with suppress(ConnectionError):
-            self.orders.sendall(b"report")
-        return self._hear(ANSWER)
-
-    def _hear(self, seconds: float) -> dict[str, Any]:
+    def _hear(self, seconds: float) -> Any:
         self.orders.settimeout(seconds)
         (size,) = struct.unpack("!I", self._all_of(4))
-        told: dict[str, Any] = json.loads(self._all_of(size))
-        return told
+        return json.loads(self._all_of(size))
 
     def _all_of(self, size: int) -> bytes:
         text = b""
@@ -195,8 +171,6 @@ class Carrier:
 
 # The networks, in which the nodes open their sockets.
 
-ANY = "0.0.0.0"  # of a network that nobody else is in
-
 
 class Linked(Loopback):
     """Networks and lines; processes are forked between `open` and `close`, and stay where they are.
@@ -207,7 +181,7 @@ class Linked(Loopback):
     def __init__(self, plan: Plan, transport: Transport) -> None:
         super().__init__(transport)
         self.plan = plan
-        self.carrier: Carrier | None = None
+        self.carrier: Any = None  # a Carrier, while it is open
 
     def open(self) -> None:
         """Start what carries packets; InputError where that is refused."""
@@ -218,42 +192,39 @@ class Linked(Loopback):
         self.alarm = self.carrier.orders
 
     def fate(self) -> str:
-        """See Ground."""
-        assert self.carrier is not None
-        return self.carrier.fate()
+        """See Loopback."""
+        return str(self.carrier.fate())
 
     def own(self, node: int) -> str:
-        """See Loopback."""
-        return ANY
+        """See Loopback; of a network that nobody else is in."""
+        return "0.0.0.0"
 
     def address(self, node: int, to: int) -> str:
         """See Loopback."""
         return self.plan.address(node, to)
 
     def _fresh(self, node: int) -> socket.socket:
-        assert self.carrier is not None
-        return self.carrier.socket(node)
+        return cast(socket.socket, self.carrier.socket(node))
 
-    def report(self) -> Report | None:
-        """What the lines did, if they still can be asked."""
-        with suppress(InputError, OSError, AssertionError):
-            assert self.carrier is not None
-            return self.carrier.report()
-        return None
-
-    def told(self) -> dict[str, Any]:
-        """See Ground."""
-        said, report = told(self.plan), self.report()
-        if report is not None:
-            done = report.lines
-            said |= {
-                "packets": sum(one.packets for one in done),
-                "dropped": sum(one.dropped for one in done),
-                "lost": sum(one.lost for one in done),
-                "late": report.late,
-                "stalled": report.longest,
-                "priority": report.priority,
-            }
+    def about(self) -> dict[str, Any]:
+        """See Loopback; of what the lines did, if they still can be asked."""
+        plan = self.plan
+        lines = [line for link in plan.links for line in (link.there, link.back)]
+        rates = sorted(line.rate for line in lines if isfinite(line.rate))
+        said = {
+            "kind": "user-space lines between network namespaces",
+            "lines": len(lines),
+            "latency": [min(one.latency for one in lines), max(one.latency for one in lines)],
+            "rate": [rates[0], rates[-1]] if rates else [],
+            "queue": most if isfinite(most := max(one.queue for one in lines)) else None,
+            "congestion": plan.congestion,
+            "hub": COORDINATOR in plan.hosts,
+        }
+        with suppress(InputError, OSError, AttributeError):
+            report = self.carrier.report()
+            for name in ("packets", "dropped", "lost"):
+                said[name] = sum(getattr(one, name) for one in report.lines)
+            said |= {"late": report.late, "stalled": report.longest, "priority": report.priority}
         return said
 
     def close(self) -> None:
@@ -287,17 +258,18 @@ def _unlike(where: str, law: Array) -> Iterator[str]:
     """What connections of the scenario have that those of this machine's kernel have not."""
     usual = Tcp()
     fixed = {
-        "segment": (SEGMENT, usual.segment, "bytes"),
-        "header": (HEADER, usual.header, "bytes"),
-        "initial_window": (INITIAL, usual.initial_window, "segments"),
-        "buffer": (UNDER_WAY, usual.most, "segments under way at most"),
+        "segment": (tcp.SEGMENT, usual.segment, "bytes"),
+        "header": (tcp.HEADER, usual.header, "bytes"),
+        "initial_window": (tcp.INITIAL, usual.initial_window, "segments"),
+        "buffer": (tcp.UNDER_WAY, usual.most, "segments under way at most"),
     }
-    played = law[:, law[KIND] != IDEAL]
+    played = law[:, law[tcp.KIND] != tcp.IDEAL]
     for key, (row, own, unit) in fixed.items():
         for odd in played[row][played[row] != own][:1]:
             text = f"found {odd:g} {unit}; the system's own connections have {own:g}"
             yield f"{where}.transport.tcp.{key}: {text}; allowed: leave it out"
-    for key, row in {"congestion": KIND, "connection": NEW, "idle_restart": RESTARTS}.items():
+    rows = tcp.KIND, tcp.NEW, tcp.RESTARTS
+    for key, row in zip(("congestion", "connection", "idle_restart"), rows, strict=True):
         if np.unique(law[row]).size > 1:
             text = "found links that differ; all connections of one machine have the same"
             yield f"{where}.transport.tcp.{key}: {text}; allowed: one of them"
@@ -331,14 +303,15 @@ def plan_of(simulation: Simulation, transport: Transport) -> Plan:
         for e in range(links.ends.shape[1]):
             lines[int(links.ends[0, e]), int(links.ends[1, e])] = _line(links, e)
     pairs = {(max(pair), min(pair)) for pair in lines}
-    made = [
-        Link(one, other, _either(lines, one, other), _either(lines, other, one))
-        for one, other in sorted(pairs)
+    # where the graph has no link one way, the line of the other carries its acknowledgements
+    joined = [
+        Link(*pair, lines.get(pair) or lines[pair[::-1]], lines.get(pair[::-1]) or lines[pair])
+        for pair in sorted(pairs)
     ]
     congestion = transport.congestion or "cubic"
     laws = [links.transport.law for links in sides(simulation).values()]
-    restarts = all((law[RESTARTS] != 0.0).all() for law in laws)
-    return Plan(tuple(made), _sites(simulation), congestion, settings.seed, bool(restarts))
+    restarts = all((law[tcp.RESTARTS] != 0.0).all() for law in laws)
+    return Plan(tuple(joined), _sites(simulation), congestion, settings.seed, bool(restarts))
 
 
 def _sites(simulation: Simulation) -> tuple[Site, ...]:
@@ -355,29 +328,9 @@ def _sites(simulation: Simulation) -> tuple[Site, ...]:
     return tuple(found)
 
 
-def _either(lines: dict[tuple[int, int], Line], one: int, other: int) -> Line:
-    """The line of a direction, or of the other where the graph has no link this way: for ACKs."""
-    return lines.get((one, other)) or lines[other, one]
-
-
 def _line(links: Links, e: int) -> Line:
     rate = float(links.wires[1, e])
     law, (outside, inside), (often, share) = links.transport.law, links.loss, links.bursts
-    ahead = float(law[QUEUE, e]) if law.shape[1] else inf  # beside the one on the wire
+    ahead = float(law[tcp.QUEUE, e]) if law.shape[1] else inf  # beside the one on the wire
     bursts = (often, share, inside) if often > 0.0 and inside != outside else None
     return Line(float(links.latency[e]), rate, queue=ahead + 1, loss=outside, bursts=bursts)
-
-
-def told(plan: Plan) -> dict[str, Any]:
-    """What the manifest says of the lines."""
-    lines = [line for link in plan.links for line in (link.there, link.back)]
-    rates = sorted(line.rate for line in lines if isfinite(line.rate))
-    return {
-        "kind": "user-space lines between network namespaces",
-        "lines": len(lines),
-        "latency": [min(one.latency for one in lines), max(one.latency for one in lines)],
-        "rate": [rates[0], rates[-1]] if rates else [],
-        "queue": most if isfinite(most := max(one.queue for one in lines)) else None,
-        "congestion": plan.congestion,
-        "hub": COORDINATOR in plan.hosts,
-    }

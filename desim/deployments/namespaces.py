@@ -25,7 +25,7 @@ from desim.errors import InputError
 
 COORDINATOR = -1
 FIRST = int(IPv4Address("10.0.0.0"))
-MOST_LINKS = 1 << 22  # networks of four addresses in 10.0.0.0/8
+MAX_LINKS = 1 << 22  # networks of four addresses in 10.0.0.0/8
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Plan:
         behind = [host for site in self.sites for host in site.hosts]
         if any(len(pair) < 2 for pair in pairs) or len(set(pairs)) < len(pairs):
             raise InputError("links: each joins two hosts, and a pair has one at most")
-        if len(pairs) > MOST_LINKS:
-            raise InputError(f"links: found {len(pairs)}; allowed: at most {MOST_LINKS}")
+        if len(pairs) > MAX_LINKS:
+            raise InputError(f"links: found {len(pairs)}; allowed: at most {MAX_LINKS}")
         if len(set(behind)) < len(behind):
             raise InputError("sites: a host is behind one at most")
         if any(site.fair and site.up.latency + site.down.latency > 0.0 for site in self.sites):

@@ -4,13 +4,15 @@ Its rows, models and releases wait until there is time, and then go to the proce
 """
 
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.deployments.consent import beyond
+from desim.deployments.consent import Asked, beyond, largest
+from desim.deployments.fleet import Fleet
 from desim.deployments.formats import (
     LAST,
     LETTER,
@@ -22,13 +24,18 @@ from desim.deployments.formats import (
     body_of,
     raw_rows,
     released_by,
+    require_own,
     size_of,
     stamped,
+    take_in,
     values_of,
+    write_message,
 )
 from desim.deployments.place import Place
+from desim.deployments.real import RealWorld, conclude
 from desim.deployments.streams import Stream
 from desim.engine.agents.mailbox import Mailbox, heard_by
+from desim.engine.agents.programs import checked_requests
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.patience import at
@@ -36,11 +43,12 @@ from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
-from desim.network.timeline.messages import log_message
+from desim.errors import shortened
 from desim.network.timeline.record import DISTANT, UPLINK, Kind
 from desim.network.timeline.waiting_rule import FIXED
 from desim.privacy.ledger.ledger import Terms
 
+ROWS = ("ints", "floats", "whole", "real")  # of the log, of the ledger
 OFTEN = 0.25  # s after which rows go to the process that observes, if there is time
 
 
@@ -65,8 +73,8 @@ class Witness:
         """The agent retires."""
         self.left.append(time)
 
-    def released(self, value: Array, told: Array) -> None:
-        """A value (n,) leaves the agent as `told` (n,), with noise or as it is."""
+    def released(self, value: Array, output: Array) -> None:
+        """A value (n,) leaves the agent as `output` (n,), with noise or as it is."""
 
     def known(self, until: float) -> float:
         """Until when, s, all that was seen may be told, if nothing else is to come by `until`."""
@@ -92,11 +100,11 @@ class Reserved(Witness):
         self._keep()
         self._own = float(time[0]), round_, x[0].copy()
 
-    def released(self, value: Array, told: Array) -> None:
+    def released(self, value: Array, output: Array) -> None:
         """See Witness."""
         if self._own is not None and np.array_equal(self._own[2], value):
             time, round_, _ = self._own
-            self.seen.append((time, round_, told.copy()))
+            self.seen.append((time, round_, output.copy()))
             self._own, self._shows = None, True
 
     def known(self, until: float) -> float:
@@ -208,17 +216,8 @@ class PeerPost:
         stream = line or self.place.connect(j, self.ports[j])
         stream.closing = line is None
         stream.push(stamped(frame, now).header(self.place.keys[j], len(body)), body)
-        self._row(Kind.SEND, self.i, j, frame.round_, len(body), frame.release, now, 0.0)
-
-    def _row(
-        self, kind: Kind, agent: int, peer: int, round_: int, size: int, release: int, time: float,
-        seconds: float,
-    ) -> None:  # fmt: skip
-        log = self.world.log
-        log.reserve(1)
-        log_message(
-            log.flat, int(kind), UPLINK, agent, peer, round_, size, release, time, seconds, 0
-        )
+        about = frame.round_, len(body), frame.release, now, 0.0
+        write_message(self.world.log, Kind.SEND, UPLINK, self.i, j, *about)
 
     def _hear(self, frame: Frame, time: float) -> None:
         if frame.source not in self.sources or frame.kind not in (LETTER, NULL, LAST):
@@ -229,7 +228,7 @@ class PeerPost:
             raise Torn(f"found a letter of {len(frame.body)} bytes, which are no numbers")
         sent, self.latest = frame.time, time
         place = self.i, frame.source, frame.round_, len(frame.body), frame.release
-        self._row(Kind.DELIVER, *place, time, time - sent)
+        write_message(self.world.log, Kind.DELIVER, UPLINK, *place, time, time - sent)
         key = frame.source, frame.number
         if not frame.inside and key not in self.values:
             self.came[key] = frame, time
@@ -285,7 +284,7 @@ class Peer:
         self.gathered = 0
         self.late = (0.0, 0)
         self.slow = self.computed = 0
-        self._told = 0.0
+        self._handed = 0.0
 
     def live(self, program: Any) -> None:
         """Run the program to its end."""
@@ -357,22 +356,21 @@ class Peer:
     def _until(self, end: Callable[[], float], holds: Any = lambda: False) -> None:
         """Let time pass, and messages come, until end() s or until holds()."""
         while not holds() and (now := self.place.now) < (last := end()):
-            if wall.monotonic() - self._told > OFTEN and last - now > 0.005:
-                self.tell()
+            if wall.monotonic() - self._handed > OFTEN and last - now > 0.005:
+                self.hand_over()
             self.place.wait(min(last, now + OFTEN))
 
-    def tell(self, final: bool = False) -> None:
+    def hand_over(self, final: bool = False) -> None:
         """Send what happened until now to the process that observes."""
-        self._told = wall.monotonic()
+        self._handed = wall.monotonic()
         world, now = self.world, self.place.now
         witness: Any = world.observer
         if final:
             witness.end()
         until = np.inf if final else witness.known(now)
         charged = until if final else world.ledger.settled(until)
-        ints, floats = raw_rows(world.log, until)
-        whole, real = raw_rows(world.ledger, charged)
-        arrays = {"ints": ints, "floats": floats, "whole": whole, "real": real}
+        rows = *raw_rows(world.log, until), *raw_rows(world.ledger, charged)
+        arrays = dict(zip(ROWS, rows, strict=True))
         if models := [x for _, _, x in witness.seen if x is not None]:
             arrays["models"] = np.array(models)
         fields = {
@@ -385,16 +383,210 @@ class Peer:
 
     def part(self) -> None:
         """The run is over: tell the rest, and what the state, or the latest message, has become."""
-        self.tell(final=True)
+        self.hand_over(final=True)
         witness: Any = self.world.observer
         state = {name: rows[self.place.agent] for name, rows in self.world.state.items()}
         if self.reserved:
             state = {} if witness.message is None else {"released": witness.message}
-        fields: dict[str, Any] = {
-            "slow": self.slow,
-            "computed": self.computed,
-            "late": list(self.late),
-        }
         spent = self.world.filter
-        fields["retired"] = spent is not None and bool(spent.retired[self.place.agent])
-        self.place.report("state", fields, state)
+        retired = spent is not None and bool(spent.retired[self.place.agent])
+        about = {"slow": self.slow, "computed": self.computed, "late": list(self.late)}
+        self.place.report("state", {**about, "retired": retired}, state)
+
+
+# The process that observes a graph of processes: it takes in their rows, and ends the run.
+
+
+STEP = 0.1  # s after which the user sees how far the run is, and is heard
+WITHHELD = (
+    "deploy: agents release no model as it is, nor with noise, and keep it: no metrics and no "
+    "iterates are here; desim run has them"
+)
+
+
+def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
+    """What an agent's process does; asked: where it tells nothing but what it releases."""
+    peer = Peer(place, world, asked is not None)
+    post, dim = peer.post, world.settings.problem.dim
+    if peer.reserved:
+        post.most = lru_cache(1)(lambda k: largest(method.planned(k), place.agent, dim))
+    place.parting = peer.part
+    place.handlers["ports"] = lambda message: _hear_ports(peer, message)
+    lasting = place.network.transport.connection == "kept"
+    calling = sorted(set(post.sources)) if lasting else post.near
+    place.report("ready", {"port": place.listen(calling)})
+    place.wait_for(lambda: bool(post.ports))
+    if lasting:
+        _meet(peer)
+        place.wait_for(lambda: len(place.greeted) == len(calling))
+        place.close_port()
+    place.report("connected", {})
+    place.wait_for(lambda: place.origin < np.inf)
+    while place.now < 0.0:
+        place.wait(0.0)
+    program = checked_requests(method.agents, method.kind, lambda: place.now)
+    peer.live(program)
+    place.report("finished", {"time": place.now})
+    while True:
+        place.wait(place.now + STEP)
+        peer.hand_over()
+
+
+def _hear_ports(peer: Peer, message: Message) -> None:
+    """Note where the others listen."""
+    peer.post.ports = dict(enumerate(message.fields["ports"]))
+    peer.place.network.peers = message.fields["places"]
+
+
+def _meet(peer: Peer) -> None:
+    """Connect to those that links lead to: a connection that is kept serves one direction.
+
+    Between hosts who calls waits until he is answered, and answers nobody meanwhile. So everybody
+    calls those above him first, in their order, and those below once they have called: who waits
+    for somebody waits for one that is through, or that waits for somebody farther up.
+    """
+    post, place = peer.post, peer.place
+    above = sorted(j for j in post.targets if j > place.agent)
+    below = {*post.targets} - {*above}
+
+    def call(some: Iterable[int]) -> None:
+        for j in some:
+            post.lines[j] = place.connect(j, post.ports[j])
+            place.greet(post.lines[j])
+
+    call(above)
+    place.wait_for(lambda: below & {*post.sources} <= place.greeted.keys())
+    call(sorted(below))
+
+
+def assemble(fleet: Fleet) -> None:
+    """Wait until every agent is connected with its neighbours."""
+    fleet.get_ready()
+    ports = [fleet.ports[i] for i in range(fleet.agents)]
+    for i in fleet.alive:
+        fleet.send(i, "ports", {"ports": ports, "places": fleet.places()})
+    fleet.wait_for("not all are connected", lambda: len(fleet.connected) == fleet.agents)
+
+
+class Overseer:
+    """Takes in what agents tell, until the last has finished or something ends the run."""
+
+    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
+        self.world, self.fleet = world, fleet
+        agents = world.settings.problem.agents
+        self.settled = np.zeros(agents)
+        self.finished: dict[int, float] = {}
+        self.slow = self.computed = 0
+        self.late: tuple[float, int, int] = (0.0, 0, 0)
+        self.models = np.array(world.settings.initial("x0"), float)  # as agents have shown them
+        fleet.reported, fleet.buried = self._report, self._bury
+
+    def watch(self) -> float:
+        """Wait for the end of the run; return it, s."""
+        world, fleet = self.world, self.fleet
+        horizon = world.settings.horizon
+        while len({*self.finished, *fleet.dead}) < fleet.agents:
+            if fleet.now >= horizon:
+                return horizon
+            step = min(fleet.now + STEP, horizon)
+            fleet.wait(fleet.origin + step)
+            world.spare(float(self.settled.min()), fleet.now)
+            if world.settings.targets:
+                world.observer.settle(float(self.settled.min()))
+            if world.observer.failed:
+                raise world.observer.failed
+            if world.observer.rows.reached is not None:
+                return float(world.observer.rows.reached)
+        if not self.finished:
+            raise at(fleet.now, self._died())
+        return min(max(self.finished.values()), horizon)
+
+    def _report(self, agent: int, message: Message) -> None:
+        fields, arrays, world = message.fields, message.arrays, self.world
+        if message.kind == "rows":
+            rows = [arrays[name] for name in ROWS]
+            require_own(agent, self.fleet.agents, *rows)
+            take_in(world.log, *rows[:2])
+            take_in(world.ledger, *rows[2:])
+            observer: Any = world.observer
+            seen, who = observer.rows, np.array([agent])
+            models = iter(arrays.get("models", ()))
+            for time, round_, shown in fields["seen"]:
+                if shown:
+                    self.models[agent] = next(models)
+                elif seen.metrics.names or seen.targets or observer.stored is not None:
+                    # agents keep the models that the method reports: nothing is known of them
+                    world.sink.append("metrics", seen.take(np.inf))
+                    seen.metrics.names = seen.targets = ()
+                    observer.stored = None
+                    world.caution(WITHHELD)
+                observer.report(np.array([time]), who, int(round_), self.models[who])
+            for time in fields["left"]:
+                observer.leave(agent, float(time))
+            self.settled[agent] = float(fields["before"])
+        elif message.kind == "refused":
+            self._deaf(agent, int(fields["agent"]), str(fields["why"]))
+        elif message.kind == "values":
+            for j in fields["to"]:
+                more = {"source": agent, "number": fields["number"]}
+                self.fleet.send(int(j), "values", more, arrays)
+        elif message.kind == "finished":
+            self.finished[agent] = float(fields["time"])
+        elif message.kind == "state":
+            self._end_of(agent, message)
+        elif message.kind == "failed" and not self.fleet.dismissing:
+            raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
+
+    def _end_of(self, agent: int, message: Message) -> None:
+        for name, row in message.arrays.items():
+            if self.world.reserved:
+                self.world.released[agent] = row
+            else:
+                rows = np.zeros((self.fleet.agents, *row.shape))
+                self.world.state.setdefault(name, rows)[agent] = row
+        spent = self.world.filter
+        if spent is not None and message.fields["retired"]:
+            spent.retired[agent] = True
+            if spent.retired.all():
+                spent.reason = "privacy.budget: every agent has retired"
+        self.slow += int(message.fields["slow"])
+        self.computed += int(message.fields["computed"])
+        late, round_ = message.fields["late"]
+        self.late = max(self.late, (float(late), agent, int(round_)))
+
+    @property
+    def _alone(self) -> bool:
+        """Whether agents go on without somebody who is silent."""
+        policy = self.world.settings.policy
+        return policy.kind == "each" or (policy.limited and not policy.at_least)
+
+    def _deaf(self, agent: int, source: int, why: str) -> None:
+        """An agent hears a neighbour no more, whose words were refused."""
+        if source >= 0 and not self._alone and not self.fleet.dismissing:
+            kind, who = self.world.settings.policy.kind, f"agent {source}, whom agent {agent}"
+            text = f"{who} hears no more ({shortened(why)}), and policy {kind} waits for it"
+            raise at(self.fleet.now, f"nobody can go on: {text}")
+
+    def _bury(self, agent: int) -> None:
+        how, now = self.fleet.dead[agent], self.fleet.now
+        self.settled[agent] = np.inf
+        self.world.caution(f"agent {agent} {how} at {now:.3g} s")
+        if not self._alone and agent not in self.finished:
+            raise at(now, self._died())
+        self.world.observer.leave(agent, now)
+
+    def _died(self) -> str:
+        agent, how = next(iter(self.fleet.dead.items()))
+        kind = self.world.settings.policy.kind
+        return f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it"
+
+
+def play(world: RealWorld, fleet: Fleet) -> float:
+    """Let the agents of `fleet` play; return the end of the run, s."""
+    overseer = Overseer(world, fleet)
+    fleet.start()
+    try:
+        return overseer.watch()
+    finally:
+        fleet.dismiss()
+        conclude(world, fleet, overseer.slow, overseer.computed, overseer.late)

@@ -3,9 +3,8 @@
 import errno
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +12,18 @@ from numpy.typing import NDArray
 from desim.deployments.formats import (
     COORDINATOR,
     HELLO,
+    MAX_FRAME_BYTES,
     Frame,
     Framing,
     Message,
     Torn,
-    Unpacking,
     named,
-    packed,
 )
 from desim.deployments.streams import (
     EACH,
     SILENT,
     Closed,
+    Control,
     Poll,
     Strangers,
     Stream,
@@ -32,7 +31,7 @@ from desim.deployments.streams import (
     stamping,
 )
 
-# The ground: where measured connections are, on plain loopback or on what takes its place.
+# The network: measured connections on plain loopback, or on what takes its place.
 
 HOST = "127.0.0.1"
 QUEUE = 256  # connections that wait to be accepted
@@ -45,55 +44,30 @@ class Transport(NamedTuple):
     congestion: str | None = None
 
 
-class Ground(Protocol):
-    """What engines need of the network under a deployment; -1 is the coordinator."""
+class Loopback:
+    """The network under a deployment: here this machine's own, without links; -1: coordinator."""
 
-    transport: Transport
-    peers: list[str]  # addresses of agents, where they have to be told
-    alarm: socket.socket | None  # can be read once what carries packets has ended
+    peers: Sequence[str] = ()  # addresses of agents, where they have to be sent
+    alarm: socket.socket | None = None  # can be read once what carries packets has ended
+
+    def __init__(
+        self, transport: Transport | None = None, kind: str = "loopback, without links"
+    ) -> None:
+        self.transport, self.kind = transport or Transport(), kind
 
     def open(self) -> None:
         """Begin, before any process does; InputError where that is impossible."""
 
-    def ready(self) -> None:
-        """Return once all processes are at their places."""
-
-    def told(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """What the manifest says of it."""
+        return {"kind": self.kind}
 
     def fate(self) -> str:
         """How what carries packets has ended, once the alarm can be read."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Leave nothing behind."""
-
-    def enter(self, node: int) -> None:
-        """Be where that node is: to be called by a process of its own, before it opens sockets."""
-
-    def listen(self, node: int) -> socket.socket:
-        """A listening socket of that node."""
-
-    def connect(self, node: int, to: int, port: int) -> socket.socket:
-        """A socket of `node` that has begun to connect to port `port` of node `to`."""
-
-    def prepared(self, sock: socket.socket) -> socket.socket:
-        """An accepted connection, ready for frames."""
-
-    def shows(self, sock: socket.socket, source: int) -> bool:
-        """Whether the certificate at the other end, if any is asked for, is that of a node."""
-
-
-class Loopback:
-    """Connections within this machine, without links of their own: rate and delay are its own."""
-
-    alarm: socket.socket | None = None
-
-    def __init__(self, transport: Transport = Transport()) -> None:  # noqa: B008
-        self.transport = transport
-        self.peers: list[str] = []
-
-    def enter(self, node: int) -> None:
-        """Nothing to do: all are at one place."""
 
     def address(self, node: int, to: int) -> str:
         """The address at which `node` reaches `to`."""
@@ -104,7 +78,7 @@ class Loopback:
         return HOST
 
     def listen(self, node: int) -> socket.socket:
-        """See Ground."""
+        """A listening socket of that node."""
         listener = self._fresh(node)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._tune(listener)
@@ -113,46 +87,26 @@ class Loopback:
         return listener
 
     def connect(self, node: int, to: int, port: int) -> socket.socket:
-        """See Ground."""
-        sock = self._socket(node)
+        """A socket of `node` that has begun to connect to port `port` of node `to`."""
+        sock = self.prepared(self._fresh(node))
         sock.setblocking(False)
         status = sock.connect_ex((self.address(node, to), port))
         if status not in (0, errno.EINPROGRESS):
             raise OSError(status, f"no connection of {node} to {to}")
         return sock
 
-    def _socket(self, node: int) -> socket.socket:
-        return self.prepared(self._fresh(node))
-
     def _fresh(self, node: int) -> socket.socket:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
-    def open(self) -> None:
-        """See Ground."""
-
-    def ready(self) -> None:
-        """See Ground."""
-
-    def told(self) -> dict[str, Any]:
-        """See Ground."""
-        return {"kind": "loopback, without links"}
-
-    def fate(self) -> str:
-        """See Ground; nothing of the machine's own ends."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """See Ground."""
-
     def prepared(self, sock: socket.socket) -> socket.socket:
-        """See Ground; small messages leave at once (TCP_NODELAY)."""
+        """A connection that is ready for frames; small ones leave at once (TCP_NODELAY)."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stamping(sock)
         self._tune(sock)
         return sock
 
     def shows(self, sock: socket.socket, source: int) -> bool:
-        """See Ground; here the key alone tells."""
+        """Whether the certificate at the other end, if any is asked for, is that of a node."""
         return True
 
     def unsettled(self) -> str:
@@ -168,72 +122,58 @@ class Loopback:
         return ""
 
     def _tune(self, sock: socket.socket) -> None:
-        if self.transport.congestion is not None:
-            sock.setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_CONGESTION, self.transport.congestion.encode()
-            )
+        if name := self.transport.congestion:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
 
 
-# The place of an agent: one place to wait for everything.
-
-FAR = 1e18  # s: never
-TOLD = 8  # refusals that the coordinator is told of at once
-PAUSE = 1.0  # s between words on others
+# A node of the network: who may speak on its connections.
 
 
-class Ended(Exception):
-    """The run is over, or whoever began it is gone."""
+class Comm:
+    """The connections of agent `agent`, or of the coordinator, -1, over which frames come.
 
-
-@dataclass
-class Place:
-    """Agent `agent` of a deployment, in a process of its own.
-
-    control: its connection to the coordinator that is not measured; keys: by node as frames name
-    it, see `Keys`; ground: where addresses are; handlers by kind of message; heard(frame, time s):
-    what came on the links.
+    keys: by node as frames name it, see `Keys`; heard(frame, time s): what came; greeted:
+    connections that others have begun and keep.
     """
 
-    agent: int
-    control: Stream
-    keys: Mapping[int, bytes]
-    ground: Ground
-    poll: Poll = field(default_factory=Poll)
-    origin: float = np.inf  # time.monotonic() of the run's beginning
-    handlers: dict[str, Callable[[Message], None]] = field(default_factory=dict)
-    heard: Callable[[Frame, float], None] = lambda frame, time: None
-    parting: Callable[[], None] = lambda: None
-    greeted: dict[int, Stream] = field(default_factory=dict)  # kept connections of others
-
-    def __post_init__(self) -> None:
-        """Listen to the coordinator."""
-        self._unpacking = Unpacking()
-        self._framings: dict[Stream, Framing] = {}
-        self._expected: dict[int, bytes] = {}  # keys of those that may connect
+    def __init__(self, agent: int, network: Loopback, keys: Mapping[int, bytes]) -> None:
+        self.agent, self.network, self.keys = agent, network, keys
+        self.poll = Poll()
+        self.origin = np.inf  # time.monotonic() of the run's beginning
+        self.largest = MAX_FRAME_BYTES  # bytes in the body of a frame
         self.strangers: Strangers[Stream] = Strangers()
-        self._refused, self._told, self._said, self._why = 0, 0, 0.0, ""
-        self.poll.add(self.control)
+        self.heard: Callable[[Frame, float], None] = lambda frame, time: None
+        self.greeted: dict[int, Stream] = {}
         self.listener: socket.socket | None = None
-        self.handlers |= {"start": self._start, "sync": self._sync, "end": self._end}
+        self._expected: dict[int, bytes] = {}  # keys of those that may connect
+        self.framings: dict[Stream, Framing] = {}
+        self._readers: dict[Any, Callable[[], None]] = {}
 
     @property
     def now(self) -> float:
         """Time of the run, s."""
         return time.monotonic() - self.origin
 
-    def report(
-        self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
-        """Tell the coordinator something over the control connection."""
-        self.control.push(packed(kind, fields, arrays or {}))
+    def watch(self, one: Any, read: Callable[[], None]) -> None:
+        """Call read() when a stream, or anything that has a fileno(), can be read."""
+        self._readers[one] = read
+        self.poll.add(one)
 
-    def listen(self, expected: Iterable[int]) -> int:
-        """Open this agent's port for the nodes that may connect; return its number."""
-        self._expected = {node & COORDINATOR: self.keys[node & COORDINATOR] for node in expected}
+    def read(self, ready: Iterable[Any]) -> None:
+        """Read what the poll has found; who is silent for too long must go."""
+        for one in ready:
+            if one in self._readers:  # until one that was read before has ended it
+                self._readers[one]()
+        self._let_go(self.strangers.overdue())
+
+    def listen(self, expected: Iterable[int] | None = None) -> int:
+        """Open this node's port for those that may connect, default all; return its number."""
+        nodes = self.keys if expected is None else [node & COORDINATOR for node in expected]
+        self._expected = {node: self.keys[node] for node in nodes}
         self.strangers = Strangers(EACH + len(self._expected))
-        self.listener = self.ground.listen(self.agent)
+        self.listener = self.network.listen(self.agent)
         self.listener.setblocking(False)
-        self.poll.add(self.listener)
+        self.watch(self.listener, self._accept)
         return int(self.listener.getsockname()[1])
 
     def close_port(self) -> None:
@@ -242,58 +182,21 @@ class Place:
             self.poll.remove(self.listener)
             self.listener.close()
             self.listener = None
-            for stream, address in self.strangers.clear():
-                self._refuse(stream, refused(address, SILENT))
-            self._tell_refused()
+            self._let_go(self.strangers.clear())
 
     def connect(self, to: int, port: int) -> Stream:
-        """Begin a connection to agent `to`, or to the coordinator, -1; it need not be complete."""
-        stream = Stream(self.ground.connect(self.agent, to, port), to)
+        """Begin a connection to an agent, or to the coordinator; it need not be complete."""
+        stream = Stream(self.network.connect(self.agent, to, port), to)
         self.take_up(stream)
         return stream
 
     def take_up(self, stream: Stream) -> None:
-        """Listen to a connection on which frames come."""
+        """Listen to a connection on which frames come, from its owner alone where it has one."""
         known, owner = self._expected, stream.owner
         if owner is not None:
             known = {owner & COORDINATOR: self.keys[owner & COORDINATOR]}
-        self._framings[stream] = Framing(known)
-        self.poll.add(stream)
-
-    def greet(self, stream: Stream) -> None:
-        """Say on a new connection who is at this end."""
-        stream.push(Frame(HELLO, self.agent, 0).header(self.keys[stream.owner & COORDINATOR]))
-
-    def wait(self, until: float = FAR) -> None:
-        """Read what comes, until something has, or `until` s of the run's time."""
-        moment = until + self.origin if self.origin < np.inf else FAR
-        moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
-        for stream in self.poll.wait(moment):
-            self._read(stream)
-        for stream, address in self.strangers.overdue():
-            self._refuse(stream, refused(address, SILENT))
-
-    def wait_for(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()`."""
-        while not holds():
-            self.wait()
-
-    def _read(self, stream: Any) -> None:
-        if stream is self.control:
-            try:
-                for data in stream.pull():
-                    for message in self._unpacking.feed(data):
-                        self._handle(message)
-            except (Closed, Torn):
-                raise Ended from None
-        elif stream is self.listener:
-            self._accept()
-        else:
-            self._hear(stream)
-
-    def _handle(self, message: Message) -> None:
-        if handler := self.handlers.get(message.kind):
-            handler(message)
+        self.framings[stream] = Framing(known, self.largest)
+        self.watch(stream, lambda: self._hear(stream))
 
     def _accept(self) -> None:
         assert self.listener is not None
@@ -302,19 +205,22 @@ class Place:
         except OSError:
             return
         try:
-            stream = Stream(self.ground.prepared(sock))
+            stream = Stream(self.network.prepared(sock))
         except OSError as error:
             sock.close()
-            return self._turn_away(refused(address[0], str(error)))
+            return self.turn_away(refused(address[0], str(error)))
         self.take_up(stream)
-        for other, where in self.strangers.enter(stream, address[0]):
-            self._refuse(other, refused(where, SILENT))
+        self._let_go(self.strangers.enter(stream, address[0]))
+
+    def _let_go(self, silent: Iterable[tuple[Stream, str]]) -> None:
+        for stream, address in silent:
+            self.turn_away(refused(address, SILENT))
+            self.drop(stream)
 
     def _hear(self, stream: Stream) -> None:
-        if (framing := self._framings.get(stream)) is None:
-            return
+        framing = self.framings[stream]
         try:
-            for data, stamp in stream.stamped():
+            for data, stamp in stream.pull():
                 moment = stamp - self.origin
                 for frame in framing.feed(data):
                     if stream.owner is None:
@@ -324,53 +230,133 @@ class Place:
                     elif self.greeted.setdefault(frame.source, stream) is not stream:
                         raise Torn(f"{named(frame.source)} has a connection already")
         except Torn as torn:
-            whose = -1 if stream.owner is None else stream.owner
-            self._refuse(stream, str(torn), whose if self.greeted.get(whose) is stream else -1)
+            self.torn(stream, torn)
         except Closed as closed:
-            if stream in self.strangers:
-                self._refuse(stream, refused(self.strangers.leave(stream), str(closed)))
-            self._drop(stream)
+            self.closed(stream, closed)
 
     def _know(self, stream: Stream, framing: Framing, source: int) -> None:
         """Who is at the other end: it has the key, and on a host its certificate must be its own.
 
         From now on nobody else may speak there.
         """
-        if not self.ground.shows(stream.sock, source):
+        if not self.network.shows(stream.sock, source):
             raise Torn(f"the certificate is not that of the host that plays {named(source)}")
         self.strangers.leave(stream)
         stream.owner, framing.keys = source, {source: self.keys[source]}
 
-    def _refuse(self, stream: Stream, why: str, whose: int = -1) -> None:
-        """Close a connection and say why; whose: the agent that is heard no more, -1 for none."""
-        self._turn_away(why, whose)
-        self._drop(stream)
+    def drop(self, stream: Stream) -> None:
+        """Forget a connection."""
+        self.strangers.leave(stream)
+        self.framings.pop(stream, None)
+        self._readers.pop(stream, None)
+        stream.close()
 
-    def _turn_away(self, why: str, whose: int = -1) -> None:
-        """Count what was refused, and tell of it, though not of each in a crowd."""
+    def turn_away(self, why: str) -> None:
+        """Count a connection that was refused."""
+        raise NotImplementedError
+
+    def torn(self, stream: Stream, torn: Torn) -> None:
+        """What is no frame, or none of its owner, has come on a connection: close it."""
+        raise NotImplementedError
+
+    def closed(self, stream: Stream, closed: Closed) -> None:
+        """A connection was closed by its other end."""
+        self.drop(stream)
+
+
+# The place of an agent: one place to wait for everything.
+
+FAR = 1e18  # s: never
+REFUSALS = 8  # that the coordinator hears of at once
+PAUSE = 1.0  # s between words on others
+
+
+class Ended(Exception):
+    """The run is over, or whoever began it is gone."""
+
+
+class Place(Comm):
+    """Agent `agent` of a deployment, in a process of its own.
+
+    control: its connection to the coordinator that is not measured; handlers by kind of message.
+    """
+
+    def __init__(
+        self, agent: int, control: Control, keys: Mapping[int, bytes], network: Loopback
+    ) -> None:
+        super().__init__(agent, network, keys)
+        self.control = control
+        self.handlers: dict[str, Callable[[Message], None]] = {
+            "start": self._start, "sync": lambda message: self.report("synced", message.fields),
+            "end": self._end,
+        }  # fmt: skip
+        self.parting: Callable[[], None] = lambda: None
+        self._refused, self._reports, self._reported, self._why = 0, 0, 0.0, ""
+        self.watch(control, self._obey)
+
+    def report(
+        self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
+        """Send the coordinator a message over the control connection."""
+        self.control.say(kind, fields, arrays)
+
+    def close_port(self) -> None:
+        """As Comm.close_port."""
+        super().close_port()
+        self._report_refused()
+
+    def greet(self, stream: Stream) -> None:
+        """Say on a new connection who is at this end."""
+        stream.push(Frame(HELLO, self.agent, 0).header(self.keys[stream.owner & COORDINATOR]))
+
+    def wait(self, until: float = FAR) -> None:
+        """Read what comes, until something has, or `until` s of the run's time."""
+        moment = until + self.origin if self.origin < np.inf else FAR
+        moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
+        self.read(self.poll.wait(moment))
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Wait until `holds()`."""
+        while not holds():
+            self.wait()
+
+    def _obey(self) -> None:
+        try:
+            for message in self.control.messages():
+                if handler := self.handlers.get(message.kind):
+                    handler(message)
+        except (Closed, Torn):
+            raise Ended from None
+
+    def torn(self, stream: Stream, torn: Torn) -> None:
+        """See Comm; the coordinator hears of whom this agent hears no more."""
+        owner = stream.owner
+        self.turn_away(str(torn), owner if self.greeted.get(owner) is stream else -1)
+        self.drop(stream)
+
+    def closed(self, stream: Stream, closed: Closed) -> None:
+        """See Comm."""
+        if stream in self.strangers:
+            self.turn_away(refused(self.strangers.leave(stream), str(closed)))
+        self.drop(stream)
+
+    def turn_away(self, why: str, agent: int = -1) -> None:
+        """Report what was refused, though not each in a crowd; agent: that is heard no more."""
         self._refused += 1
         self._why = why
-        if whose >= 0 or self._told < TOLD or time.monotonic() - self._said > PAUSE:
-            self._tell_refused(whose)
+        pause = time.monotonic() - self._reported > PAUSE
+        if agent >= 0 or self._reports < REFUSALS or pause:
+            self._report_refused(agent)
 
-    def _tell_refused(self, whose: int = -1) -> None:
+    def _report_refused(self, agent: int = -1) -> None:
         if self._refused:
-            told = {"why": self._why, "number": self._refused, "agent": whose}
-            self.report("refused", told)
-            self._refused, self._told, self._said = 0, self._told + 1, time.monotonic()
-
-    def _drop(self, stream: Stream) -> None:
-        self.strangers.leave(stream)
-        self._framings.pop(stream, None)
-        stream.close()
+            self.report("refused", {"why": self._why, "number": self._refused, "agent": agent})
+            self._refused, self._reports, self._reported = 0, self._reports + 1, time.monotonic()
 
     def _start(self, message: Message) -> None:
         """The clock begins, once."""
         if self.origin == np.inf:
             self.origin = float(message.fields["origin"])
-
-    def _sync(self, message: Message) -> None:
-        self.report("synced", message.fields)
 
     def _end(self, message: Message) -> None:
         self.parting()

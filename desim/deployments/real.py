@@ -15,14 +15,14 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.world import FLUSH_SECONDS, World
 
-LARGEST = 1 << 26  # bytes of models that wait to be seen
+MAX_WAITING_BYTES = 1 << 26  # of models that are to be seen
 
 
 @dataclass
 class Shown:
     """A model that the coordinator has published at `time` s; see RoundObserver.publish.
 
-    owed: agents and numbers of the calls whose replies made their models; told: rows of agents
+    owed: agents and numbers of the calls whose replies made their models; changed: rows of agents
     whose models the coordinator's news changed.
     """
 
@@ -31,7 +31,7 @@ class Shown:
     model: Array
     moved: Int | None
     owed: list[tuple[int, int]]
-    told: dict[int, Array]
+    changed: dict[int, Array]
 
 
 class Deferred:
@@ -44,32 +44,21 @@ class Deferred:
         self.inner, self.reserved = inner, reserved
         self.shown: deque[Shown] = deque()
         self.owed: list[tuple[int, int]] = []
-        self.told: dict[int, Array] = {}
+        self.changed: dict[int, Array] = {}
         self.models: dict[int, Array] = {}  # agents' models, by number of the call
         self.x: Array | None = None
-        self.held = 0  # bytes
+        self.waiting_bytes = 0
         self.latest = 0.0  # when s something was shown
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    @property
-    def alive(self) -> Any:
-        """As the observer's own."""
-        return self.inner.alive
-
-    @alive.setter
-    def alive(self, alive: Any) -> None:
-        self.inner.alive = alive
-
-    @property
-    def failed(self) -> Any:
-        """As the observer's own."""
-        return self.inner.failed
-
-    @failed.setter
-    def failed(self, failed: Any) -> None:
-        self.inner.failed = failed
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What the observer itself is to have goes to it."""
+        if name in ("alive", "failed"):
+            setattr(self.inner, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def publish(
         self, time: float, round_: int, x: Array, model: Array, moved: Int | None = None
@@ -78,17 +67,17 @@ class Deferred:
         if self.x is None:
             self.x = x.copy()
         self.latest = time
-        told = {i: x[i].copy() for i in self.told}
-        self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
-        self.owed, self.told = [], {}
-        self.held += 8 * (len(model) + len(told) * x.shape[1])
+        changed = {i: x[i].copy() for i in self.changed}
+        self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, changed))
+        self.owed, self.changed = [], {}
+        self.waiting_bytes += 8 * (len(model) + len(changed) * x.shape[1])
         if self.inner.rows.targets:
             self.catch_up()
 
     def arrived(self, number: int, model: Array) -> None:
         """The model of an agent after the call of that number is here."""
         self.models[number] = model.copy()
-        self.held += model.nbytes
+        self.waiting_bytes += model.nbytes
 
     @property
     def rounds(self) -> int:
@@ -98,18 +87,18 @@ class Deferred:
     @property
     def next_ready(self) -> bool:
         """Whether the next one is to be seen now, since too much is held, and can be."""
-        ready = bool(self.shown) and self.held > LARGEST
+        ready = bool(self.shown) and self.waiting_bytes > MAX_WAITING_BYTES
         return ready and all(number in self.models for _, number in self.shown[0].owed)
 
     def see(self) -> None:
         """See the next one; models that never came, of agents that died, stay as they were."""
         one, x = self.shown.popleft(), self.x
         assert x is not None
-        self.held -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
+        self.waiting_bytes -= 8 * (len(one.model) + (len(one.owed) + len(one.changed)) * x.shape[1])
         for agent, number in one.owed:
             if number in self.models:
                 x[agent] = self.models.pop(number)
-        for agent, row in one.told.items():
+        for agent, row in one.changed.items():
             x[agent] = row
         if self.reserved:
             x[:] = one.model
@@ -183,9 +172,20 @@ class RealWorld(World):
         self.pulse()
 
 
-def slower(number: int, of: int, most: float, agent: int, round_: int) -> str:
-    """The warning for computations that took longer than the scenario's devices do."""
-    text = f"deploy: {number} of {of} computations took longer than the scenario's speeds allow"
-    return (
-        f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"
-    )
+def conclude(
+    world: RealWorld, fleet: Any, slow: int, computed: int, latest: tuple[float, int, int]
+) -> None:
+    """All reports are in: say what was not as the scenario has it.
+
+    slow, of computed: that took longer than they had to; the latest one, by how many s.
+    """
+    world.settled = np.inf
+    for text in fleet.warnings:
+        world.caution(text)
+    if slow:
+        late, agent, round_ = latest
+        world.caution(
+            f"deploy: {slow} of {computed} computations took longer than the scenario's speeds "
+            f"allow, by {late:.3g} s at most (agent {agent}, round {round_}); they count as they "
+            "were"
+        )

@@ -8,7 +8,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.deployments.client import Client
-from desim.deployments.consent import Asked, named, terms_for
+from desim.deployments.consent import Arrays, Asked, named, terms_for
 from desim.deployments.fleet import Fleet
 from desim.deployments.formats import (
     CALL,
@@ -21,20 +21,20 @@ from desim.deployments.formats import (
     body_of,
     size_of,
     values_of,
+    write_message,
 )
 from desim.deployments.place import Place
-from desim.deployments.real import RealWorld, slower
+from desim.deployments.real import RealWorld, conclude
 from desim.engine.clients import Train
 from desim.engine.hub import Hub
 from desim.engine.patience import at
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
-from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import UPLINK, Kind, release_id
 
-# Accounts: what became of messages, as rows of the log and of the ledger, when reports come.
-
 STATE = "state "  # before the names of arrays that are an agent's state
+STEP = 0.1  # s after which the user sees how far the run is, and is heard
+SYNC = 1.0  # s between two questions whether all reports until then are in
 
 
 @dataclass
@@ -55,48 +55,62 @@ class Sent:
     report: Message | None = None
 
 
-class Accounts:
-    """Messages by number, and what is known of them; see Station."""
+class Station:
+    """How a coordinator's calls are carried out by processes that speak TCP.
+
+    What became of its messages is written, as rows of the log and of the ledger, when reports come.
+    """
+
+    ahead = False
 
     def __init__(self, world: RealWorld, fleet: Fleet) -> None:
         self.world, self.fleet = world, fleet
         agents = world.settings.problem.agents
-        self.sent: dict[int, Sent] = {}
+        self.sent: dict[int, Sent] = {}  # by number
         self.latest = [0] * agents  # number of the latest call of each agent
         self.used = [0] * agents  # number of its latest call whose reply was used
         self.late: list[tuple[float, int, int]] = []  # s by which computations took longer
         self.computed = 0
-
-    def row(
-        self, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int, release: int,
-        time: float, seconds: float,
-    ) -> None:  # fmt: skip
-        """A row of a message."""
-        log = self.world.log
-        log.reserve(1)
-        place = side, agent, peer, round_, size, release
-        log_message(log.flat, int(kind), *place, time, seconds, 0)
+        self.number = 0
+        self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
+        self.ordered = 0
+        self.arrived: set[int] = set()
+        self.after: set[int] = set()  # those that came after a deadline had passed
+        self.lost: set[int] = set()
+        # jobs on news that an agent has not been sent yet
+        self.news: list[list[tuple[dict[str, Any], Array, Arrays]]] = [[] for _ in range(agents)]
+        self.hub: Any = None
+        self.closed: float | None = None  # when s the collection closed that is being accepted
+        self.opened: float | None = None  # s of the first call since the latest collection
+        self._came = 0.0  # when s the latest reply did
+        self._synced = np.zeros(agents)
+        self._asked = 0.0
+        fleet.reported, fleet.heard, fleet.buried = self._report, self._receive, self._bury
 
     def settle(self, number: int) -> None:
         """Write the rows that are known of a message now."""
         sent, world = self.sent[number], self.world
         if (report := sent.report) is None:
             return
-        i, round_, told = sent.agent, sent.round_, report.fields
+        i, round_, said = sent.agent, sent.round_, report.fields
         if sent.down >= 0:
-            got = float(told["got"])
-            self.row(Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time)
+            got = float(said["got"])
+            write_message(
+                world.log, Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time
+            )
             sent.down = -1
             if report.kind == "aborted":
-                self._aborted(sent, told)
+                self._aborted(sent, said)
             elif report.kind == "done":
-                self._done(number, sent, told)
+                self._done(number, sent, said)
         if report.kind == "done" and number == self.used[i]:
             self.take_over(number, i, report)
         if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
             release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-            seconds, came = sent.came - float(told["sent"]), sent.came
-            self.row(Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds)
+            seconds, came = sent.came - float(said["sent"]), sent.came
+            write_message(
+                world.log, Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds
+            )
             sent.up = -1
         self.forget(number)
 
@@ -108,24 +122,24 @@ class Accounts:
         if sent.report.kind != "done" or sent.came < np.inf:
             del self.sent[number]
 
-    def _aborted(self, sent: Sent, told: dict[str, Any]) -> None:
-        world, cut, begin = self.world, float(told["cut"]), float(told["begin"])
+    def _aborted(self, sent: Sent, said: dict[str, Any]) -> None:
+        world, cut, begin = self.world, float(said["cut"]), float(said["begin"])
         if cut > begin:
             world.log.add(Kind.ABORT, UPLINK, sent.agent, sent.round_, cut, seconds=cut - begin)
         if world.filter is not None:
             world.filter.refund(sent.agent, sent.price)
 
-    def _done(self, number: int, sent: Sent, told: dict[str, Any]) -> None:
+    def _done(self, number: int, sent: Sent, said: dict[str, Any]) -> None:
         world, i, round_ = self.world, sent.agent, sent.round_
         release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-        end, begin, left = (float(told[name]) for name in ("end", "begin", "sent"))
+        end, begin, left = (float(said[name]) for name in ("end", "begin", "sent"))
         world.log.add(Kind.COMPUTE, UPLINK, i, round_, end, seconds=end - begin)
         world.log.add(Kind.RELEASE, UPLINK, i, round_, left, release=release)
-        self.row(Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
+        write_message(world.log, Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
         world.ledger.charge_one(left, i, round_, release, sent.terms, 1)
         self.computed += 1
-        if float(told["late"]) > 0.0:
-            self.late.append((float(told["late"]), i, round_))
+        if float(said["late"]) > 0.0:
+            self.late.append((float(said["late"]), i, round_))
 
     def take_over(self, number: int, agent: int, report: Message) -> None:
         """Have the state of an agent as it was after that call, where agents tell it."""
@@ -141,46 +155,6 @@ class Accounts:
         observer: Any = self.world.observer
         observer.arrived(number, state["x"][agent])
 
-    def conclude(self) -> None:
-        """All has been told: say what was not as the scenario has it."""
-        self.world.settled = np.inf
-        for text in self.fleet.warnings:
-            self.world.caution(text)
-        if self.late:
-            self.world.caution(slower(len(self.late), self.computed, *max(self.late)))
-
-
-STEP = 0.1  # s after which the user is told how far the run is, and heard
-SYNC = 1.0  # s between two questions whether all reports until then are in
-
-
-class Station(Accounts):
-    """How a coordinator's calls are carried out by processes that speak TCP."""
-
-    ahead = False
-
-    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
-        super().__init__(world, fleet)
-        agents = world.settings.problem.agents
-        self.number = 0
-        self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
-        self.ordered = 0
-        self.arrived: set[int] = set()
-        self.after: set[int] = set()  # those that came after a deadline had passed
-        self.lost: set[int] = set()
-        self.told: list[list[tuple[dict[str, Any], Array, dict[str, Any]]]] = [
-            [] for _ in range(agents)
-        ]  # jobs on news that an agent has not been sent yet
-        self.hub: Any = None
-        self.closed: float | None = None  # when s the collection closed that is being accepted
-        self.opened: float | None = (
-            None  # when s the first call since the latest collection was made
-        )
-        self._came = 0.0  # when s the latest reply did
-        self._synced = np.zeros(agents)
-        self._asked = 0.0
-        fleet.told, fleet.heard, fleet.buried = self._report, self._receive, self._bury
-
     @property
     def now(self) -> float:
         """Time of the run, s; while a collection is accepted, that at which it closed."""
@@ -193,8 +167,8 @@ class Station(Accounts):
         if self.opened is None:
             self.opened = now
         mechanism, view, amounts = hub.terms.compiled
-        given = hub.assignments.calls[hub.assignments.number]
-        job, bound = named(given.job, hub.method, "bound ")
+        assigned = hub.assignments.calls[hub.assignments.number]
+        job, bound = named(assigned.job, hub.method, "bound ")
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
@@ -208,10 +182,9 @@ class Station(Accounts):
                 continue
             price = hub.prices[:, i].copy()
             terms = mechanism, view, *amounts[:, i].tolist()
-            down, up = size_of(bits), size_of(reply_bits)
-            before, sent = self.latest[i], Sent(i, hub.round, hub.exchange, down, up, now)
-            sent.terms, sent.price = terms, price
-            self.latest[i] = self._next(sent)
+            place, up = (hub.round, hub.exchange), size_of(reply_bits)
+            before, sent = self.latest[i], Sent(i, *place, size_of(bits), up, now, terms, price)
+            self.latest[i] = self._note(sent)
             self.forget(before)
             order = {"job": job, "exchange": hub.exchange, "work": float(work[i]), "size": up}
             order["terms"] = terms_for(hub.terms, i)
@@ -225,11 +198,11 @@ class Station(Accounts):
         frames = []
         for i in who.tolist():
             if i not in self.fleet.dead:
-                self._next(Sent(i, hub.round, hub.exchange, size_of(bits), -1, self.now))
+                self._note(Sent(i, hub.round, hub.exchange, size_of(bits), -1, self.now))
                 frames.append(self._order(POST, np.empty(0), {}, {}))
         self._let_go(frames)
 
-    def _next(self, sent: Sent) -> int:
+    def _note(self, sent: Sent) -> int:
         self.number += 1
         self.sent[self.number] = sent
         return self.number
@@ -237,49 +210,58 @@ class Station(Accounts):
     def _order(
         self, kind: int, payload: Array, fields: dict[str, Any], arrays: dict[str, Any]
     ) -> tuple[int, bytes]:
-        """The frame of the newest message; what it asks for is told, unless it is as before."""
+        """The frame of the newest message; with what it asks for, unless that is as before."""
         number, sent = self.number, self.sent[self.number]
         i = sent.agent
         body, inside = body_of(payload, sent.down)
         if not inside:
             arrays["payload"] = payload
-        told = []
-        for place, (job, value, bound) in enumerate(self.told[i]):
+        for place, (_, value, bound) in enumerate(self.news[i]):
             arrays |= {f"news{place}": value, **bound}
-            told.append(job)
-        self.told[i] = []
-        fields |= {"told": told}
+        fields |= {"told": [job for job, _, _ in self.news[i]]}
+        self.news[i] = []
         known = self.orders[i]
         if arrays or fields != {key: known.get(key) for key in fields}:
             self.ordered += 1
             self.orders[i] = {} if arrays else fields | {"number": self.ordered}
-            self.fleet.tell(i, "order", fields | {"number": self.ordered}, arrays)
+            self.fleet.send(i, "order", fields | {"number": self.ordered}, arrays)
         order = int(self.orders[i].get("number", self.ordered))
         frame = Frame(
             kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
         )  # fmt: skip
-        return number, frame.header(self.fleet.keys.between(-1, i), sent.down) + body
+        return number, frame.header(self.fleet.keys[i], sent.down) + body
 
     def _let_go(self, frames: list[tuple[int, bytes]]) -> None:
         """Send the frames, and write when each left."""
         for number, frame in frames:
             sent = self.sent[number]
             sent.time = self.hub.calls.sent[sent.agent] = self.now
-            line = self.fleet.lines.get(sent.agent)
-            stream = line or self.fleet.connect(sent.agent)
+            line = self.fleet.greeted.get(sent.agent)
+            stream = line or self.fleet.connect(sent.agent, self.fleet.ports[sent.agent])
             stream.closing = line is None
             stream.push(frame)
         for number, _ in frames:
             sent = self.sent[number]
-            self.row(Kind.SEND, 0, -1, sent.agent, sent.round_, sent.down, -1, sent.time, 0.0)
+            write_message(
+                self.world.log,
+                Kind.SEND,
+                0,
+                -1,
+                sent.agent,
+                sent.round_,
+                sent.down,
+                -1,
+                sent.time,
+                0.0,
+            )
 
     def _receive(self, frame: Frame, time: float) -> None:
         """A reply is here; it counts if it answers a call that is still open."""
         sent = self.sent.get(frame.number)
         if sent is None or sent.agent != frame.source or sent.came < np.inf:
             raise Torn(f"found a reply of agent {frame.source} to no call of its own")
-        told = sent.report
-        if told is not None and told.kind != "done":
+        report = sent.report
+        if report is not None and report.kind != "done":
             raise Torn(f"found a reply of agent {frame.source} to a call that it has given up")
         if frame.kind != REPLY or len(frame.body) != sent.up or (frame.inside and sent.up % 8):
             raise Torn(f"found {len(frame.body)} bytes of agent {frame.source}, which are no reply")
@@ -311,9 +293,8 @@ class Station(Accounts):
         for sent in self.sent.values():
             if sent.agent == agent and sent.report is None and sent.came < np.inf:
                 release = release_id(len(self.latest), agent, sent.round_, sent.exchange)
-                self.world.ledger.charge_one(
-                    sent.came, agent, sent.round_, int(release), sent.terms, 1
-                )
+                about = sent.came, agent, sent.round_, int(release), sent.terms, 1
+                self.world.ledger.charge_one(*about)
         self._synced[agent] = np.inf
         self.world.caution(f"agent {agent} {self.fleet.dead[agent]} at {self.now:.3g} s")
         if agent not in self.arrived:
@@ -333,8 +314,11 @@ class Station(Accounts):
                 self.fleet.wait(0.0)  # what the kernel had in time counts
                 if horizon <= until:
                     return np.inf
-                if self._satisfied(True):
-                    return self._cut(until)
+                if self._satisfied(True):  # what came later waits for the next collection
+                    late = {i for i in self.arrived if self.sent[self.latest[i]].came > until}
+                    self.arrived -= late
+                    self.after |= late
+                    return float(until)
                 until, over = np.inf, True  # the least number is not there yet
                 continue
             self._require_alive()
@@ -342,14 +326,6 @@ class Station(Accounts):
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
                 self._idle()
         return max(opened, self._came)
-
-    def _cut(self, until: float) -> float:
-        """A deadline closes the collection at `until` s; what came later waits for the next."""
-        for i in list(self.arrived):
-            if self.sent[self.latest[i]].came > until:
-                self.arrived.discard(i)
-                self.after.add(i)
-        return until
 
     def _satisfied(self, over: bool) -> bool:
         """Whether the policy closes the collection, whose limit may be over."""
@@ -385,19 +361,18 @@ class Station(Accounts):
         if self.now - self._asked > SYNC:
             self._asked = self.now
             for i in self.fleet.alive:
-                self.fleet.tell(i, "sync", {"time": self._asked})
+                self.fleet.send(i, "sync", {"time": self._asked})
         self.world.spare(float(self._synced.min()), self.now)
 
     def need(self, who: Any) -> None:
         """Wait for the reports of agents who, whose replies are used: they come at once."""
         until = time.monotonic() + 5.0
         for i in who:
-            while self._unreported(i) and i not in self.fleet.dead and time.monotonic() < until:
+            while i not in self.fleet.dead and time.monotonic() < until:
+                sent = self.sent.get(self.latest[i])
+                if sent is None or sent.came == np.inf or sent.report is not None:
+                    break
                 self.fleet.wait(time.monotonic() + STEP)
-
-    def _unreported(self, i: int) -> bool:
-        sent = self.sent.get(self.latest[i])
-        return sent is not None and sent.came < np.inf and sent.report is None
 
     def reply(self, i: int) -> Array:
         """Reply (dim,) of agent i to its latest call, which is here."""
@@ -438,13 +413,13 @@ class RealHub(Hub):
         fleet = self.station.fleet  # type: ignore[attr-defined]
         for i in fleet.alive:
             rows = {name: array[i] for name, array in self.world.state.items()}
-            fleet.tell(i, "state", {}, rows)
+            fleet.send(i, "state", {}, rows)
         fleet.begin()  # the clock: what came before is preparation
 
-    def publish(self, *given: Any, **more: Any) -> None:
+    def publish(self, *arguments: Any, **more: Any) -> None:
         """As Hub.publish; the clock begins here at the latest."""
         self.station.fleet.begin()  # type: ignore[attr-defined]
-        super().publish(*given, **more)
+        super().publish(*arguments, **more)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,) have replied."""
@@ -472,12 +447,12 @@ class RealHub(Hub):
             station.need(who)
         super().tell(who, _nothing if observer.reserved else job, payload)
         for i in who.tolist():
-            prefix = f"told {len(station.told[i])} "
+            prefix = f"told {len(station.news[i])} "
             fields, arrays = named(job, self.method, prefix)
             order = {"job": fields, "round": self.round}
-            station.told[i].append((order, np.array(payload, float), arrays))
+            station.news[i].append((order, np.array(payload, float), arrays))
             if not observer.reserved:
-                observer.told[i] = self.world.state["x"][i]
+                observer.changed[i] = self.world.state["x"][i]
 
 
 def _nothing(us: Any, payload: Array) -> Array:
@@ -489,14 +464,14 @@ def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     """What an agent's process does; asked: where it tells nothing but what it releases."""
     client = Client(place, world, method, asked)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
-    kept = place.ground.transport.connection == "kept"
-    place.report("ready", {"port": -1 if kept else place.listen([-1])})
+    lasting = place.network.transport.connection == "kept"
+    place.report("ready", {"port": -1 if lasting else place.listen([-1])})
     client.live()
 
 
 def _meet(client: Client, port: int) -> None:
     client.port = port
-    if client.place.ground.transport.connection == "kept":
+    if client.place.network.transport.connection == "kept":
         client.line = client.place.connect(-1, port)
         client.place.greet(client.line)
 
@@ -506,9 +481,9 @@ def assemble(fleet: Fleet) -> None:
     port = fleet.listen()
     fleet.get_ready()
     for i in fleet.alive:
-        fleet.tell(i, "line", {"port": port})
-    if fleet.ground.transport.connection == "kept":
-        fleet.wait_for("not all are connected", lambda: len(fleet.lines) == fleet.agents)
+        fleet.send(i, "line", {"port": port})
+    if fleet.network.transport.connection == "kept":
+        fleet.wait_for("not all are connected", lambda: len(fleet.greeted) == fleet.agents)
 
 
 def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
@@ -519,7 +494,8 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
         return _coordinate(program(hub), hub, station)
     finally:
         fleet.dismiss()
-        station.conclude()
+        late = max(station.late, default=(0.0, 0, 0))
+        conclude(world, fleet, len(station.late), station.computed, late)
 
 
 def _ended(station: Station) -> float:

@@ -7,7 +7,7 @@ import ssl
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from math import inf
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.formats import COORDINATOR
+from desim.deployments.formats import COORDINATOR, Message, Unpacking, packed
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
@@ -25,7 +25,7 @@ STAMP = struct.Struct("qq")  # s and ns of the day's clock
 INFO, SINCE_DATA = 11, struct.Struct("52xI")  # TCP_INFO of Linux: ms since data came
 TICK = 0.01  # s: what the kernel counts in ticks may be that wrong
 CLOSE = 2e-6  # s between two looks at a clock that count as one
-MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
+MAX_STAMP_AGE = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
 
 
 class Closed(Exception):
@@ -73,41 +73,27 @@ class Stream:
             with suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
 
-    def pull(self) -> Iterator[bytes]:
-        """What has come, piece by piece; Closed at its end."""
-        while True:
-            try:
-                data = self.sock.recv(PIECE)
-            except LATER:
-                return
-            except OSError as error:
-                raise Closed(str(error)) from None
-            if not data:
-                raise Closed("closed by the other side")
-            yield data
-            if len(data) < PIECE and not isinstance(self.sock, ssl.SSLSocket):
-                return
+    def pull(self) -> Iterator[tuple[bytes, float]]:
+        """What has come, piece by piece; Closed at its end.
 
-    def stamped(self) -> Iterator[tuple[bytes, float]]:
-        """As `pull`; with s of time.monotonic at which the kernel had the last byte of a piece.
-
-        So what counts is when a message was here, not when this process had its turn. Where the
-        last byte lay behind one that was lost and came again, it was here when that one was.
+        With s of time.monotonic at which the kernel had the last byte of a piece: what counts is
+        when a message was here, not when this process had its turn. Where the last byte lay behind
+        one that was lost and came again, it was here when that one was. Over TLS it is now.
         """
-        if isinstance(self.sock, ssl.SSLSocket):
-            for data in self.pull():
-                yield data, time.monotonic()
-            return
+        plain = not isinstance(self.sock, ssl.SSLSocket)
         while True:
             try:
-                data, more, _, _ = self.sock.recvmsg(PIECE, 64)
+                if plain:
+                    data, notes, _, _ = self.sock.recvmsg(PIECE, 64)
+                else:
+                    data, notes = self.sock.recv(PIECE), []
             except LATER:
                 return
             except OSError as error:
                 raise Closed(str(error)) from None
             if not data:
                 raise Closed("closed by the other side")
-            stamp, last = _stamp(more), len(data) < PIECE
+            stamp, last = _stamp(notes), plain and len(data) < PIECE
             yield data, later(stamp, _fed(self.sock)) if last else stamp
             if last:
                 return
@@ -120,6 +106,34 @@ class Stream:
             self.sock.close()
 
 
+class Control(Stream):
+    """A connection over which messages come that are not measured, see `formats`.
+
+    foreign: whether they are somebody else's, see `Unpacking`.
+    """
+
+    def __init__(self, sock: socket.socket, foreign: bool = False) -> None:
+        super().__init__(sock)
+        self._reader = Unpacking(foreign=foreign)
+
+    def messages(self) -> Iterator[Message]:
+        """What has come; Closed at the end, Torn where it is no message."""
+        for data, _ in self.pull():
+            yield from self._reader.feed(data)
+
+    def say(
+        self, kind: str, fields: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:  # fmt: skip
+        """Send a message, as `push` does."""
+        self.push(packed(kind, fields or {}, arrays or {}))
+
+    def part(self, kind: str, fields: Mapping[str, Any] | None = None) -> None:
+        """Send all that waits, and a last message, however long that takes."""
+        self.sock.setblocking(True)
+        self.sock.sendall(b"".join((*self.waiting, packed(kind, fields or {}, {}))))
+
+
 def stamping(sock: socket.socket) -> None:
     """Let the kernel note when what comes on a socket was here."""
     with suppress(OSError):
@@ -128,12 +142,16 @@ def stamping(sock: socket.socket) -> None:
 
 def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
     """The kernel's time, on the clock that does not jump; now where it has noted nothing."""
-    now, day = _both()
+    for _ in range(4):  # this process may lose its turn between two looks at the clocks
+        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
+        if after - before < CLOSE:
+            break
+    now = 0.5 * (before + after)
     for level, kind, data in notes:
         if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
             seconds, nanos = STAMP.unpack_from(data)
             ago = 1e-9 * (day - seconds * 1_000_000_000 - nanos)
-            return now - ago if 0.0 <= ago < MOST_AGO else now
+            return now - ago if 0.0 <= ago < MAX_STAMP_AGE else now
     return now
 
 
@@ -148,19 +166,10 @@ def later(stamp: float, fed: float) -> float:
 def _fed(sock: socket.socket) -> float:
     """When a connection was last given data, s of time.monotonic(); -inf where that is unknown."""
     try:
-        told = sock.getsockopt(socket.IPPROTO_TCP, INFO, SINCE_DATA.size)
+        info = sock.getsockopt(socket.IPPROTO_TCP, INFO, SINCE_DATA.size)
     except OSError:
         return -inf
-    return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(told)[0])
-
-
-def _both() -> tuple[float, int]:
-    """Now, on the clock that does not jump, s, and on the day's, ns: read at one instant."""
-    for _ in range(4):  # this process may lose its turn in between
-        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
-        if after - before < CLOSE:
-            break
-    return 0.5 * (before + after), day
+    return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(info)[0])
 
 
 class Poll:

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.deployments.fidelity.matching import (
     NARROW,
     NOTHING,
     Matched,
-    matched_computations,
-    matched_messages,
-    matched_rounds,
+    matches_of,
     percent,
     relative,
     replies,
@@ -37,21 +34,25 @@ if TYPE_CHECKING:
 # Which runs have a real clock, and whether two are of the same scenario.
 
 FREE = {"name", "network", "compute", "observe", "log", "stop", "engine", "plugins"}
-SHOWN = 4
+NAMED = 4  # keys in which scenarios differ
+
+
+def entry(run: Run, *keys: str) -> Any:
+    """An entry of a run's manifest; None where there is none."""
+    found: Any = run.manifest
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def deployed(run: Run) -> bool:
     """Whether real processes have played the run, so that its seconds are those of a real clock."""
-    clock = run.manifest.get("clock")
-    return isinstance(clock, Mapping) and clock.get("kind") == "real"
+    return bool(entry(run, "clock", "kind") == "real")
 
 
 def linked(run: Run) -> bool:
     """Whether messages of a deployed run had links, be they lines of one machine or a network."""
-    clock = run.manifest.get("clock")
-    links = clock.get("links") if isinstance(clock, Mapping) else None
-    kind = str(links.get("kind", "")) if isinstance(links, Mapping) else ""
-    return not kind.startswith("loopback")
+    return not str(entry(run, "clock", "links", "kind")).startswith("loopback")
 
 
 def provisos(real: Run, simulated: Sequence[Run]) -> Iterator[str]:
@@ -59,44 +60,27 @@ def provisos(real: Run, simulated: Sequence[Run]) -> Iterator[str]:
     if not linked(real):
         text = "was played over loopback, without links: times of its messages and rounds, and to"
         yield f"{_who(real)} {text} targets, are not comparable with those of a network"
-    drawn = [_noise(run) for run in (real, *simulated)]
+    drawn = [entry(run, "privacy", "noise") for run in (real, *simulated)]
     if drawn[0] == "os" and any(one != "os" for one in drawn[1:]):
         text = "drew its noise from the operating system, and the simulation from the seed"
         why = "models differ for that, and times to targets with them"
         yield f"{_who(real)} {text}: {why} (--set privacy.noise_seed=scenario for both)"
 
 
-def _noise(run: Run) -> str:
-    """Where the noise of a run came from."""
-    privacy = run.manifest.get("privacy")
-    return str(privacy.get("noise", "")) if isinstance(privacy, Mapping) else ""
-
-
-def blur(run: Run) -> float:
-    """By how much s the clocks of a deployed run's hosts may differ."""
-    clock = run.manifest.get("clock")
-    found = clock.get("error", 0.0) if isinstance(clock, Mapping) else 0.0
-    return float(found) if isinstance(found, int | float) else 0.0
-
-
 def unlike(real: Run, simulated: Run) -> list[str]:
     """In which ways the runs do not tell of the same scenario, but for its network and devices."""
-    return list(_unlike(real, simulated))
-
-
-def _unlike(real: Run, simulated: Run) -> Iterator[str]:
-    places = differing([real, simulated])
     odd = [
-        ".".join(place) for place in places
+        ".".join(place) for place in differing([real, simulated])
         if place[0] not in FREE or place[:2] == ("network", "topology")
     ]  # fmt: skip
     if odd:
-        more = f" and {len(odd) - SHOWN} more" if len(odd) > SHOWN else ""
-        names = f"{', '.join(odd[:SHOWN])}{more}"
-        yield f"{_who(real)} and {_who(simulated)} are different scenarios: they differ in {names}"
-    elif not same_seed(real, simulated):
-        seeds = " and ".join(str(run.manifest.get("seed")) for run in (real, simulated))
-        yield f"found seeds {seeds}; allowed: one seed, so that both are asked for the same"
+        more = f" and {len(odd) - NAMED} more" if len(odd) > NAMED else ""
+        text = f"are different scenarios: they differ in {', '.join(odd[:NAMED])}{more}"
+        return [f"{_who(real)} and {_who(simulated)} {text}"]
+    if same_seed(real, simulated):
+        return []
+    seeds = " and ".join(str(run.manifest.get("seed")) for run in (real, simulated))
+    return [f"found seeds {seeds}; allowed: one seed, so that both are asked for the same"]
 
 
 def _who(run: Run) -> str:
@@ -120,33 +104,24 @@ def against(runs: Sequence[Run], asked: bool) -> tuple[Run, list[Run]] | None:
 SIGN = "errors are simulated - real; bias: their median; the rest of their sizes, not their signs"
 
 
-def summary_table(
-    summary: "pd.DataFrame", name: str, quantiles: Sequence[str], about: Sequence[str] = ()
-) -> Table:
+def summary_table(summary: "pd.DataFrame", name: str, about: Sequence[str] = ()) -> Table:
     """How large the relative errors are, and in brackets how many seconds; about: what to know."""
     rows = []
-    for row in summary.to_dict("records"):
-        if not row["n"]:
-            continue
-        cells = [_size(row[one], row[f"{one} s"]) for one in quantiles]
-        rows.append(
-            [
-                row["what"],
-                str(row["n"]),
-                percent(row["bias"] if row["max s"] >= NOTHING else 0.0),
-                *cells,
-            ]
-        )
-    head = ["", "compared", "bias", *quantiles]
+    for row in summary[summary["n"] > 0].to_dict("records"):
+        bias = percent(row["bias"] if row["max s"] >= NOTHING else 0.0)
+        sizes = [_size(row[one], row[f"{one} s"]) for one in QUANTILES]
+        rows.append([row["what"], str(row["n"]), bias, *sizes])
+    head = ["", "compared", "bias", *QUANTILES]
     return Table(f"errors of the clock of {name}", head, rows, [*about, SIGN])
 
 
 def target_table(targets: "pd.DataFrame") -> Table:
     """Times to targets and the whole."""
     rows = [
-        [row["what"], _time(row["real"]), _time(row["simulated"]), percent(row["relative"])]
+        [row["what"], *("never" if np.isinf(row[one]) else spelled(row[one])
+                        for one in ("real", "simulated")), percent(row["relative"])]
         for row in targets.to_dict("records")
-    ]
+    ]  # fmt: skip
     return Table("how long it took", ["", "real", "simulated", "error"], rows)
 
 
@@ -173,15 +148,11 @@ def _size(share: float, seconds: float) -> str:
     return f"{number} % ({spelled(seconds)})"
 
 
-def _time(seconds: float) -> str:
-    return "never" if np.isinf(seconds) else spelled(seconds)
-
-
 # Whether two runs come to the same models: to the bit, or how far apart.
 
 KINDS = {"model": "the coordinator's models", "iterates": "the agents' models"}
 FINAL = "the final states"
-LEAST = 5e-324  # of other bits, as of -0 and 0
+SMALLEST_DISTANCE = 5e-324  # of other bits, as of -0 and 0
 
 
 @dataclass(frozen=True)
@@ -208,26 +179,18 @@ class Models:
 def compared(real: Run, simulated: Run) -> Models | None:
     """The first of what both have: models, else iterates, else the final state."""
     for name, words in KINDS.items():
-        pair = [getattr(run, name) for run in (real, simulated)]
-        if all(one is not None and one.ndim > 1 for one in pair):
-            if pair[0].shape[1:] == pair[1].shape[1:]:
-                return _over_rounds(words, *pair)
-    states = [run.state for run in (real, simulated)]
-    shared = [
-        name for name in states[0].keys() & states[1].keys()
-        if states[0][name].shape == states[1][name].shape and states[0][name].dtype.kind in "fiu"
+        one, other = (getattr(run, name) for run in (real, simulated))
+        if one is not None and other is not None and one.ndim > 1:
+            if one.shape[1:] == other.shape[1:]:
+                apart = [_distance(*pair) for pair in zip(one, other, strict=False)]
+                first = next((k for k, distance in enumerate(apart) if distance > 0.0), None)
+                return Models(words, len(apart) - 1, first, max(apart, default=0.0))
+    own, others = real.state, simulated.state
+    apart = [
+        _distance(own[name], others[name]) for name in own.keys() & others.keys()
+        if own[name].shape == others[name].shape and own[name].dtype.kind in "fiu"
     ]  # fmt: skip
-    if not shared:
-        return None
-    apart = max(_distance(states[0][name], states[1][name]) for name in shared)
-    return Models(FINAL, 0, None, apart)
-
-
-def _over_rounds(words: str, real: NDArray[np.float64], simulated: NDArray[np.float64]) -> Models:
-    n = min(len(real), len(simulated))
-    apart = [_distance(one, other) for one, other in zip(real[:n], simulated[:n], strict=True)]
-    unlike = [k for k, one in enumerate(apart) if one > 0.0]
-    return Models(words, n - 1, unlike[0] if unlike else None, max(apart, default=0.0))
+    return Models(FINAL, 0, None, max(apart)) if apart else None
 
 
 def _distance(real: Array, simulated: Array) -> float:
@@ -237,7 +200,7 @@ def _distance(real: Array, simulated: Array) -> float:
     with np.errstate(all="ignore"):
         norm = float(np.linalg.norm(real.astype(float)))
         apart = float(np.linalg.norm(simulated.astype(float) - real.astype(float)))
-    return max(apart / norm if norm > 0.0 else apart, LEAST)
+    return max(apart / norm if norm > 0.0 else apart, SMALLEST_DISTANCE)
 
 
 QUANTILES = {"median": 0.5, "90 %": 0.9, "95 %": 0.95, "max": 1.0}
@@ -284,12 +247,9 @@ class ClockErrors:
             share, error = (one.frame[name].to_numpy(float) for name in ("relative", "error"))
             known = share[np.isfinite(share)]
             bias = float(np.median(known)) if len(known) else np.nan
-            record = {"what": what, "n": len(share), "bias": bias}
-            record |= dict(zip(QUANTILES, _quantiles(np.abs(known)), strict=True))
-            record |= {
-                f"{name} s": value
-                for name, value in zip(QUANTILES, _quantiles(np.abs(error)), strict=True)
-            }
+            record: dict[str, Any] = {"what": what, "n": len(share), "bias": bias}
+            record |= {name: _quantile(np.abs(known), at) for name, at in QUANTILES.items()}
+            record |= {f"{name} s": _quantile(np.abs(error), at) for name, at in QUANTILES.items()}
             records.append(record)
         return pd.DataFrame(records)
 
@@ -318,7 +278,7 @@ class ClockErrors:
             summary = summary[summary["what"] == "computations"]
             farthest = farthest[farthest["what"] == "computation"]
         about = list(provisos(self.real, [self.simulated]))
-        first = summary_table(summary, self.simulated.name, list(QUANTILES), about)
+        first = summary_table(summary, self.simulated.name, about)
         last = worst_table(farthest, list(self.notes()))
         return (first, target_table(self.targets), last) if linked(self.real) else (first, last)
 
@@ -330,7 +290,8 @@ class ClockErrors:
             yield str(self.models)
 
     def _about_links(self) -> Iterator[str]:
-        if error := blur(self.real):
+        error = entry(self.real, "clock", "error")
+        if isinstance(error, int | float) and error:
             yield f"clocks of the real run's hosts agree to {spelled(error)}"
         for what, one in self.matches.items():
             if one.only_real or one.only_simulated:
@@ -350,7 +311,7 @@ class ClockErrors:
         return together(self.tables, form)
 
     def plot(self, out: str | Path | None = None, **asked: Any) -> Any:
-        """Both timelines, one over the other: see `desim.interface.plots.clocks`."""
+        """Both timelines, one over the other: see `desim.interface.plots.activity.clocks`."""
         from desim.interface.plots.activity import clocks
 
         return clocks(self.real, self.simulated, out=out, **asked)
@@ -379,11 +340,7 @@ def clock_errors(
         run.require("clock", "deliver", "aggregate")
         if run.events.empty:
             raise InputError(f"clock: {run.name} has no events: it ended before anything began")
-    matches = {
-        "messages": matched_messages(one, other),
-        "computations": matched_computations(one, other),
-        "rounds": matched_rounds(one, other),
-    }
+    matches = matches_of(one, other)
     if all(found.frame.empty for found in matches.values()):
         raise InputError("clock: the runs have no message, computation or round in common")
     times = _targets(one, other, targets)
@@ -400,46 +357,39 @@ def errors_of_clocks(
     found = against(runs, asked)
     if found is None:
         if asked:
+            real = sum(map(deployed, runs))
+            number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+            number += f", {real} of them deployed" if real else ""
             text = "two runs of one scenario, of which one at most is deployed"
-            raise InputError(f"clock: found {_counted(runs)}; allowed: {text}")
+            raise InputError(f"clock: found {number}; allowed: {text}")
         return (), []
-    made, troubles = [], []
+    errors, troubles = [], []
     for one in found[1]:
         try:
-            made.append(clock_errors(found[0], one, targets))
+            errors.append(clock_errors(found[0], one, targets))
         except InputError as error:
             if asked:
                 raise
             troubles += error.problems
-    return tuple(made), troubles
-
-
-def _counted(runs: Sequence[Run]) -> str:
-    real = sum(map(deployed, runs))
-    return f"{len(runs)} run{'s' * (len(runs) != 1)}" + (
-        f", {real} of them deployed" if real else ""
-    )
+    return tuple(errors), troubles
 
 
 def _targets(real: Run, simulated: Run, targets: Targets | None) -> "pd.DataFrame":
     """Times to targets and the whole: columns what, real s, simulated s, relative."""
     pairs = list(real.stops)
     if targets is not None:
-        several = {
-            name: one if isinstance(one, Sequence) else [one] for name, one in targets.items()
-        }
-        pairs = [(name, float(one)) for name, values in several.items() for one in values]
-    names, rows = [], []
-    for metric, value in pairs:
-        names.append(f"until {metric} {value:g}")
-        rows.append([run.time_to(metric, value) for run in (real, simulated)])
-    names.append("in all")
-    rows.append([_whole(run) for run in (real, simulated)])
-    times = np.array(rows, float)
+        pairs = [
+            (name, float(one)) for name, values in targets.items()
+            for one in (values if isinstance(values, Sequence) else [values])
+        ]  # fmt: skip
+    names = [*(f"until {metric} {value:g}" for metric, value in pairs), "in all"]
+    one, other = (
+        np.array([*(run.time_to(metric, value) for metric, value in pairs), _whole(run)], float)
+        for run in (real, simulated)
+    )
     with np.errstate(invalid="ignore"):
-        share = relative(times[:, 0], times[:, 1])
-    columns = {"what": names, "real": times[:, 0], "simulated": times[:, 1], "relative": share}
-    return pd.DataFrame(columns)
+        share = relative(one, other)
+    return pd.DataFrame({"what": names, "real": one, "simulated": other, "relative": share})
 
 
 def _whole(run: Run) -> float:
@@ -448,10 +398,8 @@ def _whole(run: Run) -> float:
     return float(ends.max()) if len(ends) else float(run.manifest.get("time", np.nan))
 
 
-def _quantiles(values: Array) -> list[float]:
-    if not len(values):
-        return [np.nan] * len(QUANTILES)
-    return [float(np.quantile(values, at)) for at in QUANTILES.values()]
+def _quantile(values: Array, at: float) -> float:
+    return float(np.quantile(values, at)) if len(values) else np.nan
 
 
 def _share(some: int, n: int) -> str:

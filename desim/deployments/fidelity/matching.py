@@ -1,6 +1,6 @@
 """What is the same in two runs, by how much its seconds differ, and why: messages to rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,41 +53,26 @@ def relative(real: Array, simulated: Array) -> Array:
     return np.asarray(np.where((real == 0.0) & (simulated == 0.0), 0.0, share))
 
 
-def matched_messages(real: Run, simulated: Run) -> Matched:
-    """Messages by sender, receiver, round and number in it; see `reading.exchanges.messages`.
+def matches_of(real: Run, simulated: Run) -> dict[str, Matched]:
+    """Messages by sender, receiver, round and number in it, computations by agent, and rounds.
 
-    Of collections that take replies as they come by their number on the link alone.
+    Of collections that take replies as they come by their number on the link, or of the agent,
+    alone.
     """
-    first, second = messages(real.events), messages(simulated.events)
-    return _matched(first, second, LINK, _free(real))
-
-
-def matched_computations(real: Run, simulated: Run) -> Matched:
-    """Computations by agent, round and number in it."""
-    first, second = computations(real.events), computations(simulated.events)
-    return _matched(first, second, ["agent"], _free(real))
-
-
-def matched_rounds(real: Run, simulated: Run) -> Matched:
-    """Rounds by number."""
-    return matched(rounds(real.events), rounds(simulated.events), ["round"])
-
-
-def _matched(
-    real: "pd.DataFrame", simulated: "pd.DataFrame", whose: list[str], free: bool
-) -> Matched:  # fmt: skip
-    """Rows of the same owner, round and number in it; free: and number of all its rows."""
-    if not free:
-        return matched(real, simulated, [*whose, "round", "nth"])
-    for table in (real, simulated):
-        table["nth"] = table.groupby(whose).cumcount()
-    return matched(real, simulated, [*whose, "nth"])
-
-
-def _free(run: Run) -> bool:
-    known = run.known
+    known = real.known
     star = known is None or known.network.topology.kind == "star"
-    return bool(known and star and known.policy.kind in FREE)
+    free = bool(known and star and known.policy.kind in FREE)
+    found = {}
+    for what, table, owner in (
+        ("messages", messages, LINK), ("computations", computations, ["agent"])
+    ):  # fmt: skip
+        one, other = table(real.events), table(simulated.events)
+        for rows in (one, other) if free else ():
+            rows["nth"] = rows.groupby(owner).cumcount()
+        keys = [*owner, "nth"] if free else [*owner, "round", "nth"]
+        found[what] = matched(one, other, keys)
+    found["rounds"] = matched(rounds(real.events), rounds(simulated.events), ["round"])
+    return found
 
 
 # Why a message, a computation or a round took longer or shorter than it was simulated.
@@ -166,13 +151,10 @@ def of_round(
     """Who closed the round in both runs, and what of that one's part differs most."""
     number = int(row["round"])
     real, simulated = (one.get(number, -3) for one in closers)
-    if real < 0:
-        names = {-2: "the deadline", -3: "nobody"}
-        same = "" if real == simulated else f", simulated by {named(simulated)}"
-        return f"closed by {names.get(real, 'the coordinator')}{same}"
-    same = " in both" if real == simulated else f", simulated by {named(simulated)}"
-    part = _largest(number, real, messages, computations)
-    return f"closed by agent {real}{same}" + (f": its {part}" if part else "")
+    same = f", simulated by {named(simulated)}" if real != simulated else " in both" * (real >= 0)
+    part = _largest(number, real, messages, computations) if real >= 0 else ""
+    closer = "the coordinator" if real == -1 else named(real)
+    return f"closed by {closer}{same}" + (f": its {part}" if part else "")
 
 
 def named(who: int) -> str:
@@ -199,40 +181,39 @@ def _largest(
 
 # The largest errors of a simulated clock, each with its reason as far as the logs say it.
 
-TOLD = 3  # of each kind
+WORST = 3  # of each kind
 COLUMNS = ["what", "who", "round", "real", "simulated", "error", "relative", "reason"]
 
 
 def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.DataFrame":
-    """What is farthest off in seconds: TOLD messages, computations and rounds, columns COLUMNS."""
+    """What is farthest off in seconds: WORST messages, computations and rounds, columns COLUMNS."""
     messages, computations = matches["messages"].frame, matches["computations"].frame
     closers = _closers(real), _closers(simulated)
+    reasons: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
+        "message": lambda row: (
+            f"{called(int(row['sender']))} to {called(int(row['receiver']))}",
+            of_message(row, messages),
+        ),
+        "computation": lambda row: (
+            f"agent {int(row['agent'])}", of_computation(row, computations)
+        ),
+        "round": lambda row: ("all", of_round(row, closers, messages, computations)),
+    }  # fmt: skip
     records: list[tuple[Any, ...]] = []
-    for row in _largest_rows(messages):
-        who = f"{called(int(row['sender']))} to {called(int(row['receiver']))}"
-        records.append(("message", who, *_numbers(row), of_message(row, messages)))
-    for row in _largest_rows(computations):
-        reason = of_computation(row, computations)
-        records.append(("computation", f"agent {int(row['agent'])}", *_numbers(row), reason))
-    for row in _largest_rows(matches["rounds"].frame):
-        reason = of_round(row, closers, messages, computations)
-        records.append(("round", "all", *_numbers(row), reason))
+    for what, reason in reasons.items():
+        for row in _largest_rows(matches[f"{what}s"].frame):
+            who, why = reason(row)
+            number = int(row["round"] if "round" in row else row["round_real"])
+            seconds = (float(row[name]) for name in COLUMNS[3:7])
+            records.append((what, who, number, *seconds, why))
     return pd.DataFrame(records, columns=COLUMNS)
 
 
 def _largest_rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """The rows with the largest errors; none that is off by rounding alone."""
     size = frame["error"].abs()
-    some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:TOLD]
+    some = size[size > NOTHING].sort_values(ascending=False, kind="stable").index[:WORST]
     return [{str(key): value for key, value in frame.loc[one].items()} for one in some]
-
-
-def _numbers(row: Mapping[str, Any]) -> tuple[int, float, float, float, float]:
-    number = row["round"] if "round" in row else row["round_real"]
-    return (
-        int(number), float(row["real"]), float(row["simulated"]), float(row["error"]),
-        float(row["relative"]),
-    )  # fmt: skip
 
 
 def _closers(run: Run) -> Mapping[int, int]:
@@ -244,7 +225,7 @@ def _closers(run: Run) -> Mapping[int, int]:
 
 # Whether the same replies count in both runs, how narrow that was, and who comes before whom.
 
-MOST = 1500  # replies of a round whose pairs are counted
+MAX_REPLIES = 1500  # replies of a round whose pairs are counted
 NARROW = 0.02  # of a round: no law of a link decides a margin below
 
 
@@ -279,27 +260,20 @@ class _Collections:
         self._void = hearing(run.scenario)["void"]
         limit = run.scenario.policy.deadline
         self._limit = np.inf if limit is None else float(limit)
-        hub = events[events["agent"] < 0]
-        closed = hub[hub["kind"] == "aggregate"].sort_values("round")
-        self.star = bool((events["agent"] < 0).any() or (events["peer"] < 0).any()) and len(closed)
+        closed, hub = events[events["kind"] == "aggregate"], events[events["agent"] < 0]
+        at_hub = closed[closed["agent"] < 0].sort_values("round")
+        self.star = len(at_hub) > 0
+        if self.star:
+            closed = at_hub.set_index("round")
+        else:
+            closed = closed.groupby("round").max(numeric_only=True)
         came = hub if self.star else events
-        came = came[came["kind"] == "deliver"]
+        self._came = came = came[came["kind"] == "deliver"]
         self._by_round: dict[Any, Any] = dict(iter(came.groupby("round")))
-        if not self.star:
-            closed = (
-                events[events["kind"] == "aggregate"]
-                .groupby("round", as_index=False)
-                .max(numeric_only=True)
-            )
-        numbers, times = closed["round"].to_numpy(int), closed["time"].to_numpy(float)
-        self.closing: dict[int, float] = dict(zip(numbers.tolist(), times.tolist(), strict=True))
-        self._opened: dict[int, float] = dict(
-            zip(numbers.tolist(), [0.0, *times[:-1].tolist()], strict=True)
-        )
-        self._waited: dict[int, float] = dict(
-            zip(numbers.tolist(), closed["seconds"].tolist(), strict=True)
-        )
-        self._came = came
+        numbers, times = closed.index.tolist(), closed["time"].to_numpy(float).tolist()
+        self.closing: dict[int, float] = dict(zip(numbers, times, strict=True))
+        self._opened: dict[int, float] = dict(zip(numbers, [0.0, *times[:-1]], strict=True))
+        self._waited: dict[int, float] = dict(zip(numbers, closed["seconds"].tolist(), strict=True))
         self._times = came["time"].to_numpy(float)
         self._who = came["peer"].to_numpy(int)
 
@@ -350,12 +324,12 @@ def _ordered(real: "pd.Series", simulated: "pd.Series") -> tuple[int, int]:
     where = both.get_level_values("agent")
     pairs = ordered = 0
     for receiver in where.unique():
-        some = both[where == receiver][:MOST]
+        some = both[where == receiver][:MAX_REPLIES]
         first, second = (one.loc[some].to_numpy(float) for one in (real, simulated))
         upper = np.triu_indices(len(some), 1)
-        told = _signs(second, upper)
-        pairs += int((told != 0.0).sum())
-        ordered += int((_signs(first, upper) == told)[told != 0.0].sum())
+        signs = _signs(second, upper)
+        pairs += int((signs != 0.0).sum())
+        ordered += int((_signs(first, upper) == signs)[signs != 0.0].sum())
     return pairs, ordered
 
 

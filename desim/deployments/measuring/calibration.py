@@ -30,26 +30,14 @@ if TYPE_CHECKING:
 
 SPREAD = 2.0  # sizes that differ by more could tell what they cost
 
+ONE_SIZE = """\
+    # All are of {}, which does not tell a latency from a bandwidth: this is
+    # what such a message takes. The latency is at most that, the bandwidth at least
+    # {}. Messages of another size tell."""
+SAME_TIME = """\
+    # Those of {} take about as long, which does not tell a bandwidth: it is at
+    # least {}. Larger messages tell."""
 HEAD = "# Measured by desim calibrate: {}\n# Use it as network: FILE in a scenario.\n"
-
-
-def fragment(
-    lines: Lines | None,
-    devices: Devices | None,
-    sources: Sequence[str],
-    speeds: str | None,
-    drawn: bool = False,
-) -> str:
-    """The text of a file that a scenario includes as its network.
-
-    speeds: name of a csv file of each device's speed, to which the text refers; None: a law; drawn:
-    whether agents draw their devices, rather than being them.
-    """
-    text = HEAD.format(", ".join(sources))
-    text += "\n".join(["network:", *_network(lines)]) if lines else "network: {}"
-    if devices is not None:
-        text += "\n" + "\n".join(["compute:", *_compute(devices, speeds, drawn)])
-    return text + "\n"
 
 
 def quantity(value: float, unit: str) -> str:
@@ -77,14 +65,16 @@ def bounds(intervals: Sequence[tuple[float, float]], unit: str) -> str:
 
 def alternatives(one: Line) -> str:
     """Which pairs fit a line's messages alike, and which message tells; "" where that is none."""
-    if one.told or one.telling is None:
+    telling = one.telling
+    if one.identified or telling is None:
         return ""
-    told = one.telling
-    low, high = (quantity(value, "s") for value in told.seconds)
+    low, high = (quantity(value, "s") for value in telling.seconds)
     pairs = [f"{quantity(a, 's')} with {quantity(b, 'bit/s')}" for a, b in one.pairs]
     alike = f"fit alike: {' or '.join(pairs)}; " if len(pairs) > 1 else ""
     rates = bounds(one.rates, "bit/s")
-    tells = f"messages of {size(told.size)} {told.state} tell: they take {low} to {high} by these"
+    tells = (
+        f"messages of {size(telling.size)} {telling.state} tell: they take {low} to {high} by these"
+    )
     return f"{alike}bandwidth {rates}; {tells}"
 
 
@@ -110,7 +100,9 @@ def _network(lines: Lines) -> Iterator[str]:
         yield "  links:"
         for (who, towards), one in lines.each.items():
             end = "receiver" if towards else "sender"
-            words = f"latency: {quantity(one.latency, 's')}, bandwidth: {_rate(one)}"
+            words = (
+                f"latency: {quantity(one.latency, 's')}, bandwidth: {quantity(one.rate, 'bit/s')}"
+            )
             yield f"    - {{{end}: {who}, {words}}}  # {_doubt(one)}"
 
 
@@ -121,36 +113,19 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
     yield f"    # {_goodness(one.left, one.late, one.r2 if one.how == MEASURED else np.nan)}"
     if one.how == LIMIT:
         least = quantity(one.least, "bit/s")
-        yield from _limits(high <= SPREAD * low, sizes, least)
-    elif not one.told:
-        yield from _wrapped(f"Not told: {alternatives(one)}. What follows is {one.chosen}.")
+        yield from (
+            (ONE_SIZE if high <= SPREAD * low else SAME_TIME).format(sizes, least).splitlines()
+        )
+    elif not one.identified:
+        text = f"Not told: {alternatives(one)}. What follows is {one.chosen}."
+        yield from (f"    # {line}" for line in wrap(text, 96))
     yield f"    latency: {quantity(one.latency, 's')}  # 95 %: {bounds(one.latencies, 's')}"
     why = {LOGGED: ", by the log's sending times alone"}.get(one.how, "")
-    yield f"    bandwidth: {_rate(one)}  # 95 %: {bounds(one.rates, 'bit/s')}{why}"
+    yield f"    bandwidth: {quantity(one.rate, 'bit/s')}  # 95 %: {bounds(one.rates, 'bit/s')}{why}"
     if jitter:
         few, many = one.jitters
         doubt = f"  # 95 %: {few:.3g} to {many:.3g}" if jitter == one.jitter else ""
         yield f"    jitter: {{lognormal: {jitter:.3g}}}{doubt}"
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    """A comment of several lines."""
-    for line in wrap(text, 96):
-        yield f"    # {line}"
-
-
-def _limits(alike: bool, sizes: str, least: str) -> Iterator[str]:
-    if alike:
-        yield f"    # All are of {sizes}, which does not tell a latency from a bandwidth: this is"
-        yield "    # what such a message takes. The latency is at most that, the bandwidth at least"
-        yield f"    # {least}. Messages of another size tell."
-        return
-    yield f"    # Those of {sizes} take about as long, which does not tell a bandwidth: it is at"
-    yield f"    # least {least}. Larger messages tell."
-
-
-def _rate(one: Line) -> str:
-    return quantity(one.rate, "bit/s")
 
 
 def _doubt(one: Line) -> str:
@@ -192,7 +167,7 @@ def _compute(devices: Devices, speeds: str | None, drawn: bool) -> Iterator[str]
     many = f"{devices.computations} computations of {work} gradients of one row"
     yield f"  # {many}"
     yield f"  # {_goodness(devices.left, devices.late, devices.r2)}"
-    if not devices.told:
+    if not devices.identified:
         if high > SPREAD * low:
             yield "  # Larger ones do not take longer as rows do, which tells no fixed cost:"
         else:
@@ -230,7 +205,7 @@ def speeds_table(devices: Devices, names: Sequence[str] = ()) -> str:
     return "\n".join([head, *(",".join(f"{one:.6g}" for one in row) for row in rows), ""])
 
 
-SHOWN = 24  # lines in a table
+MAX_ROWS = 24  # lines in a table
 ENDINGS = (".yaml", ".yml")
 
 
@@ -256,23 +231,14 @@ class Calibrated:
         latencies, rates: 95 % intervals, several where values far apart fit; told: whether the
         messages tell the rate.
         """
-        columns = {
-            "name": "name", "messages": "messages", "latency": "latency", "rate": "rate",
-            "how": "how", "jitter": "jitter", "left": "left", "late": "late", "r2": "r2",
-        }  # fmt: skip
+        columns = "name messages latency rate how jitter left late r2".split()
         rows = [
-            {name: getattr(one, key) for name, key in columns.items()}
+            {name: getattr(one, name) for name in columns}
             | {"latency_error": one.errors[0], "rate_error": one.errors[1]}
-            | {"latencies": one.latencies, "rates": one.rates, "told": one.told}
-            for one in self._shown
+            | {"latencies": one.latencies, "rates": one.rates, "told": one.identified}
+            for one in (self.lines.shown if self.lines is not None else ())
         ]
         return pd.DataFrame(rows)
-
-    @property
-    def _shown(self) -> list[Line]:
-        if self.lines is None:
-            return []
-        return [*self.lines.pooled, *(self.lines.each.values() if self.lines.differ else ())]
 
     @property
     def one_by_one(self) -> bool:
@@ -282,8 +248,17 @@ class Calibrated:
         return self.devices.differ or bool(self.apart)
 
     def fragment(self, speeds: str | None = None) -> str:
-        """The sections network and compute; speeds: the csv file of each device's, where any is."""
-        return fragment(self.lines, self.devices, self.sources, speeds, bool(self.names))
+        """A file that a scenario includes as its network: the sections network and compute.
+
+        speeds: the csv file of each device's, to which the text refers; None: a law.
+        """
+        text = HEAD.format(", ".join(self.sources))
+        text += "\n".join(["network:", *_network(self.lines)]) if self.lines else "network: {}"
+        if self.devices is not None:
+            text += "\n" + "\n".join(
+                ["compute:", *_compute(self.devices, speeds, bool(self.names))]
+            )
+        return text + "\n"
 
     def write(self, out: str | Path) -> Path:
         """Write the fragment, and beside it the devices' speeds where they differ."""
@@ -307,7 +282,7 @@ class Calibrated:
         """As people read them."""
         found = []
         if self.lines is not None:
-            found.append(_line_table(self._shown, self.lines.law.name))
+            found.append(_line_table(self.lines.shown, self.lines.law.name))
         if self.devices is not None:
             found.append(_device_table(self.devices))
         *before, last = found
@@ -372,16 +347,13 @@ def calibrate_here(
         )
     found = None if phones is None else scores(phones, score)
     ours = None if found is None else found.of(str(reference))
-    made = calibrated(steps_here(scenario), None)
-    if found is None or ours is None or made.devices is None:
-        return made
+    here = calibrated(steps_here(scenario), None)
+    if found is None or ours is None or here.devices is None:
+        return here
     share = found.values / ours
-    notes = (
-        f"{len(share)} devices of {found.path} by {found.column}, of which this one has {ours:g}"
-    )
-    return replace(
-        made, devices=like(made.devices, share), notes=(*made.notes, notes), names=found.names
-    )
+    note = f"{len(share)} devices of {found.path} by {found.column}, of which this one has {ours:g}"
+    devices, notes = like(here.devices, share), (*here.notes, note)
+    return replace(here, devices=devices, notes=notes, names=found.names)
 
 
 def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
@@ -392,7 +364,10 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
         raise InputError(f"calibrate: found {few}; allowed: 5 messages or 3 computations at least")
     notes = list(samples.notes)
     limits = [one for one in lines.pooled if one.how == LIMIT] if lines is not None else []
-    notes += _untold(lines)
+    for one in lines.shown if lines is not None else ():
+        if words := alternatives(one):
+            chosen = f"; in the file is {one.chosen}" if one.chosen else ""
+            notes.append(f"{one.name}: its messages do not tell the bandwidth: {words}{chosen}")
     if any(one.sizes[0] == one.sizes[1] for one in limits):
         notes.append(
             "messages of one size do not tell a bandwidth from a latency; a second run with "
@@ -406,21 +381,9 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
     return Calibrated(lines, devices, samples.sources, tuple(notes), apart)
 
 
-def _untold(lines: Lines | None) -> Iterator[str]:
-    """Which lines' messages fit several rates, in words."""
-    if lines is None:
-        return
-    shown = [*lines.pooled, *(lines.each.values() if lines.differ else ())]
-    for one in shown:
-        words = alternatives(one)
-        if words:
-            chosen = f"; in the file is {one.chosen}" if one.chosen else ""
-            yield f"{one.name}: its messages do not tell the bandwidth: {words}{chosen}"
-
-
 def _line_table(lines: Sequence[Line], law: str) -> Table:
     rows = []
-    for one in lines[:SHOWN]:
+    for one in lines[:MAX_ROWS]:
         latency = f"{quantity(one.latency, 's')} ({bounds(one.latencies, 's')})"
         rate = f"{quantity(one.rate, 'bit/s')} ({bounds(one.rates, 'bit/s')})"
         if one.how == LIMIT:
@@ -432,7 +395,7 @@ def _line_table(lines: Sequence[Line], law: str) -> Table:
         explained = f"{one.r2:.4g}" if one.how == MEASURED else "-"
         rows.append([one.name, str(one.messages), latency, how, jitter, fit, explained])
     head = ["", "messages", "latency", "bandwidth", "jitter", "residuals: median, 95 %", "R2"]
-    more = f"; {len(lines) - SHOWN} more lines are in the file" if len(lines) > SHOWN else ""
+    more = f"; {len(lines) - MAX_ROWS} more lines are in the file" if len(lines) > MAX_ROWS else ""
     note = f"(95 % intervals); jitter: sigma of a lognormal factor{more}"
     return Table(f"lines ({law})", head, rows, [note])
 
@@ -440,7 +403,7 @@ def _line_table(lines: Sequence[Line], law: str) -> Table:
 def _device_table(devices: Devices) -> Table:
     speed = f"{devices.speed:.4g} /s ± {share(devices.error)}"
     overhead = "cannot be told"
-    if devices.told:
+    if devices.identified:
         doubt = f" ± {share(devices.overhead_error)}" if devices.overhead else ""
         overhead = (spelled(devices.overhead) if devices.overhead else "none") + doubt
     known = int(np.isfinite(devices.speeds).sum())

@@ -1,8 +1,7 @@
 """How fast devices compute: by a run's log, by a stopwatch on this machine, or by scores."""
 
-import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,21 +11,21 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.deployments.measuring.forward_laws import TO_DEVIATION, fitted
-from desim.deployments.measuring.samples import Samples, nothing_sent
+from desim.deployments.measuring.samples import Samples, csv_rows, nothing_sent
 from desim.engine.opening import BLIND, opening
-from desim.engine.world import Discard
+from desim.engine.play import Simulation
+from desim.engine.world import Discard, World
 from desim.errors import InputError, refusal, spelling
 from desim.numerics.environment import environment
 from desim.numerics.jit import one_thread
 from desim.numerics.later import pd
 from desim.numerics.plain import at_once, when
-from desim.readers import text_of
 from desim.runs.interruption import preparing
 from desim.scenario.build import build
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 
-LEAST = 3  # computations of which anything is told
+MIN_COMPUTATIONS = 3  # computations of which anything is told
 ALIKE = 1.2  # times the least work that the most must be, to tell a fixed cost
 UNTOLD = 0.5  # relative standard error from which on a fixed cost is not told
 TINY = 1e-3  # of a computation: a fixed cost below is none
@@ -53,7 +52,7 @@ class Devices:
     within: float
     overhead: float
     overhead_error: float
-    told: bool
+    identified: bool
     computations: int
     left: float
     late: float
@@ -74,11 +73,8 @@ class Devices:
     @property
     def differ(self) -> bool:
         """Whether devices are told apart: they differ by more than their own computations do."""
-        return self.spread > max(STEADY, FAR * self.within / float(np.sqrt(self._each)))
-
-    @property
-    def _each(self) -> float:
-        return max(1.0, self.computations / max(1, int(np.isfinite(self.speeds).sum())))
+        each = max(1.0, self.computations / max(1, int(np.isfinite(self.speeds).sum())))
+        return self.spread > max(STEADY, FAR * self.within / float(np.sqrt(each)))
 
 
 def like(one: Devices, share: Array) -> Devices:
@@ -99,7 +95,7 @@ def devices_of(samples: Samples) -> Devices | None:
     """What the computations tell of the devices; None where there are too few."""
     table = samples.computations
     table = table[(table["seconds"] > 0.0) & (table["work"] > 0.0)]
-    if len(table) < LEAST:
+    if len(table) < MIN_COMPUTATIONS:
         return None
     work, seconds = (table[name].to_numpy(float) for name in ("work", "seconds"))
     who = table["agent"].to_numpy(np.int64)
@@ -124,8 +120,8 @@ def devices_of(samples: Samples) -> Devices | None:
         share = np.hypot(1.2533 * spread / np.sqrt(len(known)), np.median(fixed.errors))
     return Devices(
         speeds, float(np.median(known)), float(share), spread, within, overhead, fixed.error,
-        fixed.told, len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),
-        (float(work.min()), float(work.max())),
+        fixed.identified, len(table), float(np.median(off)), float(np.quantile(off, 0.95)),
+        float(r2), (float(work.min()), float(work.max())),
         tuple(pace[who == one] for one in range(len(speeds))),
     )  # fmt: skip
 
@@ -139,7 +135,7 @@ class Fixed:
 
     seconds: float
     error: float
-    told: bool
+    identified: bool
     speeds: Array = field(default_factory=lambda: np.empty(0))
     errors: Array = field(default_factory=lambda: np.empty(0))
 
@@ -167,66 +163,30 @@ def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> Fixed:
 
 # `desim calibrate --here`: how fast this machine takes a method's local steps once compiled.
 
-JOBS, MOST = 120, 400  # jobs that are timed, and rounds that are played for them at most
+JOBS, MAX_ROUNDS = 120, 400  # jobs that are timed, and rounds that are played for them at most
 WARM = 10  # of them that are not
 ALLOWED = "later or at-once, as what is timed is compiled code"
 
 
-@dataclass
-class Watch:
-    """Seconds of each job, and whose it was."""
+@dataclass(frozen=True)
+class Timed(Simulation):
+    """A simulation whose agents' jobs are timed: seconds of each, and whose it was."""
 
-    took: list[tuple[Int, float]] = field(default_factory=list)
+    took: list[tuple[Int, float]] = field(default_factory=list, kw_only=True)
 
-    def timed(self, job: Any) -> Any:
-        """The job, with a stopwatch."""
+    def _world(self, *about: Any, **more: Any) -> World:
+        world = super()._world(*about, **more)
+        work = world.work
 
-        def run(us: Any, *inputs: Any) -> Any:
+        def timed(job: Any, us: Any, *inputs: Array) -> Array:
             begin = perf_counter()
-            result = job(us, *inputs)
-            self.took.append((us.who, perf_counter() - begin))
+            result = work(job, us, *inputs)
+            if getattr(us, "_terms", us) is not None:  # news asks for no reply
+                self.took.append((us.who, perf_counter() - begin))
             return result
 
-        return run
-
-
-class Watched:
-    """A method whose agents' jobs are timed."""
-
-    def __init__(self, method: Any, watch: Watch) -> None:
-        self._method, self._watch = method, watch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._method, name)
-
-    def coordinator(self, hub: Any) -> Any:
-        """The coordinator's program."""
-        return self._method.coordinator(_Screen(hub, self._watch))
-
-    def agents(self, us: Any) -> Any:
-        """The agents' program."""
-        return self._method.agents(_Screen(us, self._watch))
-
-
-class _Screen:
-    """`hub` or `us` for a program whose jobs are timed."""
-
-    def __init__(self, own: Any, watch: Watch) -> None:
-        self.__dict__.update(_own=own, _watch=watch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._own, name, value)
-
-    def call(self, who: Any, job: Any, *payload: Any, **terms: Any) -> None:
-        """As Hub.call."""
-        self._own.call(who, self._watch.timed(job), *payload, **terms)
-
-    def compute(self, job: Any, *inputs: Any, **duration: Any) -> Any:
-        """As Cohort.compute."""
-        return self._own.compute(self._watch.timed(job), *inputs, **duration)
+        world.work = timed  # type: ignore[method-assign]
+        return world
 
 
 def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
@@ -252,7 +212,7 @@ def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
 def _variants(scenario: Scenario) -> Iterator[Scenario]:
     """The scenario on the engine that plays agents one by one, and with other numbers of epochs."""
     data = scenario.written()
-    data |= {"engine": "agents", "log": "rounds", "stop": {"rounds": MOST}}
+    data |= {"engine": "agents", "log": "rounds", "stop": {"rounds": MAX_ROUNDS}}
     data["policy"] = "each" if scenario.kind == "coordinator" else "all"  # one by one
     data |= {"churn": "none", "participation": "all", "compute": {"speed": "inf"}}
     data |= {"observe": {"metrics": []}}
@@ -277,20 +237,18 @@ def _timed(scenario: Scenario) -> tuple[Array, Array]:
     if first is None:
         name = scenario.algorithm.name
         raise InputError(f"calibrate: {name} does not say how much work its first step is")
-    watch = Watch()
     alone = simulation.method.kind == "coordinator"
     each = 1 if alone else simulation.problem.agents
-    rounds = int(np.clip(np.ceil(JOBS / each), 3, MOST)) + WARM // each + 1
+    rounds = int(np.clip(np.ceil(JOBS / each), 3, MAX_ROUNDS)) + WARM // each + 1
     settings = replace(simulation.settings, rounds=rounds, targets=())
-    playing = replace(
-        simulation, method=Watched(simulation.method, watch), settings=settings, observation=BLIND
-    )
+    known = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
+    playing = Timed(**known | {"settings": settings, "observation": BLIND})
     with at_once(), one_thread():
         outcome = playing.play(Discard())
     work = dict(zip(first.who.tolist(), first.work.tolist(), strict=True))
     took = [
         (sum(work[int(one)] for one in who), seconds)
-        for who, seconds in watch.took
+        for who, seconds in playing.took
         if all(int(one) in work for one in who)
     ][WARM:]
     if not took:
@@ -327,10 +285,6 @@ class Scores:
             raise InputError(f"--reference: {refusal(reference, 'a score > 0')}")
         return value
 
-    def speeds(self, here: float, reference: str) -> Array:
-        """1/s (n,) of the devices where a machine of score `reference` has `here` 1/s."""
-        return np.asarray(here * self.values / self.of(reference))
-
 
 def scores(path: str | Path, column: str | None = None) -> Scores:
     """The scores in a csv whose first column names devices; InputError where there are none.
@@ -338,18 +292,13 @@ def scores(path: str | Path, column: str | None = None) -> Scores:
     column: which; default that of floats on the CPU.
     """
     file = Path(path)
-    try:
-        rows = [row for row in csv.reader(text_of(file).splitlines()) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"{file}: cannot be read as csv ({why})") from None
-    head = [name.strip() for name in rows[0]] if rows else []
+    head, rows = csv_rows(file, blank=False)
     name = USUAL if column is None else column
     if name not in head[1:]:
         allowed = ", ".join(head[1:]) or "a head, then a row for each device"
         raise InputError(f"{file}: {refusal(name, allowed, head[1:])}")
     place, found = head.index(name), []
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in enumerate(rows, 2):
         text = row[place].strip() if place < len(row) else ""
         try:
             value = float(text)

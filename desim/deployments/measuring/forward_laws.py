@@ -71,10 +71,10 @@ def by_tcp(tcp: Tcp, loss: float = 0.0, ways: Sequence[str] = WAYS) -> Iterator[
     usual = Tcp()
     for way in ways:
         own = tcp.model_copy(update={"connection": way})
-        told = {key: getattr(own, key) for key in ("congestion", "connection", "initial_window",
+        unusual = {key: getattr(own, key) for key in ("congestion", "connection", "initial_window",
                 "segment", "header", "idle_restart", "queue", "buffer")
                 if getattr(own, key) != getattr(usual, key)}  # fmt: skip
-        written = {"tcp": told} if told else "tcp"
+        written = {"tcp": unusual} if unusual else "tcp"
         quantile = EARLY if loss else 0.5
         yield Law(f"tcp, connections {way}", written, Streams(own, loss), quantile)
 
@@ -200,7 +200,7 @@ def fitted(
 
     def weighed(at: Array, by: Array) -> Array:
         away = off(at)
-        return np.asarray(away * _weights(away, quantile) / by)
+        return np.asarray(away * weights(away, quantile) / by)
 
     spread = FLOOR
     for turn in range(PASSES):
@@ -218,29 +218,22 @@ def fitted(
             share = np.abs(np.log(jittered(at) / np.maximum(model(at), INSTANT))) / SHAKEN
         spread, scale = _scales(off(theta), share)
     residuals = -off(theta)
-    by = _weights(-residuals, quantile) / scale
+    by = weights(-residuals, quantile) / scale
     errors = _errors(residuals * by, steep * by[:, None], clusters)
     explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
     left = float(np.median(np.abs(residuals)))
-    return Fit(
-        np.exp(np.clip(theta, -FARTHEST, FARTHEST)),
-        errors,
-        residuals,
-        spread,
-        left,
-        float(explained),
-        scale,
-        MEDIAN_ERROR / float(np.sqrt(max((share >= np.median(share)).sum(), 1))),
-    )
+    doubt = MEDIAN_ERROR / float(np.sqrt(max((share >= np.median(share)).sum(), 1)))
+    values = np.exp(np.clip(theta, -FARTHEST, FARTHEST))
+    return Fit(values, errors, residuals, spread, left, float(explained), scale, doubt)
 
 
 def cost(model: Array, measured: Array, quantile: float) -> float:
     """Mean deviation of logarithms of measured (n,) from a quantile (n,), which minimises it."""
     away = np.log(model / measured)
-    return float(np.mean(np.abs(away * _weights(away, quantile))))
+    return float(np.mean(np.abs(away * weights(away, quantile))))
 
 
-def _weights(away: Array, quantile: float) -> Array:
+def weights(away: Array, quantile: float) -> Array:
     """What log(model / measured) (n,) is multiplied by: late measurements, early ones; 1 for .5."""
     return np.where(away < 0.0, 2.0 * quantile, 2.0 * (1.0 - quantile))
 
@@ -270,10 +263,15 @@ def _scales(residuals: Array, share: Array) -> tuple[float, Array]:
     return spread, np.maximum(share * spread, floor)
 
 
+def pulls(u: Array) -> tuple[Array, Array]:
+    """Slope and curvature (n,) of the loss of residuals u (n,)."""
+    steep = 1.0 + (u / NARROW) ** 2
+    return u / np.sqrt(steep), steep**-1.5
+
+
 def _errors(u: Array, slopes: Array, clusters: NDArray[np.int64] | None) -> Array:
     """Standard errors (k,) of log theta by the sandwich of an M-estimator."""
-    steep = 1.0 + (u / NARROW) ** 2
-    pull, stiff = u / np.sqrt(steep), steep**-1.5
+    pull, stiff = pulls(u)
     bread = (slopes * stiff[:, None]).T @ slopes
     scores = slopes * pull[:, None]
     if clusters is not None and len(np.unique(clusters)) >= CLUSTERS:

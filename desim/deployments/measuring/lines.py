@@ -19,8 +19,8 @@ from desim.deployments.measuring.forward_laws import (
     fitted,
 )
 from desim.deployments.measuring.misfit_profiles import (
-    LARGEST,
     LEVEL,
+    NO_RATE,
     Interval,
     Measured,
     Profile,
@@ -37,12 +37,14 @@ from desim.scenario.sections.links import Tcp
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST = 5  # messages of which anything is told
+MIN_MESSAGES = 5  # messages of which anything is told
 ALIKE = 1.2  # times the smallest size that the largest one must be, to tell a rate
 FASTER = 2.0 ** np.arange(0.0, 3.1, 0.25)  # times the rate that lossy messages seem to have
 EARLIEST = 0.05  # quantile of lossy messages that have taken little more than the latency
 WIDE = 1.2  # times the lower end of a rate's interval that its upper end is, and it is not told
-TOLD = 0.05  # by how much a message must differ between pairs to tell them apart, at least
+MIN_DIFFERENCE = (
+    0.05  # by how much a message must differ between pairs to tell them apart, at least
+)
 LOSSY_FLOOR = 0.01  # relative error of a law of which a quantile of replays is taken
 QUIET = 0.01  # sigma of a jitter that is left out
 FLOOR = 1e-3  # of a message: what no clock tells
@@ -87,7 +89,7 @@ class Line:
     jitters: Interval = (0.0, 0.0)
 
     @property
-    def told(self) -> bool:
+    def identified(self) -> bool:
         """Whether the messages tell the rate, as far as messages of any size would notice."""
         return self.how == LOGGED or (self.how == MEASURED and self.telling is None)
 
@@ -117,6 +119,11 @@ class Lines:
     packets: bool = False
 
     @property
+    def shown(self) -> list[Line]:
+        """Those that are reported."""
+        return [*self.pooled, *(self.each.values() if self.differ else ())]
+
+    @property
     def jitter(self) -> float:
         """Of lines that are told one by one: the median of theirs."""
         return float(np.median([one.jitter for one in self.each.values()]))
@@ -131,7 +138,7 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     table = samples.messages
     first = table[(table["attempts"] == 1.0) & (table["seconds"] > 0.0) & (table["bytes"] > 0)]
     first = first[np.isfinite(first["seconds"])]
-    if len(first) < LEAST:
+    if len(first) < MIN_MESSAGES:
         return None
     forward = _lawful(first, samples)
     floor = samples.floor
@@ -181,7 +188,7 @@ def _left(measured: Measured) -> float:
 def _directions(table: "pd.DataFrame") -> list[tuple[str, "pd.DataFrame"]]:
     """Messages to a coordinator and from it, where there are enough."""
     parts = {"uplink": table[table["receiver"] < 0], "downlink": table[table["sender"] < 0]}
-    return [(name, rows) for name, rows in parts.items() if len(rows) >= LEAST]
+    return [(name, rows) for name, rows in parts.items() if len(rows) >= MIN_MESSAGES]
 
 
 def _wide(table: "pd.DataFrame") -> bool:
@@ -197,9 +204,9 @@ def _pooled(table: "pd.DataFrame", star: bool, law: Law, floor: float) -> Iterat
     found = [line_of(name, rows, law, floor) for name, rows in _directions(table)]
     if len(found) == 2 and not _same(found[0], found[1], ROUGH if law.lossy else LITTLE):
         both = None
-        if not all(one.told for one in found):
+        if not all(one.identified for one in found):
             both = line_of("link", table, law, floor)
-        if both is None or not both.told or not all(one.may_be(both.rate) for one in found):
+        if both is None or not both.identified or not all(one.may_be(both.rate) for one in found):
             yield from found
             return
         yield both
@@ -231,12 +238,11 @@ def _each(
         sides[True] = table[table["sender"] < 0]
     for towards, rows in sides.items():
         for device, own in rows.groupby("receiver" if towards else "sender"):
-            if len(own) < LEAST:
+            if len(own) < MIN_MESSAGES:
                 return {}
             who = int(str(device))
-            found[who, towards] = line_of(
-                f"agent {who} {'down' if towards else 'up'}", own, law, floor
-            )
+            name = f"agent {who} {'down' if towards else 'up'}"
+            found[who, towards] = line_of(name, own, law, floor)
     return found
 
 
@@ -256,7 +262,7 @@ def _by_others(
     """A line whose own messages do not tell its rate: with that of all lines, where this fits."""
     who, towards = key
     usual = pooled[-1] if towards else pooled[0]
-    if one.told or not usual.told or not one.may_be(usual.rate):
+    if one.identified or not usual.identified or not one.may_be(usual.rate):
         return one
     rows = table[table["receiver" if towards else "sender"] == who]
     ends = rows["sender" if towards else "receiver"]
@@ -314,7 +320,7 @@ def _rivals(measured: Measured, profile: Profile) -> Telling | None:
     if len(rates) == 1 and rates[0][1] < WIDE * rates[0][0]:
         return None
     pairs = [*(one.values for one in profile.pairs), *profile.corners]
-    return telling(measured.law, pairs, max(TOLD, 3.0 * profile.best.left))
+    return telling(measured.law, pairs, max(MIN_DIFFERENCE, 3.0 * profile.best.left))
 
 
 def _start(bits: Array, seconds: Array) -> Array:
@@ -349,7 +355,7 @@ def _untold(
     if profile is None:
         return _line(name, sizes, fit, None, np.inf, LIMIT, least)
     fit = fitted(
-        lambda at: law.seconds(float(at[0]), LARGEST, sent), seconds,
+        lambda at: law.seconds(float(at[0]), NO_RATE, sent), seconds,
         profile.corners[-1][:1], sent.line,
     )  # fmt: skip
     found = _rivals(measured, profile)
@@ -368,7 +374,7 @@ def _logged(name: str, sizes: tuple[int, int], fit: Fit, own: Fit) -> Line:
 
 
 def _line(
-    name: str, sizes: tuple[int, int], fit: Fit, told: Telling | None, rate: float | None = None,
+    name: str, sizes: tuple[int, int], fit: Fit, missing: Telling | None, rate: float | None = None,
     how: str = MEASURED, least: float = 0.0, profile: Profile | None = None,
 ) -> Line:  # fmt: skip
     late = float(np.quantile(np.abs(fit.residuals), 0.95))
@@ -384,7 +390,7 @@ def _line(
         name, len(fit.residuals), sizes, float(fit.values[0]), rate,
         (_quarter(latencies), 0.0 if np.isinf(rate) else _quarter(rates)), how, jitter, fit.left,
         late, fit.r2, float(np.mean(np.abs(fit.residuals))), least, latencies, rates, tuple(pairs),
-        told, BEST if told and how == MEASURED else "", (jitter / wide, jitter * wide),
+        missing, BEST if missing and how == MEASURED else "", (jitter / wide, jitter * wide),
     )  # fmt: skip
 
 
@@ -400,7 +406,6 @@ def loss_share(lost: int, attempts: int) -> tuple[float, tuple[float, float]]:
         return 0.0, (0.0, 1.0)
     half = (1.0 - LEVEL) / 2.0
     low = float(special.betaincinv(lost, attempts - lost + 1, half)) if lost else 0.0
-    high = (
-        float(special.betaincinv(lost + 1, attempts - lost, 1.0 - half)) if lost < attempts else 1.0
-    )
+    few = lost < attempts
+    high = float(special.betaincinv(lost + 1, attempts - lost, 1.0 - half)) if few else 1.0
     return lost / attempts, (low, high)

@@ -23,7 +23,9 @@ from desim.deployments.measuring.forward_laws import (
     Law,
     Sent,
     fitted,
+    pulls,
     slopes,
+    weights,
 )
 from desim.numerics.later import optimize, special
 
@@ -31,23 +33,20 @@ LEVEL = 0.95
 STEP = 1.08  # from one rate that is tried to the next
 DEPTH, TRIED = 20.0, 22  # how far below what a message takes latencies are tried, and how many
 FLAT = 0.01  # of the quickest message: a rate at which the largest takes less is as good as none
-LARGEST = 1e15  # bit/s: no rate at all
+NO_RATE = 1e15  # bit/s: no rate at all
 SEVERAL = 3  # minima along the latency that are followed, at each rate
 FINER, NEAR = 8, 0.03  # rates between two that were tried; logarithms of latencies around
 HOPELESS = 0.4  # of logarithms: how much worse than the best pair what is followed may be
 POLISHED = 8  # of the minima: how many are looked at closely
 GOLDEN = 0.6180339887498949
 NARROWED = 9  # times a minimum along the latency is
-FEW = 20  # messages of a kind of lines by which minima are looked for
+MESSAGES_OF_A_KIND = 20  # messages of a kind of lines by which minima are looked for
 NEARLY, NOTHING = 1e-4, 1e-9  # residuals: of what may be exact, and what is
 CLOSE = 1e-3  # of logarithms: pairs that are one
 ALIKE = 2.0  # times the mean deviation of the best pair up to which others are compared with it
 SIZES = [a * 10.0**k for k in range(3, 7) for a in (1, 2, 5)] + [1e7]  # bytes of what might tell
 EFFICIENT = 0.37  # of a median of sizes beside a root of squares, for the scale of normal residuals
-MEAN_STIFF, MEAN_SQUARE = (
-    0.34509,
-    0.14045,
-)  # of normal residuals: curvature, squared slope of the loss
+MEAN_STIFF, MEAN_SQUARE = 0.34509, 0.14045  # of the loss of normal residuals: curvature, slope^2
 FLOORED = 0.1  # of a deviation: residuals that are less than their floor are not noise
 LEVEL_STEP = 2.0  # standard errors, where an interval ends if the misfit is a parabola
 HALVED = 6  # times an end of an interval is
@@ -112,7 +111,7 @@ class Measured:
         for one in np.unique(line):
             own = line == one
             kind = int(own.sum()), float(bits[own].sum())
-            if seen.get(kind, 0) < FEW:
+            if seen.get(kind, 0) < MESSAGES_OF_A_KIND:
                 seen[kind] = seen.get(kind, 0) + kind[0]
                 chosen |= own
         _, place = np.unique(line[chosen], return_inverse=True)
@@ -168,12 +167,12 @@ def _between(
     rates = lowest * STEP ** (power / FINER)
     places = latencies[good][:, None], lowest * STEP ** which[good][:, None]
     found, off = _golden(few, *_along(few, *places, rates, NEAR), rates.ravel(), NARROWED + 6)
-    power, kept = power.ravel(), []
+    power, minima = power.ravel(), []
     for k in np.argsort(off, kind="stable"):
         near = (np.abs(power - power[k]) == 1) & (np.abs(found - found[k]) < NEAR / 2.0)
         if not (off[near] < off[k]).any():
-            kept.append(k)
-    some = np.array(kept[:POLISHED])
+            minima.append(k)
+    some = np.array(minima[:POLISHED])
     width = float(np.log(STEP)) / FINER
     return _zoomed(few, np.exp(found[some]), rates.ravel()[some], off[some], width)
 
@@ -272,9 +271,7 @@ class Misfit:
     def __call__(self, at: Array) -> float:
         """Of logarithms of a pair."""
         away = self.law(at) - self.measured
-        quantile = self.all_.law.quantile
-        weight = np.where(away < 0.0, 2.0 * quantile, 2.0 * (1.0 - quantile))
-        u = away * weight / self.scale
+        u = away * weights(away, self.all_.law.quantile) / self.scale
         return float(np.sum(NARROW**2 * (np.sqrt(1.0 + (u / NARROW) ** 2) - 1.0)))
 
     def _sandwich(self) -> tuple[Array, Array]:
@@ -283,8 +280,8 @@ class Misfit:
         The floor is one error for all messages of one size.
         """
         u = self.best.residuals / self.scale
-        steep = 1.0 + (u / NARROW) ** 2
-        pull, stiff = u / np.sqrt(steep), steep**-1.5
+        pull, stiff = pulls(u)
+        bread = (self.slopes * stiff[:, None]).T @ self.slopes
         scores, line = self.slopes * pull[:, None], self.all_.sent.line
         names = np.unique(line)
         self.free = max(int(EFFICIENT * len(u)) - 1, 1)
@@ -293,23 +290,20 @@ class Misfit:
             scores = scores * np.sqrt(len(names) / (len(names) - 1.0))
             self.free = len(names) - 1
         else:  # a residual is less than what it is of, by its message's pull on the fit (HC3)
-            bread = (self.slopes * stiff[:, None]).T @ self.slopes
             turn = np.linalg.pinv(bread)
             held = np.einsum("ni,ij,nj->n", self.slopes, turn, self.slopes) * stiff
             scores = scores / np.maximum(1.0 - held, 0.5)[:, None]
         shares = self.slopes * (stiff * self.all_.floor / self.scale)[:, None]
         bits = self.all_.sent.bits
         floor = np.stack([shares[bits == one].sum(axis=0) for one in np.unique(bits)])
-        bread = (self.slopes * stiff[:, None]).T @ self.slopes
         return bread, scores.T @ scores + floor.T @ floor
 
     def _spread(self) -> Array:
         """Variances of both logarithms where the misfit is a parabola; inf where it is flat."""
         try:
-            inverse = np.linalg.inv(self.bread)
+            self._inverse = inverse = np.linalg.inv(self.bread)
         except np.linalg.LinAlgError:
             return np.full(2, np.inf)
-        self._inverse = inverse
         found = np.diag(inverse @ self.filling @ inverse)
         if np.median(np.abs(self.best.residuals / self.scale)) < FLOORED:
             return np.asarray(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.fidelity.clock_errors import deployed
+from desim.deployments.fidelity.clock_errors import deployed, entry
 from desim.engine.opening import opening
 from desim.errors import DesimError, InputError
 from desim.numerics.later import pd
@@ -31,7 +31,7 @@ NAMED = {  # what a column may be called -> what it is, and what a 1 in it means
     "work": ("work", 1.0), "gradients": ("work", 1.0),
 }  # fmt: skip
 MESSAGES, COMPUTATIONS = ("bytes", "seconds"), ("work", "seconds")
-WHO, LARGEST = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
+WHO, MAX_AGENT = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
 REAL, EXACT = 1e-3, 1e-6  # relative error of a law beside a kernel, and beside itself
 OPTIONAL = {"bytes": ("sender", "receiver", "begin", "attempts"), "work": ("agent",)}
 
@@ -116,11 +116,9 @@ def of_run(run: Run) -> Samples:
 
 def _packets(run: Run) -> tuple[int, int]:
     """How many packets the lines of a deployed run carried, and how many they lost; 0 of others."""
-    clock = run.manifest.get("clock")
-    lines = clock.get("links") if isinstance(clock, dict) else None
-    counted = [lines.get(key) for key in ("packets", "lost")] if isinstance(lines, dict) else []
-    known = [one for one in counted if isinstance(one, int)]
-    return (known[0], known[1]) if len(known) == 2 and 0 <= known[1] <= known[0] else (0, 0)
+    sent, lost = (entry(run, "clock", "links", key) for key in ("packets", "lost"))
+    known = isinstance(sent, int) and isinstance(lost, int) and 0 <= lost <= sent
+    return (sent, lost) if known else (0, 0)
 
 
 def _work(run: Run) -> Array | None:
@@ -202,31 +200,33 @@ def _empty(needed: Sequence[str]) -> "pd.DataFrame":
     return pd.DataFrame({name: np.empty(0) for name in needed})
 
 
-def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
-    """The columns of a csv that are known, in s and bytes; InputError for others."""
+def csv_rows(path: Path, blank: bool = True) -> tuple[list[str], list[list[str]]]:
+    """The head of a csv file and the rows below it, blank ones, too; InputError for none."""
     try:
-        rows = list(csv.reader(text_of(path).splitlines()))
+        rows = [row for row in csv.reader(text_of(path).splitlines()) if row or blank]
     except (OSError, ValueError, csv.Error) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{path}: cannot be read as csv ({why})") from None
-    allowed = ", ".join(one for one, (what, _) in NAMED.items()
-                        if what in (*needed, *OPTIONAL[needed[0]]))  # fmt: skip
-    head = [name.strip() for name in rows[0]] if rows else []
-    odd = [
-        name for name in head if NAMED.get(name, ("",))[0] not in (*needed, *OPTIONAL[needed[0]])
-    ]
+    return [name.strip() for name in rows[0]] if rows else [], rows[1:]
+
+
+def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
+    """The columns of a csv that are known, in s and bytes; InputError for others."""
+    head, rows = csv_rows(path)
+    known = [one for one, (what, _) in NAMED.items() if what in (*needed, *OPTIONAL[needed[0]])]
+    odd = [name for name in head if name not in known]
     found = [NAMED[name][0] for name in head if name not in odd]
     if odd or len(set(found)) < len(found) or not set(needed) <= set(found):
         text = f"found the columns {', '.join(head) or 'none'}"
         raise InputError(
-            f"{path}: {text}; allowed: {allowed}, with one each for {' and '.join(needed)}"
+            f"{path}: {text}; allowed: {', '.join(known)}, with one each for {' and '.join(needed)}"
         )
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in enumerate(rows, 2):
         if len(row) > len(head):
             text = f"found {len(row)} values; allowed: {len(head)}, as in the head"
             raise InputError(f"{path}, line {line}: {text}")
     return pd.DataFrame({
-        what: _numbers(path, rows[1:], place, head[place]) * NAMED[head[place]][1]
+        what: _numbers(path, rows, place, head[place]) * NAMED[head[place]][1]
         for place, what in enumerate(found)
     })  # fmt: skip
 
@@ -247,7 +247,7 @@ def _numbers(path: Path, rows: Sequence[Sequence[str]], place: int, name: str) -
             value = -1.0 if text == "coordinator" else float(text)
         except ValueError:
             value = np.nan
-        odd = name in WHO and (value % 1.0 > 0.0 or value > LARGEST)
+        odd = name in WHO and (value % 1.0 > 0.0 or value > MAX_AGENT)
         if odd or not (np.isfinite(value) and value >= least):
             raise InputError(f"{path}, line {line}: {name}: found {text!r}; allowed: {allowed}")
         values.append(value)
