@@ -47,11 +47,18 @@ class Strict(BaseModel):
     examples: ClassVar[Mapping[str, Any]] = {}
     #: keys as a file spells them, by their names in Python, where these differ
     spellings: ClassVar[Mapping[str, str]] = {}
+    _keys: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        fields = cls.model_fields.items()
+        cls._keys = tuple(name for name, field in fields if field.alias is None)
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
         """The keys that a scenario may write here."""
-        return tuple(name for name, field in cls.model_fields.items() if field.alias is None)
+        return cls._keys
 
     @classmethod
     def about(cls, key: str) -> str:

@@ -125,6 +125,8 @@ def from_python(data: Mapping[str, Any]) -> Tree:
 
 def native(value: Any) -> Any:
     """`value` as YAML would have read it."""
+    if type(value) in (str, float, int, bool):
+        return value
     if isinstance(value, Mapping):
         return {key: native(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "to_numpy"):
