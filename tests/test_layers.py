@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 2850,
+    "words": 2900,  # keys of a section are gathered once
     "numerics": 2200,
     "problem": 8250,
     "network": 6100,
@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 4550,  # whose data are exposed was in engine
     "engine": 8350,
     "methods": 5750,
-    "scenario": 7650,
+    "scenario": 7800,  # plain YAML is written by its own hand
     "runs": 6700,
     "deployments": 9500,
     "experiments": 11750,

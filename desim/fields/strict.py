@@ -120,6 +120,8 @@ class Strict(BaseModel):
 
 def plain(value: Any) -> Any:
     """`value` made of dict, list and scalars only, as YAML holds it."""
+    if type(value) in (str, float, int, bool):
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
