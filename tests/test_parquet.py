@@ -276,7 +276,7 @@ def test_frames_are_those_of_arrow():
     [
         ("key=values.words.__getitem__", "key=int"),
         ("np.unique(values.codes).tolist()", "range(len(values.words))"),
-        ("place[values.codes], words", "values.codes, words"),
+        ("place[values.codes]", "values.codes"),
         ("[values.words[code] for code in used]", "sorted(values.words)[: len(used)]"),
     ],
 )

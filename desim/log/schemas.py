@@ -130,9 +130,10 @@ def frame_of(table: pa.Table, name: str) -> "pd.DataFrame":
     return described(pd.DataFrame(found), name)
 
 
-def _category(values: Words) -> "pd.Categorical":
+def _category(values: Words) -> Any:
     used = sorted(np.unique(values.codes).tolist(), key=values.words.__getitem__)
     place = np.zeros(len(values.words), np.int8)
     place[used] = np.arange(len(used))
     words = [values.words[code] for code in used]
-    return pd.Categorical.from_codes(place[values.codes], words, validate=False)
+    kind = pd.CategoricalDtype(words)
+    return pd.Categorical.from_codes(place[values.codes], dtype=kind, validate=False)
