@@ -11,9 +11,9 @@ from mutant import mutant
 
 from desim.columns import Deferred, Words
 from desim.errors import InputError
-from desim.log import parquet
+from desim.log import parquet, schemas
 from desim.log.parquet import Tables, dataset_of, read_table
-from desim.log.schemas import SCHEMAS, table_of
+from desim.log.schemas import SCHEMAS, concatenated, table_of
 
 KINDS = ["compute", "send", "deliver"]
 
@@ -244,6 +244,44 @@ def test_words_come_in_any_order(tmp_path):
         wanted += [words[code] for code in own]
     tables.finish()
     assert list(read_table(tmp_path, "events")["kind"]) == wanted
+
+
+def by_pandas(table):
+    """The frame that Arrow makes, with the categories that occur, in alphabetic order."""
+    frame = table.to_pandas()
+    for name in {"kind"} & {*frame}:
+        words = frame[name].cat.remove_unused_categories()
+        frame[name] = words.cat.set_categories(sorted(words.cat.categories))
+    return frame
+
+
+def unlike(frame_of):
+    """Tables of which `frame_of` makes another frame than Arrow does."""
+    some, other = event_columns(5), event_columns(4, 1) | {"kind": ["lost", "b", "a", "b"]}
+    for parts in ([], [some], [event_columns(0)], [some, event_columns(0), other], [other, some]):
+        whole = concatenated(SCHEMAS["events"], [table_of("events", one) for one in parts])
+        for table in (whole, whole.slice(1, 2), whole.select(["kind", "agent"])):
+            try:
+                pd.testing.assert_frame_equal(frame_of(table, "events"), by_pandas(table))
+            except (AssertionError, ValueError, IndexError):
+                yield table
+
+
+def test_frames_are_those_of_arrow():
+    assert not [*unlike(schemas.frame_of)]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("key=values.words.__getitem__", "key=int"),
+        ("np.unique(values.codes).tolist()", "range(len(values.words))"),
+        ("place[values.codes]", "values.codes"),
+        ("[values.words[code] for code in used]", "sorted(values.words)[: len(used)]"),
+    ],
+)
+def test_wrong_frames_are_noticed(right, wrong):
+    assert [*unlike(mutant(schemas, right, wrong).frame_of)]
 
 
 @pytest.mark.parametrize("directory", [True, False])

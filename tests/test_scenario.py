@@ -21,7 +21,7 @@ from desim.problem.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
 from desim.scenario.checks import consistency
-from desim.scenario.load import load, parse, resolved_yaml
+from desim.scenario.load import load, parse, read, resolved_yaml
 from desim.scenario.tree import dumped, networks
 
 CORPUS = Path(__file__).parent / "scenarios"
@@ -431,6 +431,20 @@ def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
 @given(st.one_of(st.text(max_size=60), st.text("{}[]:,-&*!|>#\n 'a1.e%@`?", max_size=40)))
 def test_any_text_is_yaml_or_explained(text):
     assert all(line.startswith("text") for line in problems(parse, text, "text"))
+
+
+def test_a_text_that_is_read_again_is_as_it_was_written(tmp_path):
+    text = "a: &shared {b: [1, 2]}\nc: *shared\n"
+    first = parse(text, "one")
+    first.data["a"]["b"].append(3)
+    first.marks.clear()
+    assert first.data["c"] == {"b": [1, 2]}
+    assert parse(text, "one").data == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
+    assert parse(text, "two").marks[("a", "b")] == "two:1"
+    file = tmp_path / "s.yaml"
+    for number in (1, 2):
+        file.write_text(f"a: {number}\n")
+        assert read(file).data == {"a": number}
 
 
 def test_sections_that_are_equal_and_not_the_same_have_their_own_text():

@@ -55,12 +55,18 @@ class Strict(BaseModel):
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     examples: ClassVar[Mapping[str, Any]] = {}
+    _keys: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        named = ((field.alias or name) for name, field in cls.model_fields.items())
+        cls._keys = tuple(name for name in named if not name.startswith("("))
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
         """The keys that a scenario may write here: top-k is the field top_k, of that alias."""
-        named = ((field.alias or name) for name, field in cls.model_fields.items())
-        return tuple(name for name in named if not name.startswith("("))
+        return cls._keys
 
     @classmethod
     def attribute(cls, key: str) -> str:
@@ -128,6 +134,8 @@ class Strict(BaseModel):
 
 def plain(value: Any) -> Any:
     """`value` made of dict, list and scalars only, as YAML holds it."""
+    if type(value) in (str, float, int, bool):
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

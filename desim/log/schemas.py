@@ -3,16 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from desim.columns import Columns, Deferred, Words
 from desim.log.column_meanings import COLUMNS, KINDS, METRICS, ROWS, described
-
-if TYPE_CHECKING:
-    import pandas as pd
+from desim.numerics.later import pd
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 TYPES = {"f8": pa.float64(), "i8": pa.int64(), "i4": pa.int32(), "word": WORD}
@@ -125,9 +123,17 @@ def frame_of(table: pa.Table, name: str) -> "pd.DataFrame":
 
     Its categories are those that occur, in alphabetic order, whatever the parts.
     """
-    frame: pd.DataFrame = table.to_pandas()
-    for field in table.schema:
-        if field.type == WORD:
-            words = frame[field.name].cat.remove_unused_categories()
-            frame[field.name] = words.cat.set_categories(sorted(words.cat.categories))
-    return described(frame, name)
+    columns = columns_of(table).items()
+    found = {
+        one: _category(values) if isinstance(values, Words) else values for one, values in columns
+    }
+    return described(pd.DataFrame(found), name)
+
+
+def _category(values: Words) -> Any:
+    used = sorted(np.unique(values.codes).tolist(), key=values.words.__getitem__)
+    place = np.zeros(len(values.words), np.int8)
+    place[used] = np.arange(len(used))
+    words = [values.words[code] for code in used]
+    kind = pd.CategoricalDtype(words)
+    return pd.Categorical.from_codes(place[values.codes], dtype=kind, validate=False)

@@ -190,13 +190,13 @@ def _disagreements(known: Mapping[str, Any], checks: Iterable[Check]) -> Iterato
     """
     for check in checks:
         needed = _needed(check)
-        if all(name in known for name in needed):
+        if needed <= known.keys():
             yield from check(**{name: known[name] for name in needed})
 
 
 @cache
-def _needed(check: Check) -> tuple[str, ...]:
-    return tuple(inspect.signature(check).parameters)
+def _needed(check: Check) -> frozenset[str]:
+    return frozenset(inspect.signature(check).parameters)
 
 
 def _report(tree: Tree, problems: list[Problem]) -> list[str]:

@@ -2,8 +2,10 @@
 
 import io
 import math
+import pickle
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -154,6 +156,13 @@ def read(path: Path) -> Tree:
 
 def parse(text: str, source: str) -> Tree:
     """The tree of YAML `text`; InputError with the line for what YAML or desim does not allow."""
+    tree: Tree = pickle.loads(_parsed(text, source))
+    return tree
+
+
+@lru_cache(64)
+def _parsed(text: str, source: str) -> bytes:
+    """That tree, pickled, as whoever loads it changes it: cases of a study have one base."""
     try:
         node = parser().compose(io.StringIO(text))
     except YAMLError as error:
@@ -166,7 +175,7 @@ def parse(text: str, source: str) -> Tree:
     tree = Tree(None, source)
     if node is not None:
         tree.data = _Reader(tree).value(node, ())
-    return tree
+    return pickle.dumps(tree)
 
 
 class _Reader:

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from desim.errors import InputError, refusal, spelling
+from desim.scenario.yaml_lines import Unplain, plain_text
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -124,6 +125,8 @@ def from_python(data: Mapping[str, Any]) -> Tree:
 
 def native(value: Any) -> Any:
     """`value` as YAML would have read it."""
+    if type(value) in (str, float, int, bool):
+        return value
     if isinstance(value, Mapping):
         return {key: native(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "to_numpy"):
@@ -187,12 +190,19 @@ def plain(text: str) -> dict[str, Any]:
 
 def dumped(sections: Mapping[str, Any]) -> str:
     """The sections of a resolved scenario as text."""
-    return HEAD + "".join(_section(pickle.dumps({name: one})) for name, one in sections.items())
+    return HEAD + "".join(_section({name: one}) for name, one in sections.items())
+
+
+def _section(section: dict[str, Any]) -> str:
+    try:
+        return plain_text(section)
+    except Unplain:
+        return library_text(pickle.dumps(section))
 
 
 @lru_cache(512)
-def _section(pickled: bytes) -> str:
-    """One section, pickled to be a key: runs of a study differ in few, and YAML is slow."""
+def library_text(pickled: bytes) -> str:
+    """One section, pickled to be a key: runs of a study differ in few, and the library is slow."""
     section = pickle.loads(pickled)
     (value,) = section.values()
     yaml = parser()

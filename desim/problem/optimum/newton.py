@@ -12,10 +12,10 @@ import clarabel
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError
+from desim.numerics.jit import one_blas_thread
 from desim.problem.optimum.objective_parts import Kinks, Smooth, relaxed
 
 # The model problem, solved by Clarabel's interior point method.
@@ -96,7 +96,7 @@ class Found(NamedTuple):
 
 def minimise(smooth: Smooth, kinks: Kinks) -> Found:
     """The certified minimiser of smooth + kinks; one thread, so that threads change no bit."""
-    with threadpool_limits(1), np.errstate(all="ignore"):  # a wild step is refused, not an error
+    with one_blas_thread(), np.errstate(all="ignore"):  # a wild step is refused, not an error
         found = _search(smooth, kinks)
         method = "proximal newton, clarabel" if len(kinks) else "newton"
         return found._replace(method=method, unique=_unique(smooth, kinks, found))

@@ -7,10 +7,10 @@ Each step is solved by conjugate gradients on products with the Hessian (Dembo, 
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError
+from desim.numerics.jit import one_blas_thread
 from desim.problem.losses.layers import LayeredLoss
 from desim.problem.optimum.newton import ENOUGH, EXACT, Found
 from desim.problem.problem import Problem
@@ -73,7 +73,7 @@ def softmax_minimum(problem: Problem) -> Found:
         )
     chosen = (problem.b[:, None] == np.arange(loss.classes)).astype(float)
     weight = np.repeat(problem.scale, problem.rows)
-    with threadpool_limits(1), np.errstate(all="ignore"):  # as in newton.minimise
+    with one_blas_thread(), np.errstate(all="ignore"):  # as in newton.minimise
         return _newton(CrossEntropy(problem.A, chosen, weight, regularizer.l2))
 
 

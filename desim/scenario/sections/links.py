@@ -313,8 +313,9 @@ class LinkChange(Strict):
 
     def applied(self, link: Link) -> Link:
         """`link` with these changes."""
-        changes = {key: getattr(self, key) for key in self.keys() if key != "contention"}
-        return link.model_copy(update={key: new for key, new in changes.items() if new is not None})
+        given = {key: getattr(self, key) for key in self.model_fields_set - {"contention"}}
+        changes = {key: new for key, new in given.items() if new is not None}
+        return link.model_copy(update=changes) if changes else link
 
 
 def _nodes(value: object) -> tuple[int, ...]:

@@ -271,6 +271,8 @@ class Topology(Form):
 
 # The section as a whole.
 
+UNCHANGED = LinkChange()
+
 
 class Network(Strict):
     """The graph and its links."""
@@ -281,9 +283,9 @@ class Network(Strict):
     """who can talk to whom; star, the default, for coordinator algorithms"""
     link: Link = Link()
     """every link, in both directions"""
-    uplink: LinkChange = LinkChange()
+    uplink: LinkChange = UNCHANGED
     """what differs towards the coordinator; on a graph: towards the point between the agents"""
-    downlink: LinkChange = LinkChange()
+    downlink: LinkChange = UNCHANGED
     """what differs from the coordinator; on a graph: from the point between the agents. With
     uplink or downlink a message between agents takes the sender's uplink and the receiver's
     downlink: latencies add up, the slower of both rates holds, either may lose it"""
@@ -318,7 +320,7 @@ class Network(Strict):
     @property
     def two_hops(self) -> bool:
         """Whether messages between agents of a graph go up from the sender, then down."""
-        return LinkChange() != self.uplink or LinkChange() != self.downlink
+        return self.uplink != UNCHANGED or self.downlink != UNCHANGED
 
     def sides(self, kind: str) -> tuple[str, ...]:
         """What a message of a coordinator's or a graph method takes: uplink, downlink or link."""
