@@ -16,12 +16,11 @@ import effort
 import pytest
 from hypothesis import Phase, settings
 
-from desim.interface.cli import GARBAGE
 from desim.numerics.cores import cores
 from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
 
-gc.set_threshold(GARBAGE)
+gc.set_threshold(200_000)  # as commands of desim do: files of tests make much that stays
 atexit.register(gc.freeze)  # else the interpreter's last collections walk through everything
 os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
 IN_CI = os.environ.get("CI") == "true"
