@@ -1,5 +1,6 @@
 """What all tests use: reference values, real data where they are, and how tests share workers."""
 
+import atexit
 import gc
 import json
 import os
@@ -19,6 +20,8 @@ from desim.numerics.cores import cores
 from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
 
+gc.set_threshold(200_000)  # as commands of desim do: files of tests make much that stays
+atexit.register(gc.freeze)  # else the interpreter's last collections walk through everything
 os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
 IN_CI = os.environ.get("CI") == "true"
 GOLDEN = Path(__file__).resolve().parent / "golden"

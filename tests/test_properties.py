@@ -221,8 +221,8 @@ CARRYING = st.sampled_from(
 )  # fmt: skip
 
 
-def check_churn(scenario, policy, churn, missing):
-    """The run is the same on all three engines, whatever becomes of it."""
+def check_churn(scenario, policy, churn, missing, engines):
+    """The run is the same on all these engines, whatever becomes of it."""
     agents, link = scenario["problem"]["agents"], {**scenario["network"]["link"]}
     if policy == "all":
         link.pop("on_loss", None)
@@ -231,8 +231,8 @@ def check_churn(scenario, policy, churn, missing):
         "network": {**scenario["network"], "link": link},
         "churn": {**churn, "messages": missing}, "stop": {**scenario["stop"], "time": "2 s"},
     }  # fmt: skip
-    runs, errors = zip(*(played(scenario, name) for name in ENGINES), strict=True)
-    assert [run.manifest["engine"] for run in runs] == list(ENGINES)
+    runs, errors = zip(*(played(scenario, name) for name in engines), strict=True)
+    assert [run.manifest["engine"] for run in runs] == list(engines)
     check_log(runs[0])
     assert len({*errors}) == 1, errors
     assert len({tuple(run.manifest["warnings"]) for run in runs}) == 1
@@ -247,7 +247,7 @@ AWAY = stars(), CARRYING, CALENDARS, st.sampled_from(["queued", "lost"])
 @settings(CAREFUL, max_examples=examples(20))
 @given(*AWAY)
 def test_the_engines_agree_on_agents_that_come_and_go(scenario, policy, churn, missing):
-    check_churn(scenario, policy, churn, missing)
+    check_churn(scenario, policy, churn, missing, ENGINES)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_the_search_finds_absences_that_are_told_wrongly(monkeypatch, right, wro
     else:
         monkeypatch.setattr(presences, "Presences", broken.Presences)
     with pytest.raises(AssertionError):
-        quick(given(*AWAY)(check_churn))()
+        quick(given(*AWAY, st.just(ENGINES[:2]))(check_churn))()
 
 
 @settings(CAREFUL, max_examples=examples(20))

@@ -1,5 +1,6 @@
 """What Sphinx asks for: names, theme, and the extensions that the pages use."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -7,6 +8,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import desim  # noqa: E402
+
+gc.set_threshold(200_000)  # trees of pages are cycles, and they stay
 
 project = "desim"
 author = "the authors of desim"
