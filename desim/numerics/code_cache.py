@@ -166,6 +166,17 @@ def foreign(kind: Any) -> bool:
     return module.split(".")[0] != "desim" or any(map(foreign, inner))
 
 
+class Index(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's list of what is stored of a function."""
+
+    def _load_index(self) -> Any:
+        """It names classes of arguments: one that another desim had elsewhere cannot be read."""
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
 def guarded(function: Any) -> Any:
     """The compiled function, which one process at a time compiles and adds to what is kept.
 
@@ -178,6 +189,7 @@ def guarded(function: Any) -> Any:
     """
     kept = getattr(function, "_cache", None)
     if isinstance(kept, caching.FunctionCache):
+        kept._cache_file.__class__ = Index
         compiled, lock = function.compile, Path(kept.cache_path) / f"{function.__name__}.lock"
 
         def once(signature: Any) -> Any:
