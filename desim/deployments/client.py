@@ -80,7 +80,7 @@ class Client:
     ) -> None:  # fmt: skip
         self.place, self.world, self.method = place, world, method
         self.consent = None if asked is None else Consent(world, method, place.agent, asked)
-        self.who, self.features = np.array([place.agent]), features(world)
+        self.who = np.array([place.agent])
         self.line: Stream | None = None
         self.port = 0  # of the coordinator, where every message has a connection of its own
         self.letters: deque[Letter] = deque()
@@ -192,7 +192,8 @@ class Client:
             terms = terms_of(said.fields["terms"], self.place.agent, agents)
         job = found(said.fields["job"], said.arrays, self.method)
         payloads = SimpleNamespace(of=lambda _: payload[None].copy())
-        desk = SimpleNamespace(world=self.world, payloads=payloads, features=self.features)
+        hung = features(self.world)
+        desk = SimpleNamespace(world=self.world, payloads=payloads, features=hung)
         what = Assignment(job, terms, int(said.fields["exchange"]))
         return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
 
