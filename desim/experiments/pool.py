@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
@@ -40,7 +41,11 @@ KILLED = "workers: a process ended before its work was done"
 
 @contextlib.contextmanager
 def beginning() -> Iterator[None]:
-    """Context in which processes begin, which do not run this one's script again."""
+    """Context in which processes begin: they hear no Ctrl-C, and do not run this one's script."""
+    masks = hasattr(signal, "pthread_sigmask")  # which a process inherits: it is long in importing
+    if masks:
+        resource_tracker.ensure_running()  # to begin it would let signals through
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     script, before = sys.modules["__main__"], {name: os.environ.get(name) for name in THREADS}
     sys.modules["__main__"] = ModuleType("__main__")
     os.environ |= dict.fromkeys(THREADS, "1")  # they look when they import numpy and numba
@@ -50,6 +55,8 @@ def beginning() -> Iterator[None]:
         sys.modules["__main__"] = script
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if masks:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def mapped(
