@@ -86,6 +86,7 @@ def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     def function() -> object:
         cache = object.__new__(caching.FunctionCache)
         cache._cache_path = str(folder)
+        cache._cache_file = caching.IndexDataCacheFile(str(folder), "f", "")
         one = SimpleNamespace(compile=compiled, _cache=cache, __name__="f")
         return code_cache.guarded(one)
 
@@ -120,12 +121,34 @@ def test_code_for_a_class_of_a_plug_in_is_not_kept(tmp_path) -> None:
     """What is kept for it could be read by no process without that plug-in."""
     used, cache = [], object.__new__(caching.FunctionCache)
     cache._cache_path = str(tmp_path)
+    cache._cache_file = caching.IndexDataCacheFile(str(tmp_path), "f", "")
     one = SimpleNamespace(_cache=cache, __name__="f")
     one.compile = lambda signature: used.append(type(one._cache) is caching.NullCache)
     code_cache.guarded(one)
     for value in (Pair(1.0), (1, (Pair(1.0), 2.0)), Formulas(1.0), np.ones(2)):
         one.compile((typeof(1), typeof(value)))
     assert used == [True, True, False, False]
+
+
+class Elsewhere(NamedTuple):
+    """A class that an older desim had in another file."""
+
+    x: float
+
+
+def unreadable(folder, monkeypatch, index):
+    """What is read of a list of stored functions after a class in it has gone to another file."""
+    file = index(str(folder), "f", "stamp")
+    file.save((typeof(Elsewhere(1.0)), "here"), "code")
+    with monkeypatch.context() as patch:
+        patch.delattr(sys.modules[__name__], "Elsewhere")
+        return file._load_index()
+
+
+def test_a_list_with_a_class_that_is_not_there_any_more_is_empty(tmp_path, monkeypatch) -> None:
+    assert unreadable(tmp_path, monkeypatch, code_cache.Index) == {}
+    with pytest.raises(AttributeError, match="Elsewhere"):
+        unreadable(tmp_path, monkeypatch, caching.IndexDataCacheFile)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders belong to nobody here")
