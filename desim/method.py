@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from desim.methods.shared.latest import Latest
     from desim.methods.shared.local_training import LocalTraining, oversized
     from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
-    from desim.network.conditions.mixing import against_themselves, dual_bound, mixing_matrix
+    from desim.network.conditions.topology import against_themselves, dual_bound, mixing_matrix
     from desim.problem.kernels.codecs import clamp, shares
     from desim.problem.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
@@ -117,7 +117,7 @@ else:  # the types of what an engine hands over: no engine is imported for them
         f"{_SHARED}latest": "Latest",
         f"{_SHARED}local_training": "LocalTraining oversized",
         f"{_SHARED}minimisation": "ExactADMM Minimisation minimisers",
-        "desim.network.conditions.mixing": "against_themselves dual_bound mixing_matrix",
+        "desim.network.conditions.topology": "against_themselves dual_bound mixing_matrix",
         "desim.problem.kernels.codecs": "clamp shares",
     })  # fmt: skip
 

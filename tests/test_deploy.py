@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+from mutant import mutant
 
 import desim
 from desim.deployments import client, deployed, fleet, formats, linked, station
@@ -203,6 +204,31 @@ def test_a_reply_that_was_discarded_is_not_used_later(pending):
     )  # fmt: skip
     assert station.Station.collect(made, 1.0) == 2.0
     assert (made.arrived, made.after) == ({1} if pending else set(), set())
+
+
+def late_reports(module):
+    """Models that are taken over of two calls, both used before their reports are here."""
+    taken = []
+    one = module.Station.__new__(module.Station)
+    one.world = SimpleNamespace(
+        log=None, reserved=False, state={"x": np.zeros((1, 1))},
+        observer=SimpleNamespace(arrived=lambda number, x: taken.append((number, float(x[0])))),
+    )  # fmt: skip
+    one.latest, one.used, one.sent = [0], [0], {}
+    for number in (1, 2):
+        one.sent[number] = module.Sent(0, number, 0, -1, -1, 0.0, came=1.0)
+        one.latest[0] = number
+        one.use(0)
+    for number in (1, 2):
+        x = {"state x": np.array([float(number)])}
+        one._report(0, formats.Message("done", {"number": number}, x))
+    return taken
+
+
+def test_a_report_that_is_late_is_of_its_own_round():
+    assert late_reports(station) == [(1, 1.0), (2, 2.0)]
+    twin = mutant(station, '"done" and sent.used:', '"done" and number == self.used[i]:')
+    assert late_reports(twin) != [(1, 1.0), (2, 2.0)]
 
 
 def test_news_that_a_void_call_has_brought_hold():

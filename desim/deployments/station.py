@@ -53,6 +53,7 @@ class Sent:
     body: bytes = b""
     inside: bool = True  # whether the values are in the body
     report: Message | None = None
+    used: bool = False  # whether its reply is
 
 
 class Station:
@@ -103,7 +104,7 @@ class Station:
                 self._aborted(sent, said)
             elif report.kind == "done":
                 self._done(number, sent, said)
-        if report.kind == "done" and number == self.used[i]:
+        if report.kind == "done" and sent.used:
             self.take_over(number, i, report)
         if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
             release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
@@ -393,8 +394,10 @@ class Station:
     def use(self, i: int) -> None:
         """The latest reply of agent i is used: its state is what its job has made of it."""
         number = self.used[i] = self.latest[i]
-        if (report := self.sent[number].report) is not None:
-            self.take_over(number, i, report)
+        sent = self.sent[number]
+        sent.used = True  # its report may come after the next reply is used, too
+        if sent.report is not None:
+            self.take_over(number, i, sent.report)
 
 
 # The play: the program in this process, and each agent in a process of its own.
