@@ -7,7 +7,7 @@ from study_scenes import BASE, changed, with_failures
 
 from desim.errors import InputError
 from desim.experiments.studies.study import study
-from desim.interface.cli import main
+from desim.interface.cli import main, progress
 from desim.interface.cli.commands import study as printed
 from desim.interface.cli.commands.study import memory_size
 
@@ -16,6 +16,7 @@ from desim.interface.cli.commands.study import memory_size
 def call(tmp_path, monkeypatch, capsys):
     """call(study, argument, ...): exit code, standard output and error of `desim study`."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "SOON", 600.0)  # the lines of a slow machine are not looked at
 
     def call(written, *arguments):
         (tmp_path / "s.yaml").write_text(json.dumps(written))
