@@ -27,7 +27,7 @@ BEYOND = """
     engine.inviting engine.opening engine.presences log.parquet methods.shared.averages
     methods.shared.checked_kernels methods.shared.minimisation network.conditions.choosing
     network.conditions.links network.timeline.contention network.timeline.flow
-    network.timeline.segments numerics.discrete_gaussian privacy.accounting.accountants
+    network.timeline.tcp numerics.discrete_gaussian privacy.accounting.accountants
     privacy.accounting.gaussian privacy.ledger.budget problem.data problem.kernels.argmin
     problem.kernels.codecs problem.kernels.layered problem.kernels.layered_training
     problem.kernels.modelled problem.kernels.modelled_zeroth problem.kernels.of_models

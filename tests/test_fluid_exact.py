@@ -11,7 +11,7 @@ from test_engines import differences
 import desim
 from desim.errors import InputError
 from desim.network.conditions.devices import rate_traces
-from desim.network.timeline import wire
+from desim.network.timeline import link_laws
 
 EPS = 2.0**-52
 
@@ -35,7 +35,7 @@ def carried(samples, loops, until):
     return bits + rate[-2] * max(phase - time[-1], 0)
 
 
-def fault(samples, loops, begin, bits, module=wire):
+def fault(samples, loops, begin, bits, module=link_laws):
     """What is wrong with how long `bits` take, or nothing."""
     last = samples.shape[1] - 1
     found = float(module.fluid(samples, 0, last, loops, begin, bits))
@@ -72,7 +72,7 @@ def situations(number=1500, seed=3):
         yield samples, loops, float(rng.choice(begins)), float(rng.choice(bits))
 
 
-def faults(module=wire):
+def faults(module=link_laws):
     return [text for one in situations() if (text := fault(*one, module))]
 
 
@@ -90,14 +90,14 @@ def test_all_bits_leave_when_exact_arithmetic_says():
     ],
 )
 def test_other_roundings_are_noticed(right, wrong, found):
-    assert any(found in text for text in faults(mutant(wire, right, wrong)))
+    assert any(found in text for text in faults(mutant(link_laws, right, wrong)))
 
 
 def test_a_lap_that_is_full_by_an_ulp_is_full():
     samples = samples_of([0.0, 0.002, 0.004], [1.0, 0.0])
-    taken = [wire.fluid(samples, 0, 2, True, 0.0, bits) for bits in (191.999, 192.0)]
+    taken = [link_laws.fluid(samples, 0, 2, True, 0.0, bits) for bits in (191.999, 192.0)]
     assert np.allclose(taken, [383.997, 383.998], rtol=0, atol=1e-9)
-    assert wire.fluid(samples, 0, 2, True, np.inf, 1.0) == np.inf
+    assert link_laws.fluid(samples, 0, 2, True, np.inf, 1.0) == np.inf
 
 
 @pytest.mark.parametrize("policy", ["all", {"deadline": "1000 s"}, {"quorum": 6}])

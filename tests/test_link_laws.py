@@ -8,7 +8,7 @@ from scipy import stats
 from test_engines import differences
 
 import desim
-from desim.network.timeline.wire import in_burst
+from desim.network.timeline.link_laws import in_burst
 from desim.numerics.keys import seed_word
 from desim.scenario.build import build
 

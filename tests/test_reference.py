@@ -81,7 +81,7 @@ def test_every_example_is_a_value_of_its_key(owner, tmp_path):
     for key in owner.keys():
         if key in ("parameters", "problem", "algorithm", "network"):
             continue
-        field, example = owner.model_fields[key], examples.example(owner, key)
+        field, example = owner.model_fields[owner.attribute(key)], examples.example(owner, key)
         if "folder" in phrase(schema_of(field)) and "file" not in phrase(schema_of(field)):
             (tmp_path / str(example)).mkdir(exist_ok=True)
         places(example, tmp_path)

@@ -18,7 +18,8 @@ from desim.engine.agents.clock import Clock
 from desim.engine.agents.ports import Handed, Site
 from desim.engine.crossing import demand_patience
 from desim.network.conditions.links import connected, law, make_links
-from desim.network.timeline import contention, segments
+from desim.network.timeline import contention
+from desim.network.timeline import tcp as segments
 from desim.network.timeline.messages import Links, transmit_one
 from desim.network.timeline.record import empty_rows
 from desim.scenario.build import build

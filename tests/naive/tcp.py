@@ -1,4 +1,4 @@
-"""Slow start written out as events in a heap: the oracle of `desim.network.timeline.segments`."""
+"""Slow start written out as events in a heap: the oracle of `desim.network.timeline.tcp`."""
 
 import heapq
 import itertools

@@ -31,10 +31,10 @@ from desim.network.timeline.contention import (
     shared_ends,
 )
 from desim.network.timeline.flow import ANSWERED, GIVEN_UP, ONLINE, RESENT, STATE, TAG, TAIL, UNSENT
+from desim.network.timeline.link_laws import ATTEMPTS
 from desim.network.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
 from desim.network.timeline.record import Kind
 from desim.network.timeline.transport import CUBIC, HEADER, KIND, RENO, SEGMENT
-from desim.network.timeline.wire import ATTEMPTS
 
 # A port over TCP: its messages are flows of packets, which queue for one line.
 

@@ -16,8 +16,9 @@ from desim.errors import InputError
 from desim.network.conditions.devices import Traces
 from desim.network.timeline.contention import desk_for, exchange
 from desim.network.timeline.flow import ROWS, STATE
+from desim.network.timeline.link_laws import HUB
 from desim.network.timeline.messages import DIRECT, NONE, Links
-from desim.network.timeline.segments import streamed
+from desim.network.timeline.tcp import streamed
 from desim.network.timeline.transport import (
     BBR,
     CUBIC,
@@ -28,7 +29,6 @@ from desim.network.timeline.transport import (
     UNDER_WAY,
     Transport,
 )
-from desim.network.timeline.wire import HUB
 from desim.numerics import keys
 from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream, seed_word

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from desim.network.timeline.link_laws import fluid, last_below
 from desim.network.timeline.record import UPLINK, Kind, Rows, write
-from desim.network.timeline.wire import fluid, last_below
 from desim.numerics.distributions import CONSTANT, sample
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.keys import Stream, address, counter, integer

@@ -31,10 +31,11 @@ from desim.network.timeline.flow import (
     put_on,
     sent,
 )
+from desim.network.timeline.link_laws import carried, time_on_wire, trial
 from desim.network.timeline.messages import DELIVER, SEND, Links
 from desim.network.timeline.messages import LOST as LOST_ROW
 from desim.network.timeline.record import UPLINK, Rows, write
-from desim.network.timeline.segments import ACKS, RTO_MIN, way_back
+from desim.network.timeline.tcp import ACKS, RTO_MIN, way_back
 from desim.network.timeline.transport import (
     ACK,
     ARRIVED,
@@ -49,7 +50,6 @@ from desim.network.timeline.transport import (
     SRTT,
     SSTHRESH,
 )
-from desim.network.timeline.wire import carried, time_on_wire, trial
 from desim.numerics.jit import lean_inline, lean_kernel
 
 FREE_AT, VIRTUAL = range(2)  # of a line: when it is free, s, and its virtual time

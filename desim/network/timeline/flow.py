@@ -5,7 +5,8 @@ What was lost is noticed as said below, and mended at the pace of PRR (RFC 6937)
 
 import numpy as np
 
-from desim.network.timeline.segments import (
+from desim.network.timeline.link_laws import HUB, in_burst, time_on_wire
+from desim.network.timeline.tcp import (
     ACKS,
     BETA,
     LEFT,
@@ -54,7 +55,6 @@ from desim.network.timeline.transport import (
     TOP,
     UNDER_WAY,
 )
-from desim.network.timeline.wire import HUB, in_burst, time_on_wire
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.keys import Stream, address, counter, uniform
 

@@ -23,11 +23,11 @@ from desim.network.timeline.computations import (
     seconds_for,
     undisturbed,
 )
+from desim.network.timeline.link_laws import ATTEMPTS, time_on_wire, trial
 from desim.network.timeline.record import UPLINK, Kind, Rows, charge, release_id, write
 from desim.network.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, lawful, plain
 from desim.network.timeline.transport import NOTHING_BETWEEN, Transport, by_tcp
 from desim.network.timeline.waiting_rule import learn, nothing_seen
-from desim.network.timeline.wire import ATTEMPTS, time_on_wire, trial
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.later import kernel_of
 

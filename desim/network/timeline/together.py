@@ -3,8 +3,8 @@
 import numpy as np
 
 from desim.network.timeline.computations import OVER_TIME, SPEED, paced
+from desim.network.timeline.link_laws import ATTEMPTS, LINK
 from desim.network.timeline.record import UPLINK, Kind, Rows, write
-from desim.network.timeline.wire import ATTEMPTS, LINK
 from desim.numerics.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFORM, sample
 from desim.numerics.elementary import exp_, log_, sincos_turn
 from desim.numerics.jit import lean_inline, lean_kernel

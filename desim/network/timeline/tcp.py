@@ -8,6 +8,7 @@ next message does.
 
 import numpy as np
 
+from desim.network.timeline.link_laws import time_on_wire
 from desim.network.timeline.transport import (
     ACK,
     ACKED,
@@ -61,7 +62,6 @@ from desim.network.timeline.transport import (
     UNDER_WAY,
     USAGE_END,
 )
-from desim.network.timeline.wire import time_on_wire
 from desim.numerics.elementary import exp_, log_
 from desim.numerics.jit import lean_inline
 
