@@ -1,6 +1,7 @@
 """Wrong twins: a module with one fragment of its source changed, to show that a test can fail."""
 
 import inspect
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,11 @@ def mutant(module: ModuleType, right: str, wrong: str) -> ModuleType:
         raise Absent(f"{right!r} occurs {source.count(right)} times in {module.__name__}")
     twin = ModuleType(module.__name__ + "_mutant")
     twin.__file__, file = module.__file__, f"<mutant of {module.__name__}>"
-    exec(compile(source.replace(right, wrong), file, "exec"), vars(twin))
+    sys.modules[twin.__name__] = twin  # where dataclasses look for what annotations name
+    try:
+        exec(compile(source.replace(right, wrong), file, "exec"), vars(twin))
+    finally:
+        del sys.modules[twin.__name__]
     for kernel in list(vars(twin).values()):
         if isinstance(kernel, Dispatcher) and kernel.py_func.__code__.co_filename == file:
             _uncompiled(kernel)
