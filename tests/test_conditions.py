@@ -45,7 +45,7 @@ def test_units_that_were_forgotten_are_seen():
         ("latency.max() >= LONG", "False"),
         ("((finite > 0.0) & (finite < NARROW)).any()", "False"),
         ("((pace > 0.0) & (pace < SLOW)).any()", "False"),
-        ("1.0 / pace", "pace"),
+        ("_span(1.0 / pace)", "_span(pace)"),
         ("len({*words.values()}) == 1", "False"),
     ],
 )
