@@ -293,7 +293,7 @@ def test_the_contract_names_a_function_that_raises(tmp_path, nothing_plugged):
     registry.load_plugin(PLUGIN)
     known = registry.plugged().losses
     with pytest.raises(BrokenError) as error:
-        loss_laws.raises(loss_laws.Bench(known["picky"]))
+        loss_laws.raises(loss_laws.LossStage(known["picky"]))
     text = f"Picky.slope raised ValueError: too large ({path}, line {line}); at u = "
     assert str(error.value).startswith(text)
-    assert loss_laws.raises(loss_laws.Bench(known["margin"])) == "of labels -1 and 1"
+    assert loss_laws.raises(loss_laws.LossStage(known["margin"])) == "of labels -1 and 1"
