@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pandas as pd
 import psutil
 import pytest
 from forked import forked
+from mutant import mutant
 from study_scenes import BASE, STUDY, changed, stillborn
 
 from desim.errors import RunError
@@ -103,3 +106,54 @@ def test_a_script_needs_no_guard(tmp_path):
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("begun\n['done', 'done']\n", "")
+
+
+class Pressing:
+    """A process that Ctrl-C meets as it begins."""
+
+    def __init__(self, **about):
+        self.killed = False
+
+    def start(self):
+        signal.raise_signal(signal.SIGINT)
+
+    def kill(self):
+        self.killed = True
+
+    def join(self):
+        assert self.killed
+
+
+def killed(module, patch):
+    """How many of two processes are, between whose beginnings Ctrl-C is pressed."""
+    begun = []
+
+    def process(**about):
+        begun.append(Pressing(**about))
+        return begun[-1]
+
+    several = SimpleNamespace(Pipe=Pipe, Process=process)
+    patch.setattr(module, "multiprocessing", SimpleNamespace(get_context=lambda _: several))
+    jobs = [SimpleNamespace(key=key, root=key, place=None) for key in "ab"]
+    workers = module.Workers()
+    with pytest.raises(KeyboardInterrupt):
+        next(workers.results(jobs, 2, 10**9))
+    workers.end()
+    return [one.killed for one in begun]
+
+
+def test_ctrl_c_while_processes_begin_loses_none(monkeypatch):
+    assert killed(pool, monkeypatch) == [True, True]
+    right = "with beginning():  # Ctrl-C is heard once"
+    wrong = "with contextlib.nullcontext():  #"
+    assert killed(mutant(pool, right, wrong), monkeypatch) == [False]
+
+
+def test_signals_that_were_blocked_stay_blocked():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with pool.beginning():
+            pass
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

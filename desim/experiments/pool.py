@@ -44,6 +44,7 @@ def beginning() -> Iterator[None]:
     """Context in which processes begin: they hear no Ctrl-C, and do not run this one's script."""
     masks = hasattr(signal, "pthread_sigmask")  # which a process inherits: it is long in importing
     if masks:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         resource_tracker.ensure_running()  # to begin it would let signals through
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     script, before = sys.modules["__main__"], {name: os.environ.get(name) for name in THREADS}
@@ -56,7 +57,7 @@ def beginning() -> Iterator[None]:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if masks:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def mapped(
@@ -167,12 +168,11 @@ class Worker:
 
     @classmethod
     def begun(cls) -> "Worker":
-        """One in a new process."""
+        """One in a new process, inside `beginning`."""
         spawn = multiprocessing.get_context("spawn")
         here, there = spawn.Pipe()
         process = spawn.Process(target=serve, args=(there,), daemon=True)
-        with beginning():
-            process.start()
+        process.start()
         there.close()
         return cls(process, here)
 
@@ -219,8 +219,10 @@ class Workers:
     def _send_jobs(self) -> None:
         """Start processes as long as there is work for them, and give the idle ones their jobs."""
         wanted = min(self.size, len(self.waiting) + len(self.busy))
-        while len(self.every) < wanted:
-            self.every.append(Worker.begun())
+        if len(self.every) < wanted:
+            with beginning():  # Ctrl-C is heard once all that begins is known, and so ended
+                while len(self.every) < wanted:
+                    self.every.append(Worker.begun())
         for worker in self.every:
             if worker.ready and worker.job is None and (turn := self.waiting.take(worker.root)):
                 worker.job, worker.tries = turn
