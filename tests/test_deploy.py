@@ -100,6 +100,9 @@ STARS = {
     "kept by the coordinator": scenario("tamuna"),
     "told": scenario("led", algorithm={"beta": 0.1}),
     "some": scenario("fed-plt", participation={"uniform": 2}),
+    "until a target": scenario(
+        observe={"metrics": ["loss", "consensus"]}, stop={"metric": {"loss": 1e-9}}
+    ),
     "two exchanges": scenario("fedlin"),
     "coded both ways": scenario(
         participation={"uniform": 3},

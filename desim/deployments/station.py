@@ -1,6 +1,7 @@
 """The coordinator of a deployment: it posts calls, counts replies and writes rows as it plays."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -365,12 +366,12 @@ class Station:
                 self.fleet.send(i, "sync", {"time": self._asked})
         self.world.spare(float(self._synced.min()), self.now)
 
-    def need(self, who: Any) -> None:
-        """Wait for the reports of agents who, whose replies are used: they come at once."""
+    def need(self, calls: Iterable[tuple[int, int]]) -> None:
+        """Wait for reports of (agent, number) calls whose replies are used: they come at once."""
         until = time.monotonic() + 5.0
-        for i in who:
+        for i, number in calls:
             while i not in self.fleet.dead and time.monotonic() < until:
-                sent = self.sent.get(self.latest[i])
+                sent = self.sent.get(number)
                 if sent is None or sent.came == np.inf or sent.report is not None:
                     break
                 self.fleet.wait(time.monotonic() + STEP)
@@ -384,7 +385,7 @@ class Station:
         sent = self.sent[self.latest[i]]
         if sent.inside:
             return values_of(sent.body)
-        self.need([i])
+        self.need([(i, self.latest[i])])
         if sent.report is None:
             raise at(
                 self.now, f"agent {i} {self.fleet.dead.get(i, 'is silent')}: its reply is lost"
@@ -421,7 +422,11 @@ class RealHub(Hub):
 
     def publish(self, *arguments: Any, **more: Any) -> None:
         """As Hub.publish; the clock begins here at the latest."""
-        self.station.fleet.begin()  # type: ignore[attr-defined]
+        station: Any = self.station
+        station.fleet.begin()
+        observer: Any = self.world.observer
+        if observer.rows.targets:  # what is shown is looked at now
+            station.need(observer.owed)
         super().publish(*arguments, **more)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
@@ -447,7 +452,7 @@ class RealHub(Hub):
         payload = self.news(np.asarray(payload, float))
         observer: Any = self.world.observer
         if not observer.reserved:
-            station.need(who)
+            station.need((i, station.latest[i]) for i in who.tolist())
         super().tell(who, _nothing if observer.reserved else job, payload)
         for i in who.tolist():
             prefix = f"told {len(station.news[i])} "
