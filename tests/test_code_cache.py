@@ -71,6 +71,46 @@ def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -
     )
 
 
+def test_a_file_depends_on_kernels_that_it_imports_late(monkeypatch) -> None:
+    """Whether or not it imports them for type checkers, too."""
+    sources, name = code_cache._sources(), "desim.network.timeline.messages"
+    text = sources[name].replace(b"timeline.flow import", b"timeline.nowhere import")
+    monkeypatch.setattr(code_cache, "_sources", lambda: {**sources, name: text})
+    imported = code_cache._imported.__wrapped__
+    assert "desim.network.timeline.flow" in imported(name)
+    monkeypatch.setattr(code_cache, "LATER", code_cache.WHOLE)
+    assert "desim.network.timeline.flow" not in imported(name)
+
+
+def named_by_two_threads() -> bool:
+    """Whether numba's settings are as before when two threads have made functions ready at once."""
+    config = code_cache.numba.config
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    inside, outside = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with code_cache.by_content(PACKAGE / "numerics" / "keys.py"):
+            inside.set()
+            outside.wait(1.0)
+
+    thread = threading.Thread(target=other)
+    try:
+        with code_cache.by_content(PACKAGE / "numerics" / "elementary.py"):
+            thread.start()
+            inside.wait(0.2)
+        outside.set()
+        thread.join()
+        return bool(before == (config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES))
+    finally:
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
+
+
+def test_threads_that_import_kernels_at_once_leave_settings_as_they_were(monkeypatch) -> None:
+    assert named_by_two_threads()
+    monkeypatch.setattr(code_cache, "_naming", nullcontext())
+    assert not named_by_two_threads()
+
+
 def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often a function is compiled that so many processes, here threads, want at once."""
     all_of_them = threading.Barrier(processes, timeout=0.5)

@@ -284,6 +284,36 @@ def test_wrong_frames_are_noticed(right, wrong):
     assert [*unlike(mutant(schemas, right, wrong).frame_of)]
 
 
+def foreign():
+    """Tables of another tool: one with nulls in its words, the others of other types."""
+    whole, words = table_of("events", event_columns(4)), ["send", None, "lost", "send"]
+    yield whole.set_column(
+        2, "kind", pa.array(words).dictionary_encode().cast(SCHEMAS["events"].field("kind").type)
+    )
+    yield whole.set_column(2, "kind", pa.array(["send", "x", "lost", "send"]))
+    yield whole.set_column(2, "kind", pa.array(["send", "x", "lost", "x"]).dictionary_encode())
+
+
+def misread(frame_of):
+    for table in foreign():
+        try:
+            kinds = frame_of(table, "events")["kind"].astype(object)
+            right = kinds.where(kinds.notna(), None).tolist() == table["kind"].to_pylist()
+        except (ValueError, NotImplementedError, RuntimeWarning):
+            right = False
+        if not right:
+            yield table
+
+
+def test_tables_of_other_tools_are_read():
+    assert not [*misread(schemas.frame_of)]
+
+
+@pytest.mark.parametrize("wrong", ["one.type != SCHEMAS[name].field(key).type", "one.null_count"])
+def test_tables_of_other_tools_that_are_read_as_own_ones_are_noticed(wrong):
+    assert [*misread(mutant(schemas, wrong, "False").frame_of)]
+
+
 @pytest.mark.parametrize("directory", [True, False])
 def test_buffers_may_be_used_again(tmp_path, directory):
     buffer = np.linspace(0.0, 0.9, 8)

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import effort
@@ -13,12 +16,14 @@ import numpy as np
 import pytest
 from bits import bits_of
 from cases import CASES, merged, one_each, star
+from numba.core.compiler_lock import global_compiler_lock as compiler_lock
 from study_scenes import STUDY
 
 import desim
 from desim.engine.play import _long, _steps
 from desim.errors import InputError
 from desim.experiments import contract
+from desim.network.timeline import messages
 from desim.numerics import distributions, jit, keys, plain
 from desim.numerics.cache import cache_home
 from desim.numerics.jit import kernel, product_kernel
@@ -179,6 +184,26 @@ def test_types_are_named_only_where_there_may_be_code(later, monkeypatch):
         monkeypatch.setattr(plain, "_missing", {(id(keys._fill), (None,))})
         assert not plain._found(keys._fill, (1,))
         assert len(named) == times
+
+
+def test_kernels_that_call_one_which_is_imported_late_are_pickled():
+    assert pickle.loads(pickle.dumps(messages.transmit)) is messages.transmit
+    late = pickle.loads(pickle.dumps(messages.carried))
+    assert (type(late).__name__, callable(late.plainly)) == ("Late", True)
+
+
+def test_one_thread_at_a_time_looks_for_compiled_code(monkeypatch):
+    """Numba's registries, which that reads on, are those of the thread that compiles."""
+    alone = []
+    found = SimpleNamespace(load_overload=lambda *_: alone.append(compiler_lock.is_locked()))
+    monkeypatch.setattr(plain, "_without_code", lambda kernel: False)
+    monkeypatch.setattr(plain, "_missing", set())
+    monkeypatch.setattr(keys._fill, "_cache", found)
+    assert not plain._found(keys._fill, (1,))
+    monkeypatch.setattr(plain, "_missing", set())
+    monkeypatch.setattr(plain, "global_compiler_lock", nullcontext())
+    assert not plain._found(keys._fill, (1,))
+    assert alone == [True, False]
 
 
 @pytest.mark.parametrize(

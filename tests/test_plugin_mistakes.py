@@ -13,6 +13,7 @@ from desim.experiments.contract import algorithm_laws
 from desim.experiments.contract.stage import BrokenError, Stage
 from desim.runs.directory import write_arrays
 from desim.scenario import own, registry
+from desim.scenario.load import resolved_yaml
 from desim.scenario.registry import odd
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
@@ -243,6 +244,36 @@ SMALL = {
     "observe": {"metrics": ["loss"]},
     "stop": {"rounds": 1},
 }  # fmt: skip
+
+
+KEYS = """from pydantic import Field
+from desim.methods.fedavg import FedAvg, Parameters
+
+
+class Parameters(Parameters):
+    lambda_: float = Field(alias="lambda")
+    \"\"\"the weight\"\"\"
+    top_k: int = Field(3, alias="top-k")
+    \"\"\"how many\"\"\"
+
+
+class Mine(FedAvg):
+    name = "mine"
+    summary = "fedavg"
+    Parameters = Parameters
+"""
+
+
+def test_keys_that_are_no_names_in_python_are_read_and_written(tmp_path):
+    """What is resolved has keys, so that it loads again."""
+    (tmp_path / "mine.py").write_text(KEYS)
+    small = SMALL | {"plugins": [str(tmp_path / "mine.py")]}
+    with pytest.raises(DesimError, match=r"algorithm\.lambda: missing; .*: the weight"):
+        desim.load(small)
+    whole = desim.load(small, {"algorithm.lambda": 0.5})
+    assert (whole.algorithm.parameters.lambda_, whole.algorithm.parameters.top_k) == (0.5, 3)
+    (tmp_path / "resolved.yaml").write_text(resolved_yaml(whole))
+    assert desim.load(tmp_path / "resolved.yaml").written() == whole.written()
 
 
 @pytest.mark.parametrize(

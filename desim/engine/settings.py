@@ -15,7 +15,6 @@ from desim.network.timeline.messages import Links
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from desim.network.conditions.devices import Churn
     from desim.privacy.ledger.budget import Budget
 
 
@@ -46,7 +45,7 @@ class Settings:
     changing: Changing | None = None
     uplinks: Links | None = None
     downlinks: Links | None = None
-    churn: "Churn | None" = None
+    churn: Churn | None = None
     batch_limit: int = 1 << 30
     noise_seed: int | None = None
     budget: "Budget | None" = None

@@ -55,23 +55,23 @@ class Strict(BaseModel):
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     examples: ClassVar[Mapping[str, Any]] = {}
-    _keys: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[Mapping[str, str]] = {}  # in Python, by key
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
-        named = ((field.alias or name) for name, field in cls.model_fields.items())
-        cls._keys = tuple(name for name in named if not name.startswith("("))
+        named = {field.alias or name: name for name, field in cls.model_fields.items()}
+        cls._names = {key: name for key, name in named.items() if not key.startswith("(")}
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
         """The keys that a scenario may write here: top-k is the field top_k, of that alias."""
-        return cls._keys
+        return tuple(cls._names)
 
     @classmethod
     def attribute(cls, key: str) -> str:
         """The name in Python of a key."""
-        return key.replace("-", "_")
+        return cls._names.get(key, key)
 
     @classmethod
     def about(cls, key: str) -> str:
@@ -117,9 +117,9 @@ class Strict(BaseModel):
         return {"type": PydanticCustomError(UNKNOWN_KEY, text), "loc": (key,), "input": key}
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """As pydantic's; a Ctrl-C in a serializer stays one, where pydantic has but its name."""
+        """As pydantic's, by key; a Ctrl-C in a serializer stays one: pydantic has but its name."""
         try:
-            return super().model_dump(**options)
+            return super().model_dump(**{"by_alias": True, **options})
         except PydanticSerializationError as error:
             for pressed in (AtOnce, KeyboardInterrupt):
                 if f" {pressed.__name__}:" in str(error):
@@ -152,8 +152,7 @@ def explain(error: ErrorDetails, owner: type[Strict] | None = None) -> str:
     if kind == "value_error":
         return str(context["error"])
     if kind == "missing":
-        field = owner.model_fields.get(str(error["loc"][-1])) if owner else None
-        about = (owner and field and owner.about(str(error["loc"][-1]))) or "it has no default"
+        about = (owner and owner.about(str(error["loc"][-1]))) or "it has no default"
         return f"missing; this key is required: {about}"
     if kind == "literal_error":
         options = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
@@ -328,8 +327,7 @@ class Form(Strict):
     def _written(self, handler: SerializerFunctionWrapHandler) -> Any:
         if self.word:
             return self.word
-        fields = type(self).model_fields
-        return {fields[key].alias or key: it for key, it in handler(self).items() if key != "word"}
+        return {key: it for key, it in handler(self).items() if key not in ("word", "(word)")}
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -123,11 +123,24 @@ def frame_of(table: pa.Table, name: str) -> "pd.DataFrame":
 
     Its categories are those that occur, in alphabetic order, whatever the parts.
     """
+    known = zip(table.column_names, table.columns, strict=True)
+    if any(one.null_count or one.type != SCHEMAS[name].field(key).type for key, one in known):
+        return described(_foreign(table), name)
     columns = columns_of(table).items()
     found = {
         one: _category(values) if isinstance(values, Words) else values for one, values in columns
     }
     return described(pd.DataFrame(found), name)
+
+
+def _foreign(table: pa.Table) -> "pd.DataFrame":
+    """The frame of a file that desim has not written, with nulls or of other types."""
+    frame: pd.DataFrame = table.to_pandas()
+    for field in table.schema:
+        if field.type == WORD:
+            words = frame[field.name].cat.remove_unused_categories()
+            frame[field.name] = words.cat.set_categories(sorted(words.cat.categories))
+    return frame
 
 
 def _category(values: Words) -> Any:

@@ -33,9 +33,11 @@ except ImportError:  # Windows
 PACKAGE = Path(__file__).resolve().parents[1]
 FROM = re.compile(rb"^ *from (desim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 WHOLE = re.compile(rb"^ *import (desim[\w.]*)", re.MULTILINE)
+LATER = re.compile(rb"\bkernel_of\(\s*[\"'](desim[\w.]*)")  # a kernel that is imported when needed
 PATIENCE = 600.0  # seconds to wait for a process that compiles the same
 FORMULAS = b"\n@formulas\n"  # files that say what a kernel computes which does not import them
 _locks = threading.local()  # names of locks that this thread has
+_naming = threading.RLock()  # numba's settings are of all threads, each of which may import kernels
 _own = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
 
@@ -58,7 +60,7 @@ def _imported(module: str) -> frozenset[str]:
     sources, text = _sources(), _sources()[module]
     if module == "desim.numerics.jit":  # how it compiles is in its own text and in this one's
         return frozenset({"desim.numerics.parts"})
-    named = {one.decode() for one in WHOLE.findall(text)}
+    named = {one.decode() for one in (*WHOLE.findall(text), *LATER.findall(text))}
     for package, names in FROM.findall(text):
         inner = re.findall(r"\w+", names.decode())
         named |= {package.decode(), *(f"{package.decode()}.{name}" for name in inner)}
@@ -208,10 +210,11 @@ def by_content(path: Path) -> Iterator[None]:
 
     A numba that knows no other ways to find what it kept adds the path of the file to that.
     """
-    before = numba.config.CACHE_DIR, getattr(numba.config, "CACHE_LOCATOR_CLASSES", "")
-    numba.config.CACHE_DIR = str(folder_of(path))
-    numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.ByContent"
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
+    with _naming:
+        before = numba.config.CACHE_DIR, getattr(numba.config, "CACHE_LOCATOR_CLASSES", "")
+        numba.config.CACHE_DIR = str(folder_of(path))
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.ByContent"
+        try:
+            yield
+        finally:
+            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before

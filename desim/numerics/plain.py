@@ -19,6 +19,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher, OmittedArg
 
 from desim.errors import InputError, refusal
@@ -189,8 +190,9 @@ def _found(kernel: Any, arguments: Any) -> bool:
     signature = tuple(kernel.typeof_pyval(one) for one in arguments)
     if (id(kernel), signature) in _missing:
         return False
-    if kernel._cache.load_overload(signature, kernel.targetctx) is not None:
-        return True
+    with global_compiler_lock:  # what it looks through is of all threads
+        if kernel._cache.load_overload(signature, kernel.targetctx) is not None:
+            return True
     _missing.add((id(kernel), signature))
     return False
 

@@ -155,7 +155,7 @@ def _odd_parameters(of: type[Model] | type[Listener]) -> Iterator[str]:
         return
     if not (isinstance(kind, type) and issubclass(kind, Strict)):
         yield f"Parameters: {refusal(kind, STRICT)}"
-    elif "name" in kind.model_fields:
+    elif "name" in kind.keys():
         yield "Parameters: found name, which is the key that chooses it; allowed: another name"
 
 
