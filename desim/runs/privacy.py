@@ -16,6 +16,7 @@ from desim.amounts import epsilon
 from desim.columns import Columns, gathered
 from desim.errors import DesimError, InputError
 from desim.privacy.accounting.accountants import Account
+from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
@@ -94,6 +95,8 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
+    if delta is not None:
+        check_delta(delta)
     known, unread = dict[str, Any](), list[str]()
     try:
         known = stored(run)
