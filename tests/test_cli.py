@@ -92,6 +92,8 @@ def test_runs_get_directories_of_their_own(desk, call):
     assert (code, "is not empty" in err) == (2, True)
     assert "give another -o, or replace the run that is there by --force" in err
     assert "desim resume" not in err  # it is done
+    code, _, err = call("audit", "s.yaml", "-o", "runs/staged", "--runs", "20")
+    assert (code, "give another -o" in err, "--force" in err) == (2, True, False)  # has none
     assert call("run", "s.yaml", "-o", "runs/staged", "--force")[0] == 0
 
 

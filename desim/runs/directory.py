@@ -126,10 +126,10 @@ def versions() -> Mapping[str, str]:
     return {"python": python_version()} | {one: version(one) for one in ("desim", *LIBRARIES)}
 
 
-def check_free(path: Path, force: bool = False) -> None:
+def check_free(path: Path, force: bool | None = False) -> None:
     """Raise InputError unless a run can be stored at `path`: absent or empty, and writable.
 
-    force: a directory that holds a run is free too.
+    force: a directory that holds a run is free too; None: whoever asks can replace no run.
     """
     try:
         _check_free(path, force)
@@ -137,7 +137,7 @@ def check_free(path: Path, force: bool = False) -> None:
         raise InputError(f"{show(str(path))}: cannot be a directory ({error})") from None
 
 
-def _check_free(path: Path, force: bool) -> None:
+def _check_free(path: Path, force: bool | None) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
     if path.exists() and not path.is_dir():
@@ -146,7 +146,8 @@ def _check_free(path: Path, force: bool) -> None:
     if holds(path) and not (force and has_run):
         hint = "it holds no run that could be replaced"
         if not force:
-            more = ", or replace the run that is there by --force" if has_run else ""
+            offered = has_run and force is not None
+            more = ", or replace the run that is there by --force" if offered else ""
             go_on = ""
             with suppress(InputError, OSError):  # it was stopped, killed, or is still at work
                 if read_manifest(path)["status"] in ("running", "stopped"):

@@ -89,7 +89,7 @@ class Audit:
         from desim.interface.plots.trade_off import plot_audit
 
         path = Path(folder)
-        place.check_free(path, force=False)
+        place.check_free(path, force=None)
         try:
             path.mkdir(parents=True, exist_ok=True)
             place.write_text(path / "audit.json", json.dumps(self.plain(), indent=2) + "\n")

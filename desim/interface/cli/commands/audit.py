@@ -96,7 +96,7 @@ def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any
     from desim.runs.directory import check_free, next_free
 
     path, name = out or next_free(Path("audits"), scenario.name), scenario.name
-    check_free(path)
+    check_free(path, force=None)
     searching, playing = "searching a pair of data sets", "run"
     if one_run:
         searching, playing = "playing the run", "reference for canary"
