@@ -224,10 +224,12 @@ def test_a_method_of_desim_keeps_the_contract_where_it_is_used():
 
 def test_what_cannot_be_tried_is_bad_input(tmp_path, capsys):
     (tmp_path / "empty.py").touch()
+    (tmp_path / "folder.py").mkdir()
     for target, message in [
         ("zcdp-nfl", "algorithm.rho: missing"),
         (str(tmp_path / "empty.py"), "defines no algorithm, no loss and no model"),
         (str(tmp_path / "none.py"), "does not exist"),
+        (str(tmp_path / "folder.py"), "is no regular file"),
         ("zcdp-nlf", "did you mean 'zcdp-nfl'?"),
         (
             str(tmp_path / "empty"),

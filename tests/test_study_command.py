@@ -57,6 +57,13 @@ def test_another_study_s_folder_is_refused(call, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_folder_is_no_study(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["study", str(tmp_path)])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == f"{tmp_path}: found a directory; allowed: a file\n"
+
+
 def test_a_dry_run_plays_nothing(call, tmp_path):
     code, out, _ = call(SMALL, "--dry-run")
     assert code == 0

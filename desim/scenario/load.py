@@ -143,7 +143,7 @@ def read(path: Path) -> Tree:
     try:
         text = text_of(path)
     except IsADirectoryError:
-        raise InputError(f"{path}: found a directory; allowed: a scenario file") from None
+        raise InputError(f"{path}: found a directory; allowed: a file") from None
     except FileNotFoundError:
         near = [file.name for file in path.parent.glob("*.yaml")]
         raise InputError(f"{path}: no such file{spelling(path.name, near)}") from None

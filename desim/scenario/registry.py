@@ -345,7 +345,8 @@ def load_plugin(path: Path) -> list[str]:
 
 def _imported(path: Path) -> Any:
     if not path.is_file():
-        raise InputError(f"plugins: {path} does not exist")
+        why = "is no regular file" if path.exists() else "does not exist"
+        raise InputError(f"plugins: {path} {why}")
     label = f"desim_plugin_{path.stem}_{abs(hash(path.resolve())):x}"
     spec = importlib.util.spec_from_file_location(label, path)
     if spec is None or spec.loader is None:
