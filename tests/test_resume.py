@@ -403,7 +403,7 @@ def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
     """SIGKILL, whatever the process is doing: five times for each kind of method."""
     scenario = merged(make(name="long"), LONG)
     whole = desim.run(scenario)
-    draw, took = random.Random(f"moments of {make.__name__}"), 0.0
+    draw, took = random.Random(f"moments of {make.__name__}"), np.inf
     for number in range(6):
         folder = tmp_path / str(number)
         player.stdin.write(json.dumps([scenario, str(folder)]) + "\n")
@@ -416,6 +416,8 @@ def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         assert player.stdout.readline() == "ended\n"
-        took = took or time.monotonic() - began
-        assert desim.open(folder).status in ("interrupted", "done")
+        status = desim.open(folder).status
+        if status == "done":  # the first loads what later ones have
+            took = min(took, time.monotonic() - began)
+        assert status in ("interrupted", "done")
         assert unlike(whole, desim.resume(folder)) == []
