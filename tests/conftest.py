@@ -4,6 +4,7 @@ import atexit
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -124,6 +125,14 @@ def closed() -> Iterator[None]:
     if pyplot is not None and (left := pyplot.get_fignums()):
         pyplot.close("all")
         pytest.fail(f"figures {left} are open: give them a file, or close them")
+
+
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """SIGINT as a program in a terminal has it, whatever runs the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

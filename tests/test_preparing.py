@@ -12,13 +12,7 @@ from mutant import mutant
 import desim.interface.cli
 from desim.runs import interruption
 
-
-@pytest.fixture(autouse=True)
-def keyboard():
-    """SIGINT as a program in a terminal has it, whatever runs the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("keyboard")
 
 
 def press():

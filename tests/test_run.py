@@ -322,14 +322,6 @@ def check_interruption(module):
         press()
 
 
-@pytest.fixture
-def keyboard():
-    """SIGINT as a program in a terminal has it, whatever runs the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("keyboard")
 def test_presses_of_ctrl_c():
     check_interruption(interruption)
@@ -457,6 +449,7 @@ def waking(module):
     return left
 
 
+@pytest.mark.usefixtures("keyboard")
 def test_a_wake_up_that_nobody_can_have_back_is_no_error():
     assert waking(interruption) == -1
     careless = mutant(interruption, "except (OSError, ValueError):", "except OSError:")

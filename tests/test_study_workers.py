@@ -142,14 +142,6 @@ def killed(module, patch):
     return [one.killed for one in begun]
 
 
-@pytest.fixture
-def keyboard():
-    """SIGINT as a program in a terminal has it, whatever runs the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_while_processes_begin_loses_none(monkeypatch):
     assert killed(pool, monkeypatch) == [True, True]

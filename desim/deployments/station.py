@@ -244,18 +244,8 @@ class Station:
             stream.push(frame)
         for number, _ in frames:
             sent = self.sent[number]
-            write_message(
-                self.world.log,
-                Kind.SEND,
-                0,
-                -1,
-                sent.agent,
-                sent.round_,
-                sent.down,
-                -1,
-                sent.time,
-                0.0,
-            )
+            place = -1, sent.agent, sent.round_, sent.down, -1
+            write_message(self.world.log, Kind.SEND, 0, *place, sent.time, 0.0)
 
     def _receive(self, frame: Frame, time: float) -> None:
         """A reply is here; it counts if it answers a call that is still open."""

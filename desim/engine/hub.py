@@ -289,9 +289,7 @@ class Hub:
         self.outside("hub.invite")
         settings, pending = self.world.settings, self.calls.pending
         who: Int = settings.participation.draw(self.round)
-        if (
-            settings.policy.late != "discard" and pending.any()
-        ):  # else what is not collected is void
+        if settings.policy.late != "discard" and pending.any():  # what is discarded is void
             who = who[pending[who] == 0]
         for one in self.features:
             who = one.invited(self, who)

@@ -65,13 +65,8 @@ class Interruption:
             self._before = before
             self._installed = True
             signal.signal(signal.SIGINT, self._press)
-            try:
+            with suppress(OSError, RuntimeError):  # no file or thread is left: it works, in silence
                 self._bell = _Bell(self)
-            except (
-                OSError,
-                RuntimeError,
-            ):  # no file or thread is left: Ctrl-C works, and is silent
-                pass
         register(COMPILES, self.compilation)
         return self
 
