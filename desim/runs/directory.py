@@ -5,6 +5,7 @@ The digests guard against mistakes, not against forgers: who can write a table c
 """
 
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ except ImportError:  # a system without these locks: nobody is kept out
     fcntl = None  # type: ignore[assignment]
 
 TRIES, PAUSE = 5, 0.02  # s; who only asks holds the directory for a moment
+_holders: set[int] = set()  # this process, once it has held one
 
 
 @contextmanager
@@ -45,8 +47,9 @@ def write_lock(path: Path, refusal: str) -> Iterator[None]:
     try:
         if not _locked(handle):
             raise InputError(f"{path}: {refusal}")
+        _holders.add(os.getpid())
         yield
-    finally:
+    finally:  # one call, since Ctrl-C is heard between two
         os.close(handle)
 
 
@@ -63,17 +66,23 @@ def busy(path: Path) -> bool:
 
 
 def _locked(handle: int, tries: int = TRIES, shared: bool = False) -> bool:
-    """Whether the lock was to be had, or locks are unknown here."""
+    """Whether the lock was to be had, or locks are unknown here.
+
+    A context that Ctrl-C has left just before its end holds its lock until it is collected.
+    """
     if fcntl is None:
         return True
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    for attempt in range(tries):
+    for attempt in range(-(os.getpid() in _holders), tries):
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 return True
-            time.sleep(PAUSE if attempt + 1 < tries else 0.0)
+            if attempt < 0:
+                gc.collect()
+            else:
+                time.sleep(PAUSE if attempt + 1 < tries else 0.0)
         else:
             return True
     return False
