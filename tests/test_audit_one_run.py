@@ -215,7 +215,7 @@ def test_views_that_miss_something_have_scores_of_their_own():
 
 WRONG = [
     ({"canaries": 5}, "canaries: found 5; allowed: 10 to the rows"),
-    ({"canaries": 41, "agent": 0}, "canaries: found 41; allowed: 1 to 40, the rows of agent 0"),
+    ({"canaries": 41, "agent": 0}, "canaries: found 41; allowed: 10 to 40, the rows of agent 0"),
     (
         {"overrides": {"problem.data.rows": 6}},
         "agent 0 has 6 rows; allowed: an agent with 10 rows or more",

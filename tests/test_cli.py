@@ -307,6 +307,15 @@ def test_all_that_is_wrong_is_told_at_once(desk, call):
     assert [line[:14] for line in err.splitlines()] == ["--set: found '", "--set: found '"]
 
 
+def test_a_name_that_is_empty_is_not_this_folder(desk, call):
+    for command in (("run", "s.yaml"), ("schema",)):
+        code, out, err = call(*command, "-o", "")
+        assert (code, out) == (2, "")
+        assert "found ''; allowed: a name, or . for this directory" in " ".join(err.split())
+    with pytest.raises(InputError, match="out: found ''"):
+        desim.run("s.yaml", out="")
+
+
 def test_help_says_what_a_scenario_may_be_and_how_commands_leave(call):
     told = " ".join(call("run", "--help")[1].replace("│", " ").split())
     assert "or the name of one that comes with desim (desim list scenarios)" in told

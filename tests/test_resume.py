@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -252,6 +253,19 @@ def test_a_manifest_that_is_damaged_is_named(tmp_path):
     (tmp_path / "a" / "manifest.json").write_text('{"status": "run')
     with pytest.raises(InputError, match=r"manifest\.json: not a manifest of desim, or damaged"):
         desim.resume(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("name", "found"), [("metrics.parquet", "is a directory"),
+                                             ("scenario.yaml", "no such file")])  # fmt: skip
+def test_what_is_not_there_to_go_on_from_is_named_and_nothing_left(name, found, tmp_path):
+    desim.run(star(), out=tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    if "directory" in found:
+        (tmp_path / "a" / name).mkdir()
+    before = {file.name for file in (tmp_path / "a").iterdir()}
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: {found}; allowed"):
+        desim.resume(tmp_path / "a", overrides={"stop.rounds": 99})
+    assert {file.name for file in (tmp_path / "a").iterdir()} == before
 
 
 def test_only_one_process_writes(tmp_path, monkeypatch):

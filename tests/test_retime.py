@@ -194,6 +194,7 @@ REFUSED = [
     (graph(), {"network": {"topology": "ring"}}, "network.topology: another topology"),
     (graph(), {"network": {"link": {"latncy": 1}}}, "did you mean 'latency'"),
     (graph(), {"network": "nowhere"}, "network: found 'nowhere'"),
+    (graph(), {"compute": "nowhere"}, "compute: found 'nowhere'"),
     (star(), {"compute": "wifi"}, "compute: wifi has no section compute"),
     (graph(algorithm={**GOSSIP, "wait": 0.03}), {}, "algorithm: what its agents hear in time"),
     (graph(algorithm={**GOSSIP, "quiet": "small"}), {}, "do not come out again without its values"),

@@ -79,6 +79,7 @@ def test_nobody_at_the_address_is_bad_input(tmp_path, monkeypatch):
     for address in ("tcp://127.0.0.1:1", "nonsense://x"):
         with pytest.raises(InputError, match="no scheduler answers at"):
             study(STUDY, tmp_path / "out", dask=address)
+        assert not (tmp_path / "out").exists()
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):

@@ -80,7 +80,7 @@ def test_failures_are_told_with_their_reason(call):
     code, out, err = call(with_failures(), "--workers", "0")
     assert (code, err) == (1, "3 of 6 runs failed; the same command tries them again\n")
     assert out.startswith("policies: 2 cases, 6 runs: 3 done, 3 failed\n")
-    assert "  failed 1 times: diverged: the model of agent" in out
+    assert "  failed once: diverged: the model of agent" in out
     assert "final loss" in out
 
 

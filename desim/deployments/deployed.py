@@ -242,7 +242,7 @@ def deploy(
     that says who plays which agents. Under barriers models have the bits of the simulation. Raise
     InputError, with nothing written, where that cannot be; RunError as `desim.run`.
     """
-    path = None if out is None else Path(out)
+    path = directory.named(out)
     if path is not None:
         directory.check_free(path, force)
     there = None if hosts is None else Path(hosts)

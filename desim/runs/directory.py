@@ -203,6 +203,13 @@ def clear(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
+def named(out: str | Path | None) -> Path | None:
+    """The directory that a caller names, None where none is to be written; InputError for ''."""
+    if out == "":
+        raise InputError("out: found ''; allowed: the name of a directory, . for this one")
+    return None if out is None else Path(out)
+
+
 def next_free(folder: Path, name: str) -> Path:
     """`folder/name`, or `folder/name-2`, `-3`, ...: the first that is absent or empty."""
     number = 1
@@ -406,11 +413,13 @@ def digest(file: Path) -> str:
 
 
 def own_scenario(path: Path, manifest: Mapping[str, Any]) -> Path:
-    """The scenario of the run at `path`; Foreign where the file is not what the manifest tells of.
+    """The scenario of the run at `path`; InputError where it is gone, Foreign where it is another.
 
     What is no file is for its reader to refuse.
     """
     file, expected = path / SCENARIO, manifest.get("scenario_sha256")
+    if not file.exists():
+        raise InputError(f"{file}: no such file; allowed: the scenario as the run stored it")
     if expected is not None and file.is_file() and digest(file) != expected:
         raise Foreign(f"{file}: has changed since the run; allowed: the file as it was")
     return file

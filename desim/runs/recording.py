@@ -118,7 +118,7 @@ def run(
     again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is
     that of a run that was killed.
     """
-    path = None if out is None else Path(out)
+    path = place.named(out)
     if path is not None:
         place.check_free(path, force)
     return played(loaded(scenario, overrides), path, progress, force)

@@ -48,11 +48,14 @@ def as_it_was(path: Path, manifest: Mapping[str, Any]) -> Iterator[None]:
     """Context in which a resumed run plays; at Differs and Behind all of `path` is put back."""
     scenario, parts = (path / place.SCENARIO).read_bytes(), path / place.PARTS
     killed, empty = manifest["status"] == "running", not parts.exists()
-    before = parts / BEFORE
+    before, stored = parts / BEFORE, list(path.glob("*.parquet"))
+    for table in stored:
+        if table.is_dir():
+            raise InputError(f"{table}: is a directory; allowed: a table of the run")
     shutil.rmtree(before, ignore_errors=True)
     if not killed:
         before.mkdir(parents=True)
-        for table in path.glob("*.parquet"):
+        for table in stored:
             try:
                 os.link(table, before / table.name)
             except OSError:  # a file system without links

@@ -35,7 +35,7 @@ from desim.network.timeline.record import Kind
 from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs import directory as place
-from desim.runs.directory import versions
+from desim.runs.directory import named, versions
 from desim.runs.likeness import delayed, obstacles, refuse_other_model, unstored
 from desim.runs.premises import require_virtual
 from desim.runs.recording import prepare, record
@@ -174,7 +174,7 @@ def retime(
     """
     run = as_run(run)
     require_virtual(run.manifest, "nothing retimes it")
-    path = None if out is None else Path(out)
+    path = named(out)
     if path is not None:
         place.check_free(path, force)
     retimable = examined(run)
@@ -200,7 +200,10 @@ def under(scenario: Scenario, network: Conditions | None, compute: Conditions | 
     if compute is not None:
         data["compute"] = compute
         if not isinstance(compute, Mapping):
-            found = _laid_out(data, {"include": str(compute)})
+            try:
+                found = _laid_out(data, {"include": str(compute)})
+            except InputError as error:  # it speaks of the section that a file is included in
+                raise InputError(str(error).replace("network: ", "compute: ", 1)) from None
             if "compute" not in found:
                 raise InputError(f"compute: {compute} has no section compute")
             data["compute"] = found["compute"]

@@ -94,7 +94,8 @@ def canaries_of(
     """
     rows = int(problem.rows[agent])
     if not 1 <= slots <= rows:
-        raise InputError(f"canaries: {refusal(slots, f'1 to {rows}, the rows of agent {agent}')}")
+        allowed = f"{MIN_CANARIES} to {rows}, the rows of agent {agent}"
+        raise InputError(f"canaries: {refusal(slots, allowed)}")
     if isinstance(problem.loss, ModelLoss):
         start = int(problem.start[agent])
         place = slice(start, start + slots)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ def claimed(path: Path, found: Mapping[str, Any]) -> Iterator[str]:
     Yields the token by which far workers know it.
     """
     check_free(path, found["study"]["name"])
+    new = not path.exists()
     with contextlib.ExitStack() as stack:
         try:
             (path / RUNS).mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,12 @@ def claimed(path: Path, found: Mapping[str, Any]) -> Iterator[str]:
             write_about(path, found)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-        yield token
+        try:
+            yield token
+        except InputError:
+            if new and not any((path / RUNS).iterdir()):  # no scheduler, say: nothing was written
+                shutil.rmtree(path)
+            raise
 
 
 def _named(path: Path) -> str:

@@ -24,6 +24,7 @@ from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.words import shown
 from desim.experiments.studies.work import Job, Result, families, run_job, with_files_stored
 from desim.log.column_meanings import described
+from desim.runs.directory import named
 from desim.runs.recording import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, open_run
@@ -202,7 +203,7 @@ def study(
     with what is there. InputError with nothing played for what is wrong with a case or directory,
     RunError where the tables cannot be stored or the scheduler is gone.
     """
-    path = None if out is None else Path(out)
+    path = named(out)
     planned = plan(source, path, overrides, share)
     check(workers, dask, memory)
     results: dict[str, Result] = {}

@@ -28,7 +28,7 @@ from desim.experiments.tuning.candidates import (
 from desim.experiments.tuning.charged import Price, number_of_runs, price
 from desim.experiments.tuning.search import RunCache, Search, Tell, Wanted
 from desim.experiments.tuning.tuned import Tuned, as_played, tuned
-from desim.runs.directory import output
+from desim.runs.directory import named, output
 from desim.runs.run import Run
 
 BEST_FILE = "best.yaml"
@@ -58,7 +58,7 @@ def tune(
     there. InputError with nothing played for what is wrong with the file, a value or the
     directory; RunError where tables cannot be stored or the scheduler is gone.
     """
-    path = None if out is None else Path(out)
+    path = named(out)
     plan = planned(source, overrides, path)
     check(workers, dask, memory)
     complete, cost = True, None

@@ -24,7 +24,14 @@ def switch(name: str, text: str) -> Any:
 
 def output_option(metavar: str, text: str) -> Any:
     """The option -o METAVAR."""
-    return typer.Option("-o", "--out", metavar=metavar, help=text)
+    return typer.Option("-o", "--out", metavar=metavar, help=text, parser=_named)
+
+
+def _named(text: str | Path) -> Path:
+    """The path that a text names: an unset variable of a shell is not this directory."""
+    if text == "":
+        raise typer.BadParameter("found ''; allowed: a name, or . for this directory")
+    return Path(text)
 
 
 FIGURES = (".png", ".svg", ".pdf")

@@ -118,7 +118,8 @@ def report(study: "Study") -> list[str]:
     lines += [f"  {n} runs share the training of {key}, with the same bits" for key, n in roots[:3]]
     lines += [f"  and so with {len(roots) - 3} other runs"] if len(roots) > 3 else []
     counts = failures(study.runs)
-    lines += [f"  failed {n} times: {reason}" for reason, n in counts.head(5).items()]
+    often = [(reason, "once" if n == 1 else f"{n} times") for reason, n in counts.head(5).items()]
+    lines += [f"  failed {times}: {reason}" for reason, times in often]
     lines += [f"  and {len(counts) - 5} other reasons"] if len(counts) > 5 else []
     for table in shown(study):
         lines += ["", *table.text(columns()).splitlines()]
