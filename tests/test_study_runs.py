@@ -378,3 +378,36 @@ def test_what_a_study_leaves_that_was_killed_at_once_is_no_obstacle(left, free, 
         make(tmp_path / name.strip("|"))
     with nullcontext() if free else pytest.raises(InputError, match="holds something else"):
         check_free(tmp_path, "mine")
+
+
+MEASURED = """a,b,y
+1,0,1
+0,1,-1
+1,1,0.5
+2,1,1.5
+"""
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "losses.py"])
+def test_a_run_on_other_files_is_not_taken_for_this_one(name, tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text(MEASURED)
+    (tmp_path / "losses.py").write_text((Path(__file__).parent / "plugins/losses.py").read_text())
+    data = {"source": "csv", "file": str(tmp_path / "rows.csv"), "label": "y"}
+    problem = {"agents": 2, "data": data, "loss": "twin", "regularizer": {"l2": 0.1}}
+    base = {**BASE, "problem": problem, "plugins": [str(tmp_path / "losses.py")]}
+
+    def played():
+        made = study({"name": "s", "base": base}, tmp_path / "out", workers=0)
+        return "1 stored before" in made.counted, made.runs["final error"].tolist()
+
+    stored, first = played()
+    assert not stored
+    assert played() == (True, first)
+    file = tmp_path / name
+    file.write_text(file.read_text().replace("1.5", "-9.5").replace("2.0 * (u - b)", "u - b"))
+    stored, changed = played()
+    assert not stored
+    assert changed != first
+    monkeypatch.setattr(work, "_of", lambda scenario, run: True)
+    file.write_text(file.read_text().replace("-9.5", "1.5").replace("u - b", "2.0 * (u - b)"))
+    assert played() == (True, changed)  # the wrong twin

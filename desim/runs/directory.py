@@ -118,7 +118,7 @@ KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "plain_seconds": NUMBER, "counts": dict,
     "files": dict, "rows": list, "sites": list, "warnings": list, "versions": dict,
     "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict, "clock": dict,
-    "model": dict, "diverged": str, "listeners": dict,
+    "model": dict, "diverged": str, "listeners": dict, "sources": dict,
 }  # fmt: skip
 NONE = type(None)
 PRIVATE = {

@@ -11,13 +11,14 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from desim.engine.patience import DIVERGED
 from desim.engine.play import Simulation
@@ -234,8 +235,45 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         **_calibrated(scenario, simulation),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),
+        **({"sources": found} if (found := sources(scenario)) else {}),
         **_modelled(getattr(simulation.problem, "loss", None)),
     }
+
+
+def sources(scenario: Scenario) -> dict[str, str]:
+    """{path: sha256} of the files of data, traces and plug-ins that a scenario names, as they are.
+
+    Of a folder: of all that is in it.
+    """
+    named = sorted(path for path in set(_paths(scenario)) if path.exists())
+    return {str(path): _contents(path) for path in named}
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """Every path in a section, at any depth."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            if not field.exclude:  # the folder that a scenario came from
+                yield from _paths(getattr(value, name))
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths(inner)
+
+
+def _contents(path: Path) -> str:
+    if path.is_dir():
+        inner = [one for one in sorted(path.rglob("*")) if one.is_file()]
+        listing = "\n".join(f"{one.relative_to(path)} {_contents(one)}" for one in inner)
+        return hashlib.sha256(listing.encode()).hexdigest()
+    now = path.stat()
+    return _hashed(path, now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(1 << 16)
+def _hashed(path: Path, changed: int, size: int) -> str:
+    return place.digest(path)
 
 
 def _modelled(loss: Any) -> dict[str, Any]:

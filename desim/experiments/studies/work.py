@@ -17,7 +17,7 @@ from desim.experiments.studies.cases import key_of
 from desim.experiments.studies.folder import RUNS, TOKEN, finished, store_run
 from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
-from desim.runs.recording import played
+from desim.runs.recording import played, sources
 from desim.runs.resume import resume
 from desim.runs.retime import Root, retold, seconds, trained
 from desim.runs.run import Run, open_run
@@ -126,7 +126,7 @@ def _until(job: Job, error: DesimError) -> dict[str, float]:
 def _done(job: Job, place: Path | None) -> Result:
     scenario = _scenario(job)
     run = finished(place)
-    if run is not None:
+    if run is not None and _of(scenario, run):
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
             return _result(job, known, stored=True)
@@ -134,6 +134,12 @@ def _done(job: Job, place: Path | None) -> Result:
     if run is None and job.family and place == job.place:
         run = with_training(job, scenario)
     return _result(job, run or played(scenario, place, force=True, text=job.text))
+
+
+def _of(scenario: Scenario, run: Run) -> bool:
+    """Whether the files that a scenario names are those that a stored run of it was played on."""
+    known: Mapping[str, str] | None = run.manifest.get("sources")
+    return known is None or sorted(known.values()) == sorted(sources(scenario).values())
 
 
 def _continued(place: Path | None) -> Run | None:
@@ -223,7 +229,7 @@ def _stored(job: Job, scenario: Scenario) -> Root | None:
     if job.place is None or job.root == job.key or plugged:
         return None
     run = finished(job.place.parent / job.root)
-    return None if run is None else Root(run, job.root)
+    return Root(run, job.root) if run is not None and _of(run.scenario, run) else None
 
 
 def _keep(family: Family, root: Root) -> None:
