@@ -3,6 +3,7 @@
 import json
 import os
 from functools import partial
+from itertools import product
 
 import pandas as pd
 import pytest
@@ -87,17 +88,20 @@ def test_runs_that_share_a_training_have_the_files_of_runs_played_alone(tmp_path
 TWO = ["5 ms", "50 ms"]
 
 
-def check_later_cases(base, folder, change):
-    """The study of one network, played before `change()`, shares nothing with that of two."""
+def check_later_cases(base, folder, change, shared=False):
+    """The study of one network, played before `change()`, shares nothing with that of two.
+
+    shared: but they share what is played again.
+    """
     links = [{"network.link.latency": some} for some in (TWO[:1], TWO)]
     first, both = ({"name": "s", "base": base, "grid": one} for one in links)
     study(first, folder / "told", workers=0)
     change()
     made = study(both, folder / "told", workers=0)
     alone = study(both, folder / "alone", workers=0, share=False)
-    assert not made.shared
-    for name in ("state.npz", "metrics.parquet"):
-        places = (one.directory / "runs" / made.runs["run"][1] / name for one in (made, alone))
+    assert bool(made.shared) == shared
+    for name, number in product(("state.npz", "metrics.parquet"), (0, 1) if shared else (1,)):
+        places = (one.directory / "runs" / made.runs["run"][number] / name for one in (made, alone))
         assert next(places).read_bytes() == next(places).read_bytes()
 
 
@@ -108,7 +112,7 @@ def test_other_data_are_another_training(tmp_path):
 
     data = {"source": "csv", "file": str(tmp_path / "d.csv"), "label": "y", "positive": "yes"}
     write(1)
-    check_later_cases(star(problem={"data": data}), tmp_path, lambda: write(-1))
+    check_later_cases(star(problem={"data": data}), tmp_path, lambda: write(-1), shared=True)
 
 
 def test_perhaps_another_plugin_and_other_libraries_are_another_training(tmp_path, monkeypatch):
