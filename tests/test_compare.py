@@ -3,9 +3,11 @@
 import inspect
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from mutant import mutant
 
@@ -335,3 +337,21 @@ def test_a_table_too_wide_goes_on_below():
         ["run", "a" * 30, "b" * 30], ["x", "1", "2"], [], ["run", "c" * 30], ["x", "3"]
     ]  # fmt: skip
     assert len(table.text().splitlines()) == 3
+
+
+def test_runs_are_compared_though_their_plugin_is_gone(tmp_path):
+    file = tmp_path / "losses.py"
+    file.write_text((Path(__file__).parent / "plugins/losses.py").read_text())
+    problem = BASE["problem"] | {"loss": "margin"}
+    stop = {"rounds": 4, "metric": {"error": 1e-9}}
+    for seed in (0, 1):
+        own = {"seed": seed, "plugins": [str(file)], "problem": problem, "stop": stop}
+        desim.run(BASE | own, out=tmp_path / f"{seed}")
+    places = [tmp_path / "0", tmp_path / "1"]
+    before = desim.compare([desim.open(place) for place in places])
+    file.unlink()
+    after = desim.compare([desim.open(place) for place in places])
+    pd.testing.assert_frame_equal(before, after)
+    (tmp_path / "0" / "scenario.yaml").write_text("{}")
+    with pytest.raises(InputError, match="has changed since the run"):
+        desim.compare([desim.open(place) for place in places])

@@ -147,6 +147,15 @@ class Run:
                 return plain(own_scenario(self.directory, self.manifest).read_text("utf-8"))
         return {}
 
+    def _written(self, name: str, default: Any) -> Any:
+        """What the resolved scenario has there, as plain data; Foreign where it has changed since.
+
+        No plug-in is needed for it, which may be gone.
+        """
+        if self.directory is not None:
+            own_scenario(self.directory, self.manifest)
+        return self.written.get(name) or default
+
     @property
     def level(self) -> str:
         """Which events the log keeps: all, messages or rounds; all where that is not known."""
@@ -172,8 +181,8 @@ class Run:
     @property
     def budget(self) -> float | None:
         """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
-        known = self.known
-        return known.privacy.budget if known and known.privacy else None
+        found: float | None = self._written("privacy", {}).get("budget")
+        return found
 
     def curve(self, metric: str) -> "pd.DataFrame":
         """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
@@ -190,24 +199,22 @@ class Run:
     @property
     def stops(self) -> tuple[tuple[str, float], ...]:
         """Targets (metric, value) that end the run, as far as it knows its scenario."""
-        known = self.known
-        return tuple(known.stop.targets.items()) if known else ()
+        return tuple(self._written("stop", {}).get("metric", {}).items())
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Metrics that the scenario asks for, as far as the run knows its scenario."""
-        known = self.known
-        return tuple(known.observe.metrics) if known else ()
+        return tuple(self._written("observe", {}).get("metrics", ()))
 
     def require(self, what: str, *kinds: str) -> None:
         """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
         from desim.log.event_log import levels_with
 
-        known, allowed = self.known, levels_with(kinds)
-        if known and known.log not in allowed:
+        level, allowed = self._written("log", "all"), levels_with(kinds)
+        if level not in allowed:
             raise InputError(
                 f"{what}: needs {' and '.join(kinds)} events, which run {self.name} leaves out "
-                f"(log: {known.log}); allowed: a run with log: {' or '.join(allowed)}"
+                f"(log: {level}); allowed: a run with log: {' or '.join(allowed)}"
             )
 
     def delivered(self) -> "pd.DataFrame":

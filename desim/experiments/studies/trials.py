@@ -70,13 +70,13 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     if manifest.get("diverged"):  # a number that only says when the run was over
         found |= {f"final {name}": np.inf for name in UNBOUNDED if name in curves}
     counted = manifest.get("counts", {}).get("deliver_bytes")
-    known = run.scenario.log in levels_with(["deliver"])  # other logs leave messages out
+    known = run.level in levels_with(["deliver"])  # other logs leave messages out
     sent = delivered(run) if known and (asked.targets or counted is None) else None
     if counted is None and sent is not None:  # killed
         counted = sent.totals.max(initial=0.0)
     found["bytes"] = np.nan if counted is None else float(counted)
     spent = None  # the largest epsilon of an agent
-    if asked.epsilon is not None and (run.scenario.privacy is not None or asked.epsilon):
+    if asked.epsilon is not None and (run.written.get("privacy") is not None or asked.epsilon):
         spent = Meter(*run.account(**asked.epsilon).growth)
         found["epsilon"] = float(spent.totals.max(initial=0.0))
     for metric, value in asked.targets:
@@ -274,7 +274,7 @@ def _mixed(rows: Sequence[Series[Run]], stated: Mapping[str, Any]) -> str:
     """The terms of the epsilons where they differ in more than how they are computed."""
     found = {}
     for row in rows:
-        if row.runs[0].scenario.privacy is not None or stated:
+        if row.runs[0].written.get("privacy") is not None or stated:
             one = row.runs[0].account(**stated)
             found[f"view {one.view}, {one.relation}, delta {one.delta:g}"] = row.label
     return " / ".join(found) if len(found) > 1 else ""
@@ -306,7 +306,7 @@ def _differing(rows: Sequence[Series[Run]]) -> list[dict[str, Any]]:
     places = differing([row.runs[0] for row in rows])
     found = []
     for row in rows:
-        tree = row.runs[0].scenario.written()
+        tree = row.runs[0].written
         words = {".".join(place): setting(tree, place).partition(" ")[2] for place in places}
         found.append({key: text for key, text in words.items() if text != "none"})
     return found

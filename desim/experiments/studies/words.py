@@ -163,7 +163,7 @@ def stated(directory: Path | None, runs: "pd.DataFrame", asked: Mapping[str, Any
 
 def _terms(run: Run, asked: Mapping[str, Any]) -> str:
     try:
-        if run.scenario.privacy is None and not asked:
+        if run.written.get("privacy") is None and not asked:
             return ""
     except DesimError:
         return ""
