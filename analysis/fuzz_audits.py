@@ -10,14 +10,13 @@ is 1. Number i of a seed is always the same.
 
 import random
 import sys
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
 import desim
 from analysis.fuzz_rules import LINKS, OWN, policy
-from analysis.fuzz_scenarios import arguments
+from analysis.fuzz_scenarios import arguments, until
 from desim.engine.play import Simulation
 from desim.errors import InputError, RunError
 from desim.experiments.audit.neighbours import neighbours, worst_pair
@@ -150,15 +149,8 @@ def tried(number: int, seed: int) -> tuple[str, str]:
 
 def main() -> None:
     """Draw until so many were audited, and print what became of them."""
-    parser, counts, number = arguments(__doc__, 200), Counter[str](), 0
-    given = parser.parse_args()
-    while counts.total() - counts["refused"] - counts["failed"] < given.count:
-        with np.errstate(all="ignore"):
-            outcome, fault = tried(number, given.seed)
-        counts[outcome], number = counts[outcome] + 1, number + 1
-        if fault:
-            print(fault, flush=True)
-    print(f"{number} draws: {dict(counts)}", flush=True)
+    given = arguments(__doc__, 200).parse_args()
+    counts, _ = until(lambda number: tried(number, given.seed), given.count)
     sys.exit(bool(counts["refuted"]))
 
 

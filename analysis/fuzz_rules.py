@@ -13,14 +13,13 @@ counts what it does play.
 import os
 import random
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import desim
-from analysis.fuzz_scenarios import arguments
+from analysis.fuzz_scenarios import arguments, until
 from desim.errors import InputError, RunError
 from desim.runs.run import Run
 from desim.scenario import registry
@@ -203,20 +202,12 @@ def tried(number: int, seed: int, aimed: bool = False) -> tuple[str, str]:
 
 def main() -> None:
     """Draw until so many were played, and print what became of them."""
-    parser, counts = arguments(__doc__, 500), Counter[str]()
+    parser = arguments(__doc__, 500)
     parser.add_argument("--compiled", action="store_true", help="what the compiled engine plays")
     given = parser.parse_args()
     if given.compiled:
         os.environ.setdefault("DESIM_COMPILE", "at-once")
-    number = faults = 0
-    while counts.total() - counts["refused"] < given.count:
-        with np.errstate(all="ignore"):
-            outcome, fault = tried(number, given.seed, given.compiled)
-        counts[outcome], number = counts[outcome] + 1, number + 1
-        if fault:
-            faults += 1
-            print(fault, flush=True)
-    print(f"{number} draws: {dict(counts)}; {faults} with other bits")
+    _, faults = until(lambda number: tried(number, given.seed, given.compiled), given.count)
     sys.exit(bool(faults))
 
 

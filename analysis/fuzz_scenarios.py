@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,20 @@ def printed(found: Iterable[tuple[str, str]], every: int) -> int:
             print(f"{outcomes.total()} inputs: {dict(outcomes)}", flush=True)
     print(f"{outcomes.total()} inputs: {dict(outcomes)}", flush=True)
     return int(not {"fault", "silent", "slow"}.isdisjoint(outcomes))
+
+
+def until(tried: Callable[[int], tuple[str, str]], count: int) -> tuple[Counter[str], int]:
+    """Outcomes of draws until `count` were played, of which faults are printed, and how many."""
+    counts, number, faults = Counter[str](), 0, 0
+    while counts.total() - counts["refused"] - counts["failed"] < count:
+        with np.errstate(all="ignore"):
+            outcome, fault = tried(number)
+        counts[outcome], number = counts[outcome] + 1, number + 1
+        if fault:
+            faults += 1
+            print(fault, flush=True)
+    print(f"{number} draws: {dict(counts)}; {faults} faults", flush=True)
+    return counts, faults
 
 
 def arguments(about: str | None, count: int) -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import simulations
 from analysis.studies import admm_on_real_networks as admm
 from analysis.studies import curves
@@ -89,21 +90,18 @@ def test_a_passage_is_the_first_time_and_the_bytes_until_then():
 def test_tables_and_figures_of_given_numbers(tmp_path):
     rng = np.random.default_rng(1)
     values = np.exp(rng.normal(size=(12, 2 + curves.POINTS)))
-    place = admm.Place("somewhere", 3.0, 1.0, (0.1,), {})
     found = {("x", way): values * (1 + n) for n, way in enumerate(admm.WAYS)}
     made = list(admm.rows(dict.fromkeys(found, admm.Point(0.1, 0.2)), found))
     assert [row["seconds_ratio"] for row in made] == [1.0, 2.0, 3.0]
-    table = admm.markdown(made, {"x": place})
-    assert "| somewhere | deadline, 200 ms | 0.1 |" in table
     found[("x", "each")] = np.full_like(values, np.inf)
     made = list(admm.rows(dict.fromkeys(found, admm.Point(0.1)), found))
     assert made[2]["reached"] == 0
-    assert "inf" in admm.markdown(made, {"x": place})
+    assert made[2]["seconds"] == np.inf
     chosen = dict.fromkeys(phones.CONTESTANTS, phones.Point(1.0, 0.5))
     rows = list(phones.rows(chosen, dict.fromkeys(chosen, values)))
-    assert phones.markdown(rows).count("\n") == 1 + len(phones.CONTESTANTS)
+    assert len(rows) == len(phones.CONTESTANTS)
     lines = dict.fromkeys(("a", "b"), values)
     curves.draw([curves.Panel("one", 3.0, lines)] * 2, tmp_path / "x.svg", "error", 1e-3)
     assert (tmp_path / "x.svg").stat().st_size > 5000
-    admm.page.write_csv(tmp_path, "x", rows)
+    page.write_csv(tmp_path, "x", rows)
     assert (tmp_path / "x.csv").read_text().count("\n") == 1 + 6

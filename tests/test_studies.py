@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from looked_up import NUMBER, PART, lines_of, stored, strange
 
 from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
@@ -10,6 +11,37 @@ from analysis.studies.contests import CONTESTS, Contest, Point, reach
 from analysis.studies.numbers import RESULTS
 from analysis.studies.searches import Search, scores
 from analysis.studies.standings import interval
+
+TABLES = [
+    (path.stem, name, part)
+    for path in sorted(RESULTS.parent.glob("*.md"))
+    for name, part in PART.findall(path.read_text("utf-8"))
+]  # fmt: skip
+
+
+def changed(line, draw):
+    """The line with another last digit of one of its numbers, if it has long ones."""
+    ends = [one.end() - 1 for one in NUMBER.finditer(line) if len(one[0]) > 3]
+    if not ends:
+        return line
+    end = ends[draw.integers(len(ends))]
+    return f"{line[:end]}{(int(line[end]) + draw.integers(3, 8)) % 10}{line[end + 1 :]}"
+
+
+@pytest.mark.parametrize(("page_", "name", "part"), TABLES, ids=[f"{p}-{n}" for p, n, _ in TABLES])
+def test_numbers_of_pages_are_those_of_the_studies(page_, name, part):
+    """Pages are written by hand; most wrong digits are noticed."""
+    rows, lines = stored(RESULTS / f"{name}.csv"), lines_of(part)
+    assert len(lines) > 5
+    assert [line for line in lines if strange(line, rows)] == []
+    draw = np.random.default_rng(0)
+    noticed = [strange(wrong, rows) for line in lines if (wrong := changed(line, draw)) != line]
+    assert np.mean(noticed) > 0.6
+
+
+def test_there_are_pages_with_numbers():
+    assert len(TABLES) == 10
+    assert {name for _, name, _ in TABLES} >= {"deadlines", "slow_neighbour", "robustness"}
 
 
 def played(contest, point=None):

@@ -16,7 +16,6 @@ from typing import Any
 
 import desim
 from analysis.benchmarks.engines import STAR
-from analysis.benchmarks.retime import larger
 from analysis.benchmarks.timing import machine
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -35,9 +34,9 @@ SIZES = ((100, 200), (100, 1000), (1000, 100))  # agents, rows of each; 50 featu
 
 def heavy(agents: int, rows: int, networks: int) -> dict[str, Any]:
     """A study of 50 rounds of Fed-PLT over so many networks, whose log is stored."""
-    base = larger(STAR, agents)
-    base["problem"]["data"] |= {"rows": rows}
-    base |= {"observe": {"metrics": ["error"]}, "stop": {"rounds": 50}}
+    data = {**STAR["problem"]["data"], "rows": rows, "dim": 50}
+    problem = {**STAR["problem"], "agents": agents, "data": data}
+    base = {**STAR, "problem": problem, "observe": {"metrics": ["error"]}, "stop": {"rounds": 50}}
     grid = {"network": LINKS[:networks]}
     return {"name": "networks", "base": base, "grid": grid, "compare": {"epsilon": False}}
 

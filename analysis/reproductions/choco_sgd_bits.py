@@ -7,19 +7,17 @@ python -m analysis.reproductions choco_sgd_bits [--sets N]
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from analysis.reproductions import page
-from analysis.reproductions.choco_gossip import AVERAGED, SCHEMES, averaged
+from analysis.reproductions.choco_gossip import AVERAGED, averaged
 from analysis.reproductions.choco_sgd_words import verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.interface.plots import COLOURS, Axes
 from desim.numerics.cache import cache_home
 from desim.problem.optimum import centralised_optimum
 
@@ -144,23 +142,3 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     parts += [page.table(head, gossip)]
     said = ("the paper", "ours", "verdict")
     return "\n\n".join([*parts, page.table(said, [*verdicts(rows)])])
-
-
-def draw(rows: Sequence[dict[str, Any]]) -> Axes:
-    """Bits until the targets, and the errors at which averages end."""
-    left, right = Figure(figsize=(7.2, 3.0)).subplots(1, 2)
-    for place, digits in enumerate(TARGETS):
-        mine = page.chosen(rows, part=digits)
-        x = np.arange(len(mine)) + 0.4 * place
-        left.bar(x, [row["bits"] for row in mine], 0.38, color=COLOURS[place], label=digits)
-    left.set_yscale("log")
-    left.set_xticks(np.arange(len(CODECS)) + 0.2, list(CODECS), rotation=20, fontsize=7)
-    left.set_ylabel("bits on a link")
-    left.legend()
-    mine = page.chosen(rows, part="gossip")
-    ends = [row["end"] if np.isfinite(row["end"]) else np.nan for row in mine]
-    right.bar(range(len(mine)), ends, color=COLOURS[2])
-    right.set_yscale("log")
-    right.set_xticks(range(len(mine)), list(SCHEMES), rotation=30, ha="right", fontsize=6)
-    right.set_ylabel(f"consensus error at {AVERAGED}")
-    return cast(Axes, left)

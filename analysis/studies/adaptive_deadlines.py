@@ -103,27 +103,6 @@ def compared(made: Study) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table of the page: every case."""
-    heads = (
-        "phones",
-        "method",
-        "limit",
-        "s to 0.85",
-        "of the best fixed",
-        "never",
-        "accuracy at 60 s",
-    )
-    lines = []
-    for row in rows:
-        time = text(Interval(row["seconds"], row["low"], row["high"]))
-        ratio = text(Interval(row["ratio"], row["ratio_low"], row["ratio_high"]), 2)
-        best = f"{ratio} of {row['best']}" if row["adapts"] else ratio
-        ends = str(row["never"] or ""), f"{row['final_accuracy']:.3f}"
-        lines.append((row["phones"], row["method"], row["waits"], time, best, *ends))
-    return page.table(heads, lines)
-
-
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """A panel for each kind of phones: the ratio to the best fixed limit."""
     phones = list(dict.fromkeys(row["phones"] for row in rows))
@@ -167,8 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = desim.study(FILE, asked.runs or Path(folder), workers=asked.processes)
     rows = list(compared(made))
-    parts = {"pooled": pooled(made), "table": markdown(rows)}
-    publish(asked, NAME, rows, parts, partial(draw, rows))
+    publish(asked, NAME, rows, {"pooled": pooled(made)}, partial(draw, rows))
 
 
 if __name__ == "__main__":

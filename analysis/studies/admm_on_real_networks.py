@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
 from analysis.studies.numbers import options, publish
-from analysis.studies.standings import cell, columns
+from analysis.studies.standings import columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "admm_on_real_networks", 20, range(1001, 1005)
@@ -119,20 +118,6 @@ def _ratio(values: Array, barrier: Array, place: int) -> Array:
     return np.where(both, 1.0, values[:, place] / np.where(both, 1.0, barrier[:, place]))
 
 
-def markdown(made: Sequence[Mapping[str, Any]], where: Mapping[str, Place]) -> str:
-    """The table of the page."""
-    lines = []
-    for row in made:
-        waits = f", {1e3 * row['deadline']:g} ms" if row["way"] == "deadline" else ""
-        cells = [cell(row, key) for key in ("seconds", "seconds_ratio", "kB", "kB_ratio")]
-        came = f"{row['reached']} of {row['sets']}"
-        head = (where[row["network"]].title, WAYS[row["way"]] + waits, f"{row['eta']:g}")
-        lines.append((*head, *cells, came))
-    heads = ("network", "way", "eta", "seconds", "of waiting for all", "kB", "of waiting for all",
-             f"reached {TARGET:g}")  # fmt: skip
-    return page.table(heads, lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune, play, print, draw and write."""
     asked, data = options(__doc__, arguments, SETS), Path(os.environ["DESIM_DATA"])
@@ -149,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, place in where.items()
     ]
     figure = partial(draw, panels, name="error", floor=TARGET / 10.0)
-    publish(asked, NAME, made, {"times": markdown(made, where)}, figure)
+    publish(asked, NAME, made, {}, figure)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import desim
-from analysis.reproductions import page
 from analysis.studies.numbers import (
     SCENARIOS,
     curves,
     estimate,
     options,
     publish,
-    reached,
     rows,
-    text,
 )
 from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import Study
@@ -81,25 +78,6 @@ def play(runs: Path, workers: int) -> Made:
         method: desim.study(contest(chosen, method), runs / method, workers=workers)
         for method in METHODS
     }
-
-
-def markdown(made: Made) -> str:
-    """The table of the page."""
-    lines = []
-    for method, study in made.items():
-        label, parameter = METHODS[method]
-        for case in study.plan.cases:
-            own = f"{parameter} {case.values['algorithm'][parameter]:g}"
-            cells = [
-                text(estimate(study.summary, case.number, measure))
-                for measure in (f"time to {TARGET}", f"bytes to {TARGET}", f"time to {HIGHER}")
-            ]
-            came = reached(study, case.number, f"time to {HIGHER}")
-            final = text(estimate(study.summary, case.number, "final accuracy"))
-            lines.append((label, case.name, own, *cells, came, final))
-    heads = ("method", "way", "tuned", "s to 0.85", "MB to 0.85", "s to 0.9", "reached 0.9",
-             "accuracy at 120 s")  # fmt: skip
-    return page.table(heads, lines)
 
 
 def draw(made: Made, path: Path) -> None:
@@ -183,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = play(asked.runs or Path(folder), asked.processes)
         numbers = [row for method, one in made.items() for row in rows(one, method=method)]
-        publish(asked, NAME, numbers, {"table": markdown(made)}, partial(draw, made))
+        publish(asked, NAME, numbers, {}, partial(draw, made))
 
 
 if __name__ == "__main__":

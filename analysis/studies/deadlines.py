@@ -20,8 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 import desim
-from analysis.reproductions import page
-from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows, text
+from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows
 from desim.experiments.studies.cases import Case
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
@@ -49,25 +48,6 @@ def wait(case: Case) -> Wait:
     late = "" if policy.kind == "all" else str(policy.late)
     seconds = float("inf") if policy.kind == "all" else float(policy.value)
     return Wait(case.name, str(case.values["algorithm"]["name"]), seconds, late)
-
-
-def markdown(made: Study) -> str:
-    """The table of the page: every case."""
-    lines = []
-    for case in made.plan.cases:
-        one = wait(case)
-        waits = f"{one.deadline:g} s, {one.late}" if one.late else "for all"
-        cells = [
-            text(estimate(made.summary, case.number, measure))
-            for measure in (f"time to {TARGET}", f"bytes to {TARGET}", "final accuracy")
-        ]
-        ratio = ""
-        if one.late:
-            ratio = text(estimate(made.comparisons, case.number, f"time to {TARGET}"), 2)
-        lines.append((one.phones, METHODS[one.method], waits, cells[0], ratio, *cells[1:]))
-    heads = ("phones", "method", "waits", "s to 0.85", "of waiting for all", "MB to 0.85",
-             "accuracy at 90 s")  # fmt: skip
-    return page.table(heads, lines)
 
 
 def draw(made: Study, path: Path) -> None:
@@ -151,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = options(__doc__, arguments)
     with tempfile.TemporaryDirectory() as folder:
         made = desim.study(FILE, asked.runs or Path(folder), workers=asked.processes)
-    publish(asked, NAME, rows(made), {"table": markdown(made)}, partial(draw, made))
+    publish(asked, NAME, rows(made), {}, partial(draw, made))
 
 
 if __name__ == "__main__":

@@ -31,9 +31,7 @@ from analysis.studies.standings import (
     UNITS,
     Found,
     columns,
-    grid,
     level,
-    parameters,
     waiting,
     winners,
 )
@@ -68,12 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with MonteCarlo(asked.processes) as monte_carlo:
         points = tuned(monte_carlo, CONTESTS)
         found = play(monte_carlo, points, asked.sets)
-    parts = {
-        "winners": winners(found), "waiting": waiting(found), "seconds": grid(found, "seconds"),
-        "bytes": grid(found, "bytes"), "parameters": parameters(points),
-    }  # fmt: skip
     made = rows(points, found)
-    parts["over networks"] = over_networks(made)
+    parts = {
+        "winners": winners(found), "waiting": waiting(found), "over networks": over_networks(made),
+    }  # fmt: skip
     publish(asked, NAME, made, parts, partial(draw, made), "README.md")
 
 

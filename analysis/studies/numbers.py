@@ -58,11 +58,12 @@ def publish(
     asked: Options, name: str, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, str],
     figure: Callable[[Path], None], own: str = "",
 ) -> None:  # fmt: skip
-    """Print the parts of a page, and write them, rows and figure where `asked` says.
+    """Print the rows and the parts of a page, and write them and the figure where `asked` says.
 
-    own: the page, default one of the study's name.
+    parts: what is no number of a row; all else is written into the page by hand, and a test looks
+    it up in the rows. own: the page, default one of the study's name.
     """
-    print(*parts.values(), sep="\n\n")
+    print(pd.DataFrame(rows).to_string(index=False), *parts.values(), sep="\n\n")
     if asked.out is not None:
         page.write_csv(asked.out, name, rows)
         figure(asked.out / f"{name}.svg")

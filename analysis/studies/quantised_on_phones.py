@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
 from analysis.studies.numbers import options, publish
-from analysis.studies.standings import cell, columns
+from analysis.studies.standings import columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "quantised_on_phones", 10, range(1001, 1003)
@@ -94,21 +93,6 @@ def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) 
         yield {**own, **numbers, "reached": reached, "sets": len(values)}
 
 
-def markdown(made: Sequence[Mapping[str, Any]]) -> str:
-    """The table of the page."""
-    heads = ("", f"seconds to {TARGET:.0%}", "MB by then", f"accuracy at {SECONDS:g} s", "step",
-             "largest number", "reached")  # fmt: skip
-    lines = [
-        (
-            row["contestant"], cell(row, "seconds"), cell(row, "kB", 1e-3), cell(row, "accuracy"),
-            f"{row['alpha']:g}", f"{row['span']:g}" if row["span"] else "",
-            f"{row['reached']} of {row['sets']}",
-        )
-        for row in made
-    ]  # fmt: skip
-    return page.table(heads, lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune, play, print, draw and write."""
     asked = options(__doc__, arguments, SETS)
@@ -119,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = list(rows(chosen, found))
     panel = Panel("ten phones on 3G", SECONDS, {one.label: found[one] for one in found})
     figure = partial(draw, [panel], name="accuracy")
-    publish(asked, NAME, made, {"accuracy": markdown(made)}, figure)
+    publish(asked, NAME, made, {}, figure)
 
 
 if __name__ == "__main__":

@@ -133,19 +133,6 @@ def _name(one: Contest) -> str:
     return METHODS[one.method].label + (", five replies" if one.way == "buffer" else "")
 
 
-def written(found: Sequence[Mapping[str, Any]]) -> str:
-    """The claims as a table; those that hold in fewer than 95 % of the worlds are bold."""
-    lines = []
-    for row in found:
-        share = f"{100 * row['share']:.3g} % ({100 * row['low']:.3g} to {100 * row['high']:.3g})"
-        ratio = f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
-        share = f"**{share}**" if row["share"] < 0.95 else share
-        single = f"{100 * row['single']:.3g} %"
-        lines.append((row["network"], row["first"], row["second"], ratio, share, single))
-    head = ("network", "first", "second", "ratio (95 % of worlds)", "worlds", "single data sets")
-    return page.table(head, lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -154,11 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="folder; default: results/")
     asked = parser.parse_args(arguments)
     found = rows(asked.sets, asked.worlds)
-    print(written(found))
+    print(pd.DataFrame(found).to_string(index=False))
     if asked.out or (asked.sets, asked.worlds) == (SETS, WORLDS):
         page.write_csv(asked.out or RESULTS, "robustness", found)
-    if asked.out is None and (asked.sets, asked.worlds) == (SETS, WORLDS):
-        page.update("robustness", written(found), RESULTS.parent / "README.md")
 
 
 if __name__ == "__main__":

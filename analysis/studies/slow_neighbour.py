@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 import desim
-from analysis.reproductions import page
-from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows, text
+from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows
 from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
@@ -76,26 +75,6 @@ def play(runs: Path, workers: int) -> Made:
     }
 
 
-def markdown(made: Made) -> str:
-    """The table of the page."""
-    lines = []
-    for partition, study in made.items():
-        for case in study.plan.cases:
-            values, time = case.values, f"time to {TARGET}"
-            factor = values["compute.slow.factor"]
-            ratio = estimate(study.comparisons, case.number, time) if factor > 1 else None
-            cells = [
-                text(estimate(study.summary, case.number, measure))
-                for measure in (time, f"bytes to {TARGET}", "final accuracy", "final error")
-            ]
-            cells.insert(1, "" if ratio is None else text(ratio, 2))
-            step = f"{values['algorithm.alpha']:g}"
-            lines.append((partition, case.name, step, str(factor), *cells))
-    heads = ("rows", "way", "step", "slower by", "s to 0.85", "of none slow", "MB to 0.85",
-             "accuracy at 8 s", "error at 8 s")  # fmt: skip
-    return page.table(heads, lines)
-
-
 def draw(made: Made, path: Path) -> None:
     """Seconds to the target, and accuracy at the end, against how slow the one is."""
     with matplotlib.rc_context({**STYLE, "font.size": 8.5}):
@@ -142,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = play(asked.runs or Path(folder), asked.processes)
         numbers = [row for dealt, one in made.items() for row in rows(one, partition=dealt)]
-        publish(asked, NAME, numbers, {"table": markdown(made)}, partial(draw, made))
+        publish(asked, NAME, numbers, {}, partial(draw, made))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What the contests came to, in words and tables: medians, who is first, what waiting costs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from analysis.reproductions import page
-from analysis.studies.contests import ASYNCHRONOUS, METHODS, NETWORKS, WAYS, Contest, Point
+from analysis.studies.contests import ASYNCHRONOUS, METHODS, NETWORKS, WAYS, Contest
 from desim.arrays import Array
 
 MEASURES = ("seconds", "bytes", "rounds")
@@ -35,38 +35,12 @@ def columns(name: str, values: Array) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), interval(values), strict=True))
 
 
-def cell(row: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
-    """What `columns` has written, in a table's cell."""
-    median, low, high = (factor * float(row[name + end]) for end in ("", "_low", "_high"))
-    return f"{median:.3g} ({low:.3g} to {high:.3g})"
-
-
 def label(one: Contest) -> str:
     """The contestant, without its network."""
     return METHODS[one.method].label + ("" if one.way == "all" else f", {SHORT[one.way]}")
 
 
 SHORT = {"half": "half", "buffer": "five replies", "each": "each reply"}
-
-
-def grid(found: Found, measure: str) -> str:
-    """A table of medians, contestants by networks; who is first, or level with it, is bold."""
-    place, (unit, factor) = MEASURES.index(measure), UNITS[measure]
-    lines: dict[str, list[str]] = {}
-    for one, values in found.items():
-        text = _cell(values[:, place], factor)
-        cells = lines.setdefault(label(one), [])
-        cells.append(f"**{text}**" if level(found, one, measure) else text)
-    return page.table((unit, *NETWORKS), [(name, *cells) for name, cells in lines.items()])
-
-
-def _cell(values: Array, factor: float) -> str:
-    """Median and interval, and how many data sets came so far where not all did."""
-    reached, (median, low, high) = int(np.isfinite(values).sum()), interval(values)
-    if not reached:
-        return "never"
-    text = f"{median * factor:.3g} ({low * factor:.3g} to {high * factor:.3g})"
-    return text if reached == len(values) else f"{text}, {reached} of {len(values)}"
 
 
 def against(found: Found, one: Contest, other: Contest, place: int) -> Interval:
@@ -122,12 +96,3 @@ def waiting(found: Found) -> str:
         lines.append((network, *cells))
     heads = [f"{measure}: {SHORT[way]}" for measure in UNITS for way in ("half", *ASYNCHRONOUS)]
     return page.table(("network", *heads), lines)
-
-
-def parameters(points: Mapping[Contest, Point]) -> str:
-    """What the searches found: own parameter, share of the automatic step, local steps."""
-    lines: dict[str, list[str]] = {}
-    for one, point in points.items():
-        own = f"{point.own:g}; " if METHODS[one.method].parameter else ""
-        lines.setdefault(label(one), []).append(f"{own}{point.step:g}; {point.epochs}")
-    return page.table(("", *NETWORKS), [(name, *cells) for name, cells in lines.items()])
