@@ -99,7 +99,7 @@ def test_one_run_tells_them_apart(drawn):
 
     At mu 0.5 ten of them may be guessed wrongly, the last of the surest, and the claim still falls.
     """
-    bare, some = private(200, 200.0, 32, "max"), private(200, 0.5, 32, "max")
+    bare, some = private(200, 200.0, 16, "max"), private(200, 0.5, 16, "max")
     found = audit_one_run(bare, claims=[1.0], agent=0)
     assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.75  # 5 deviations of luck
     loud = audit_one_run(some, claims=["rigorous"], agent=0)

@@ -29,6 +29,9 @@ PRIVATE = scenario(
 )  # fmt: skip
 
 
+PAIR = {**PRIVATE, "problem": {**PRIVATE["problem"], "agents": 2}}  # fewer processes
+
+
 def lying(monkeypatch, change):
     """A coordinator whose second call of agent 1 is what change(station, sent, fields) makes of it.
 
@@ -119,7 +122,7 @@ ATTACKS = {
 def test_an_agent_declines_what_its_method_does_not_ask_for(attack, monkeypatch, tmp_path):
     lying(monkeypatch, attack)
     with pytest.raises(RunError, match=f"agent 1: .*{ATTACKS[attack][0]}"):
-        deploy(PRIVATE, out=tmp_path / "run")
+        deploy(PAIR, out=tmp_path / "run")
     kept = desim.open(tmp_path / "run").manifest
     assert kept["clock"]["refused"] == 1
     assert any("agent 1 declined a call: " in text for text in kept["warnings"])
@@ -149,7 +152,7 @@ def replies_to(attack, monkeypatch):
     monkeypatch.setattr(
         station.Station, "use", lambda self, i: (came.append((i, self._values(i))), use(self, i))
     )
-    deploy({**PRIVATE, "stop": {"rounds": 2}})
+    deploy({**PAIR, "stop": {"rounds": 2}})
     return [row for i, row in came if i == 1]
 
 
@@ -163,7 +166,7 @@ def test_what_a_believing_agent_gives_away(monkeypatch):
 
     monkeypatch.setattr(Consent, "to_call", believing)
     one, other = replies_to(again, monkeypatch)
-    data, rho, eta = prepare(load(PRIVATE)).simulation.problem.data, 1.0, 0.5
+    data, rho, eta = prepare(load(PAIR)).simulation.problem.data, 1.0, 0.5
     slopes = [gradient(np.array([1]), at[None], data)[0] for at in (np.zeros(4), one)]
     hidden = (one / eta + slopes[0] - slopes[1]) / (rho + 1.0 / eta)
     np.testing.assert_allclose(other - one, hidden, rtol=0, atol=1e-12)
