@@ -19,7 +19,7 @@ INFINITE = 1e18  # a threshold of slow start that no window reaches
 
 # What a connection remembers: columns of Transport.memory
 (
-    OPEN, CWND, SSTHRESH, COUNT, LIMITED, MOST_OUT, USAGE_END, SENT, ACKED, FREE, ARRIVED, LAST,
+    OPEN, CWND, SSTHRESH, COUNT, LIMITED, PEAK_FLIGHT, USAGE_END, SENT, ACKED, FREE, ARRIVED, LAST,
     SRTT, MDEV, MDEV_MAX, RTTVAR, RTT_END, DELAY_MIN, FOUND, ROUND_END, ROUND_START, LAST_ACK,
     ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE, ORIGIN, FRIENDLY, TALLY, RUNS,
 ) = range(31)  # fmt: skip

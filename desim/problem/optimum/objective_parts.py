@@ -136,13 +136,13 @@ def taken_apart(problem: Problem) -> tuple[Smooth, Kinks]:
     limit = problem.limit if problem.clipped else np.full(len(problem.b), np.inf)
     if problem.loss.code == HUBER:
         limit = np.minimum(limit, 2.0 * problem.loss.knee)
-    kept = slice(None) if problem.loss.smooth else slice(0)
+    smooth_rows = slice(None) if problem.loss.smooth else slice(0)
     smooth = Smooth(
         problem.loss,
-        problem.A[kept],
-        problem.b[kept],
-        weight[kept],
-        limit[kept],
+        problem.A[smooth_rows],
+        problem.b[smooth_rows],
+        weight[smooth_rows],
+        limit[smooth_rows],
         problem.regularizer.l2,
     )
     parts = _coordinate_kinks(problem.regularizer, problem.dim)
