@@ -1,4 +1,4 @@
-"""What playing a simulation came to: all that an engine hands to whoever stores the run."""
+"""The outcome of a simulation: all that an engine hands to whoever stores the run."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

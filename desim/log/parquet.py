@@ -1,4 +1,4 @@
-"""Tables of a run: in memory or stored in its directory, and read again from there.
+"""Tables of a run, in memory or in files of its directory, and how they are read again.
 
 While the run goes on, new rows are put into a part after a few seconds. A part appears whole or not
 at all, so a run that is killed loses at most its latest seconds; what it left is read by the same

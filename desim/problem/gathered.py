@@ -1,4 +1,4 @@
-"""Rows that stay where they are, such as in a file, and are read where somebody asks for them."""
+"""Rows that stay in their file or array, and are read when somebody asks for them."""
 
 from collections.abc import Iterator
 from typing import Any

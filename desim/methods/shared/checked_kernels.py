@@ -1,4 +1,4 @@
-"""Kernels as methods call them, whose rows are checked as those of gradients are."""
+"""Kernels as methods call them: their arguments are checked, as those of gradients are."""
 
 import inspect
 from collections.abc import Callable

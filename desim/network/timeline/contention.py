@@ -1,4 +1,4 @@
-"""Messages that share a line: fluids that divide its rate, or packets that queue for it."""
+"""Messages that share a line, as fluids that divide its rate or as packets that queue for it."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Rows of events and of releases, written by compiled code: that costs nanoseconds there.
+"""Rows of events and of releases, which compiled code writes in some nanoseconds each.
 
 `order` ranks the kinds of events inside one round, so that rows of equal time have one order
 whatever the engine.

@@ -1,4 +1,4 @@
-"""What carries messages over links: nothing that takes time (ideal), or connections of TCP.
+"""How messages are carried over links: by an ideal transport in no time, or by TCP connections.
 
 A connection belongs to a directed link and remembers from message to message what Linux remembers
 of one: the congestion window, the times of round trips, when it was used last.

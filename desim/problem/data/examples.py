@@ -1,4 +1,4 @@
-"""From rows that a source or a plug-in brings to a checked, split table; and text as rows."""
+"""Rows of a source or a plug-in as a table that is checked and split, and text as such rows."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From a data frame to a table: which columns are features, missing values, words as numbers.
+"""A data frame as a table: which columns are features, missing values, words as numbers.
 
 What is taken from the values, what fills a gap, which words there are or whether a column holds
 numbers, truth values or words, comes from training rows alone: test rows change no feature.

@@ -1,4 +1,4 @@
-"""What messages become on the wire: quantisers with addressed dither, shares of coordinates."""
+"""What codecs make of messages: quantisers with addressed dither, and shares of coordinates."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The loss of a row that a model of a user's gives, for the rest of desim."""
+"""The loss that a user's model gives a row, as the rest of desim sees it."""
 
 import hashlib
 import inspect

@@ -1,4 +1,4 @@
-"""Rows that are changed at random while they are trained on, each as its address says.
+"""Random changes of rows during training, each drawn at the address of its row and step.
 
 A row's draws are a function of the seed, its agent, its number there, the round and the step, so
 that engines, batches and threads change no bit, and no row's draws depend on another's.

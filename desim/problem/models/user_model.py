@@ -1,4 +1,4 @@
-"""What a model of a user's is: losses of rows, and their gradients, as functions of flat vectors.
+"""A model that a user brings: losses of rows and their gradients, as functions of flat vectors.
 
 A model is a pure function: what it returns depends on its arguments alone. Random layers take
 their numbers from `Rows.key`, which is a function of the scenario's seed, the agent, the round and

@@ -1,4 +1,4 @@
-"""An objective taken apart for the optimiser: a smooth convex part and kinks.
+"""The objective as the optimiser sees it: a smooth convex part, and kinks.
 
 F(x) = S(x) + sum_k max(l_k v_k, r_k v_k) with v = K x - at. Every example of absolute or hinge loss
 is a kink, and so is every |x_j| (l, r finite) and every bound of a box (one of them infinite).

@@ -1,4 +1,4 @@
-"""Proximal Newton for optima with all digits at the end, and the model problem of its steps.
+"""The optimum of a convex problem with kinks, to all digits, by a proximal Newton method.
 
 Each iteration solves the model problem at x, then tries to finish: Newton's method on the kinks
 that hold, as equations. Where that does not certify, a line search makes progress and it goes on.
