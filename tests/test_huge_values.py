@@ -11,7 +11,7 @@ import desim
 from desim.errors import DesimError
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
-from desim.problem.optimum import centralised_optimum, newton
+from desim.problem.optimum import centralised_optimum, proximal_newton
 from desim.problem.optimum.objective_parts import taken_apart
 from desim.problem.problem import Problem
 from desim.scenario.build import build
@@ -78,16 +78,16 @@ def test_no_optimum_is_certified_relative_to_an_infinite_size(value, loss, capfd
 
 def test_a_certificate_over_an_infinite_size_would_be_believed(capfd):
     """Zero is no optimum of labels that are not zero."""
-    twin = mutant(newton, "subgradient + gap + size + height", "subgradient + gap")
+    twin = mutant(proximal_newton, "subgradient + gap + size + height", "subgradient + gap")
     found = twin.minimise(*taken_apart(problem(1e154, "logistic")))
-    assert found.relative <= newton.EXACT
+    assert found.relative <= proximal_newton.EXACT
     assert capfd.readouterr() == ("", "")
 
 
 def test_no_step_is_solved_for_out_of_infinite_numbers(capfd):
     H = np.full((3, 3), np.inf)
-    assert np.isnan(newton._newton_direction(np.ones(3), H)).all()
-    step, change = newton._newton_step(H, np.zeros((0, 3)), np.ones(3), np.zeros(0))
+    assert np.isnan(proximal_newton._newton_direction(np.ones(3), H)).all()
+    step, change = proximal_newton._newton_step(H, np.zeros((0, 3)), np.ones(3), np.zeros(0))
     assert not step.any()
     assert not len(change)
     assert capfd.readouterr() == ("", "")

@@ -176,7 +176,7 @@ def test_reference_loss_and_gradient(golden):
     g = golden("dissertation")["dpsgd"]
     A, b = np.array(g["X"]), np.array(g["Y"], float)
     start = np.arange(len(A) + 1) * A.shape[1]
-    loss = LayeredLoss("mlp", hidden=3).told(b.ravel())
+    loss = LayeredLoss("mlp", hidden=3).with_classes(b.ravel())
     made = Problem(A.reshape(-1, A.shape[2]), b.ravel(), start, loss)
     x0 = np.array(g["x0"])
     assert loss.classes == 3

@@ -77,7 +77,7 @@ def test_rows_left_out_or_counted_wrongly_are_noticed(monkeypatch):
     later = EventLog.later
 
     def miscounting(self, batch):
-        lost = int(self.kept != EVERYTHING)
+        lost = int(self.kinds != EVERYTHING)
         counts = tuple((kind, rows - lost, size) for kind, rows, size in batch.counts)
         later(self, batch._replace(counts=counts))
 

@@ -158,7 +158,7 @@ def test_divergences_of_batches_are_those_of_their_pair():
         (check_batches, loss_distribution, "exponent += count *", "exponent += (count - 1) *"),
         (check_batches, loss_distribution, "below = above *", "below = 0.0 * above *"),
         (check_library, loss_distribution, "+ float(whole[first]) - d", "+ float(whole[0]) - d"),
-        (check_gaussian, loss_distribution, "LARGEST = 14, 19", "LARGEST = 4, 4"),
+        (check_gaussian, loss_distribution, "POINTS_TO = 14, 19", "POINTS_TO = 4, 4"),
         (check_profiles, gaussian, "np.expm1(loss) / kind.share", "np.expm1(loss)"),
         (check_profiles, gaussian, "kind.share * delta_of", "kind.share**2 * delta_of"),
         (check_divergences, prices, "np.log(-np.expm1(loss - steep))", "0.0"),
@@ -176,7 +176,7 @@ def test_many_different_kinds_are_rounded_up_and_not_by_much(sizes):
     """More than 64 sizes become 64 that are larger, at most by 5 %, mostly by 1."""
     counted = tuple((Kind("laplace", size), 1) for size in sizes)
     parts = Tally(0.0, counted).parts()
-    assert len(parts) <= tallies.MOST
+    assert len(parts) <= tallies.KIND_LIMIT
     assert sum(number for _, number in parts) == len(sizes)
     rounded = sum(kind.size * number for kind, number in parts)
     assert sum(sizes) <= rounded * (1.0 + 1e-12)

@@ -110,7 +110,7 @@ def test_a_barrier_closes_with_its_latest_message():
 
 def logged(late: bool, kept: int, frontiers: list[float]) -> tuple[Any, ...]:
     """Tables and counts of a log that is told messages late or at once, and work at once."""
-    log, first = EventLog(kept=kept), links("lognormal").first
+    log, first = EventLog(kinds=kept), links("lognormal").first
     factor, arrival, size = np.empty(LINKS), np.empty(LINKS), np.empty(AGENTS)
     place = ROUND, SOON, BITS, SILENT, np.empty(99, np.uint64), factor, size
     total, earliest, _, last = send_all(first, GRAPH.outgoing, *place, arrival)

@@ -86,7 +86,7 @@ def check(module):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("given[of], np.size(who))", "given[of], np.shape(given[of])[0])"),
+        ("values[of], np.size(who))", "values[of], np.shape(values[of])[0])"),
         ("in rows.split()", "in ()"),
         ("in each.split()", "in ()"),
     ],

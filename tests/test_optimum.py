@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.problem import optimum as module
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
-from desim.problem.optimum import centralised_optimum, newton, objective_parts
+from desim.problem.optimum import centralised_optimum, objective_parts, proximal_newton
 from desim.problem.problem import Problem
 
 COMPOSITE = {
@@ -88,7 +88,7 @@ def test_a_wrong_objective_is_noticed(golden, right, wrong):
     twin = mutant(objective_parts, right, wrong)
 
     def solve(problem):
-        return newton.minimise(*twin.taken_apart(problem))
+        return proximal_newton.minimise(*twin.taken_apart(problem))
 
     with pytest.raises(AssertionError):
         check_fed_plt(golden, "mean", solve)

@@ -202,7 +202,7 @@ def check_growth(module, run, view):
 @pytest.mark.parametrize("most", [5, 1 << 20])
 @pytest.mark.parametrize("name", ["plt-noisy", "nfl-lossy", "plt-deadline"])
 def test_the_largest_epsilon_grows_as_the_curve_does(name, most, monkeypatch):
-    monkeypatch.setattr(accountants, "LARGEST", most)
+    monkeypatch.setattr(accountants, "ROWS_IN_MEMORY", most)
     run = desim.run(CASES[name])
     for view in ("eavesdropper", "final-model"):
         check_growth(accountants, run, view)
@@ -218,7 +218,7 @@ def test_the_largest_epsilon_grows_as_the_curve_does(name, most, monkeypatch):
 )
 def test_a_wrong_growth_is_noticed(right, wrong):
     twin = mutant(accountants, right, wrong)
-    twin.LARGEST = 5
+    twin.ROWS_IN_MEMORY = 5
     with pytest.raises(AssertionError):
         check_growth(twin, desim.run(CASES["plt-noisy"]), "eavesdropper")
 
@@ -229,7 +229,7 @@ def test_a_wrong_growth_is_noticed(right, wrong):
 def test_an_account_of_few_agents_at_a_time_is_the_same(name, view, monkeypatch):
     run = desim.run(CASES.get(name) or graph(privacy={"noise": {"sigma": 0.1}}))
     whole = run.account(view=view)
-    monkeypatch.setattr(accountants, "LARGEST", 5)
+    monkeypatch.setattr(accountants, "ROWS_IN_MEMORY", 5)
     parts = run.account(view=view)
     pd.testing.assert_frame_equal(whole.curve, parts.curve, check_exact=True)
     for told in ("view", "relation", "delta", "method", "assumptions", "flags", "agents"):

@@ -64,7 +64,7 @@ def test_a_claim_that_forgets_the_local_steps_is_noticed(plt):
     inputs, rows = plt.manifest["privacy"]["claim"], columns_of(plt.releases)
     right = fed_plt.last_model(inputs, rows, 1e-5)[0].max()
     assert right == pytest.approx(3.421, abs=5e-4)
-    twin = mutant(fed_plt, 'rounds * given["epochs"]', "rounds")
+    twin = mutant(fed_plt, 'rounds * inputs["epochs"]', "rounds")
     assert twin.last_model(inputs, rows, 1e-5)[0].max() < 0.95 * right
     twice = columns_of(plt.releases.loc[plt.releases.index.repeat(2)])
     assert fed_plt.last_model(inputs, twice, 1e-5)[0].max() == right
@@ -132,7 +132,7 @@ def test_q_dpsgd_1_says_theorem_11_of_the_batches_that_fitted():
         sigma = 12.0 * 0.9 ** ((own["round"].to_numpy() - 1) / 2) / 4.0
         claimed = theorem_11(own["value"].to_numpy(), 9, sigma, 1e-5)
         assert found.claim.epsilon[agent] == pytest.approx(claimed, rel=1e-9)
-    sound = 'rows["scale"] * by_agent(given, "rows")[agent]'
+    sound = 'rows["scale"] * by_agent(inputs, "rows")[agent]'
     wrong = mutant(q_dpsgd, sound, 'rows["scale"] * 9.0**0.5')
     place = run.manifest["privacy"]["claim"], columns_of(run.releases), 1e-5
     assert q_dpsgd.theorem_11(*place)[0].max() == found.claim.worst

@@ -1,9 +1,8 @@
-"""The README does what it says: its commands print what it shows, its method is FedAvg's text."""
+"""README, CONTRIBUTING and the page on design do what they say, and stay short."""
 
 import dataclasses
 import inspect
 import re
-import textwrap
 from pathlib import Path
 
 import pages
@@ -11,7 +10,10 @@ import pytest
 
 from desim.methods.fedavg import FedAvg
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+HOME = Path(__file__).resolve().parents[1]
+README = (HOME / "README.md").read_text("utf-8")
+CONTRIBUTING = (HOME / "CONTRIBUTING.md").read_text("utf-8")
+DESIGN = (HOME / "analysis/docs/design.md").read_text("utf-8")
 
 
 def blocks(language):
@@ -37,10 +39,17 @@ def test_its_session_of_python_gives_what_it_shows(tmp_path, monkeypatch):
         pages.python(wrong, {})
 
 
-def test_its_method_is_the_text_of_fedavg():
-    _, block = blocks("python")
-    written = textwrap.dedent(inspect.getsource(FedAvg.coordinator))
-    assert block.text.strip() == written.strip()
+def test_the_method_that_the_page_on_design_shows_is_the_text_of_fedavg():
+    (block,) = pages.blocks(DESIGN)
+    assert block.text.strip() == inspect.getsource(FedAvg.coordinator).strip()
+
+
+def test_the_listener_that_contributing_shows_is_all_that_it_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = CONTRIBUTING[CONTRIBUTING.index("**`sent.py`**") :]
+    assert pages.mistake(shown, tmp_path) == ""
+    assert pages.mistake(shown.replace("messages 800", "messages 799"), tmp_path) != ""
 
 
 def test_its_two_commands_are_those_that_ci_runs():
@@ -50,11 +59,11 @@ def test_its_two_commands_are_those_that_ci_runs():
     ]  # fmt: skip
 
 
-def test_it_is_short_and_its_links_lead_somewhere():
-    assert len(README.split()) <= 1000
-    home = Path(__file__).resolve().parents[1]
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
-    assert [link for link in links if "://" not in link and not (home / link).exists()] == []
+@pytest.mark.parametrize(("text", "words"), [(README, 750), (CONTRIBUTING, 950)])
+def test_both_are_short_and_their_links_lead_somewhere(text, words):
+    assert len(text.split()) <= words
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+    assert [link for link in links if "://" not in link and not (HOME / link).exists()] == []
 
 
 @pytest.mark.parametrize("word", ["plays", "played", "true from", "waited for    "])

@@ -8,7 +8,7 @@ from sections import made, written
 
 import desim
 from desim.errors import InputError
-from desim.problem.data import frames, tables
+from desim.problem.data import frames, sources
 from desim.runs.premises import tuned
 
 TRAIN = """age,city,pulse,part,sick
@@ -85,7 +85,7 @@ def test_a_type_of_all_rows_is_noticed(tmp_path, monkeypatch):
         ("present = column[train].dropna()", "present = column.fillna('gap')"),
         ("_counts(column[train])]", "_counts(frame[n])]"),
     ):
-        monkeypatch.setattr(tables, "framed", mutant(frames, right, wrong).framed)
+        monkeypatch.setattr(sources, "framed", mutant(frames, right, wrong).framed)
         with pytest.raises(AssertionError):
             check_flags(tmp_path)
     monkeypatch.undo()
@@ -107,7 +107,7 @@ def test_test_rows_change_no_training_feature(tmp_path):
     ],
 )
 def test_a_look_at_test_rows_is_noticed(tmp_path, monkeypatch, right, wrong):
-    monkeypatch.setattr(tables, "framed", mutant(frames, right, wrong).framed)
+    monkeypatch.setattr(sources, "framed", mutant(frames, right, wrong).framed)
     with pytest.raises(AssertionError):
         check(tmp_path)
 

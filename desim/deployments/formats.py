@@ -286,7 +286,7 @@ def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
     """Append rows that `raw_rows` gave, those that are not stored to be counted only."""
     stored = np.ones(len(ints), bool)
     if isinstance(appended, EventLog):
-        stored = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
+        stored = (int(appended.kinds) >> (ints[:, 3] & 255) & 1).astype(bool)
     appended.reserve(len(ints))
     rows: Any = appended.rows
     first, more = int(rows.n[0]), int(stored.sum())

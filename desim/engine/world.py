@@ -101,7 +101,7 @@ class World:
     def __post_init__(self) -> None:
         """Open the log and the ledger."""
         level = self.settings.log
-        self.log = EventLog(kept=LEVELS[level])
+        self.log = EventLog(kinds=LEVELS[level])
         self._rested = wall.monotonic() + FLUSH_SECONDS
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own

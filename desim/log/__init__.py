@@ -1,1 +1,1 @@
-"""The log: rows while they are written, tables once they are."""
+"""The log of a run: rows while they are written, and tables afterwards."""

@@ -45,17 +45,17 @@ COLUMNS = {
 def levels_with(kinds: Collection[str]) -> list[str]:
     """The levels that keep the rows of all these kinds."""
     wanted = sum(1 << Kind[name.upper()] for name in kinds)
-    return [name for name, kept in LEVELS.items() if kept & wanted == wanted]
+    return [name for name, level_kinds in LEVELS.items() if level_kinds & wanted == wanted]
 
 
 class EventLog(Appended):
     """Rows of a run and how many of each kind have left.
 
-    kept: the set of kinds, 1 << kind each, of which rows are kept; the others are only counted.
+    kinds: the set of kinds, 1 << kind each, of which rows are kept; the others are only counted.
     """
 
-    def __init__(self, capacity: int = FLUSH_ROWS, kept: int = EVERYTHING) -> None:
-        super().__init__(EVENT, capacity, kept)
+    def __init__(self, capacity: int = FLUSH_ROWS, kinds: int = EVERYTHING) -> None:
+        super().__init__(EVENT, capacity, kinds)
         self._batched = 0  # rows in batches
         self._threshold = FLUSH_ROWS
         self.last = 0.0  # time s of the latest row that has left
@@ -87,7 +87,7 @@ class EventLog(Appended):
         """Append one row from Python."""
         self.reserve(1)
         ints, floats, brief, n = self.rows
-        if not self.kept >> kind & 1:
+        if not self.kinds >> kind & 1:
             brief[n[1]] = time, kind
             n[1] += 1
             return
@@ -156,13 +156,13 @@ class EventLog(Appended):
                 sizes[kind] += size
         self.totals += counts, sizes
         self._batched = sum(batch.number for batch in self.batches)
-        return [batch for batch in over if self.kept >> batch.counts[0][0] & 1]
+        return [batch for batch in over if self.kinds >> batch.counts[0][0] & 1]
 
     def _fate(self, frontier: float) -> NDArray[np.int8]:
         fate = np.empty(self.rows.n[0], np.int8)
         self.last = max(self.last, count_events(self.flat, frontier, self.totals, fate))
-        held = int(np.count_nonzero(fate == STAYS) + self.rows.n[1]) + self._batched // SMALLER
-        self._threshold = FLUSH_ROWS + 2 * held
+        waiting = int(np.count_nonzero(fate == STAYS) + self.rows.n[1]) + self._batched // SMALLER
+        self._threshold = FLUSH_ROWS + 2 * waiting
         return fate
 
     @staticmethod

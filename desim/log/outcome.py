@@ -1,4 +1,4 @@
-"""What playing a simulation came to: all that an engine hands to whoever stores the run."""
+"""The outcome of a simulation: all that an engine hands to whoever stores the run."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,7 +34,7 @@ class Outcome:
     @property
     def arrays(self) -> dict[str, dict[str, Array]]:
         """The arrays to keep: state, and iterates, model and checkpoints where there are any."""
-        kept = {"iterates": self.iterates, "model": self.model}
-        found = {name: {name: array} for name, array in kept.items() if array is not None}
+        optional = {"iterates": self.iterates, "model": self.model}
+        found = {name: {name: array} for name, array in optional.items() if array is not None}
         marked = {"checkpoints": self.checkpoints} if self.checkpoints else {}
         return found | {"state": self.state} | marked

@@ -1,4 +1,4 @@
-"""Tables of a run: in memory or stored in its directory, and read again from there.
+"""Tables of a run, in memory or in files of its directory, and how they are read again.
 
 While the run goes on, new rows are put into a part after a few seconds. A part appears whole or not
 at all, so a run that is killed loses at most its latest seconds; what it left is read by the same
@@ -329,11 +329,11 @@ class Tables:
         if self.directory is not None:
             self.settle()
             return read_pieces(self.directory, name, columns)
-        kept = self._computed(name)
-        if not kept:
+        tables = self._computed(name)
+        if not tables:
             return empty(name, columns)
-        rows = [table.num_rows for table in kept]
-        return Pieces(rows, lambda k: columns_of(kept[k].select(list(columns))))
+        rows = [table.num_rows for table in tables]
+        return Pieces(rows, lambda k: columns_of(tables[k].select(list(columns))))
 
     def dataset(self, name: str) -> "pa.dataset.Dataset":
         """The same as a dataset of Arrow."""
@@ -343,9 +343,9 @@ class Tables:
 
     def _computed(self, name: str) -> list[pa.Table]:
         """What is kept in memory, all of it computed."""
-        kept = [_as_table(name, rows) for rows in self._tables[name]]
-        self._tables[name] = [*kept]
-        return kept
+        tables = [_as_table(name, rows) for rows in self._tables[name]]
+        self._tables[name] = [*tables]
+        return tables
 
     def _whole(self, name: str, columns: Sequence[str] | None) -> pa.Table:
         if self.directory is not None:

@@ -1,4 +1,4 @@
-"""The tables of a run in Arrow: how columns become tables, and tables data frames."""
+"""The schemas of the tables in Arrow, and how columns become tables and tables data frames."""
 
 import json
 from collections.abc import Mapping, Sequence

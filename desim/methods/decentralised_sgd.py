@@ -70,11 +70,11 @@ class DecentralisedSGD(Method):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        given = self.parameters
-        if hasattr(given, "weights"):  # push-sum and means of two have none
-            self.averages = Averages(ingredients.settings, given.weights, given.kappa)
+        parameters = self.parameters
+        if hasattr(parameters, "weights"):  # push-sum and means of two have none
+            self.averages = Averages(ingredients.settings, parameters.weights, parameters.kappa)
             self.warnings += self.averages.warnings
-        self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
+        self.alpha, self.x0 = parameters.alpha, ingredients.settings.initial("x0")
 
     def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
         """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""

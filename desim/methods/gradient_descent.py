@@ -110,14 +110,14 @@ class GradientDescent(Method):
 
     def beta(self, k: int) -> float:
         """Momentum of iteration k: (k - 1)/(k + 2) where f is not strongly convex."""
-        given = self.parameters.momentum
+        momentum = self.parameters.momentum
         if not self.accelerated:
             return 0.0
-        if isinstance(given, float):
-            return given
+        if isinstance(momentum, float):
+            return momentum
         if self.flat:
             return (k - 1.0) / (k + 2.0)
-        if given == "from-step":
+        if momentum == "from-step":
             return float(tied_momentum(self.lo[0], self.step(k)))
         root = np.sqrt(self.lo[0] / self.hi[0])
         return float((1.0 - root) / (1.0 + root))  # (2.2.22)

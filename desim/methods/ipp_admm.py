@@ -163,8 +163,8 @@ class IPPADMM(PPADMM):
         slopes = [self.cost.objective(everybody, k) for k in range(1, rounds + 1)]
         sent = [self.cost.solution(everybody, k) for k in range(1, rounds + 1)]
         dear = np.argsort([-np.max(one.sensitivity / one.scale) for one in slopes])[:c]
-        kept = [slopes[k] for k in dear] if self.fresh else slopes
-        return [(wide, rounds), *((one, 1) for one in [*kept, *(sent[k] for k in dear)])]
+        charged = [slopes[k] for k in dear] if self.fresh else slopes
+        return [(wide, rounds), *((one, 1) for one in [*charged, *(sent[k] for k in dear)])]
 
     def noise_where(self, us: Us, k: int, where: Any, charged: bool) -> Array | float:
         """b_1 (n, dim) of those `where`; of what only an answer tells nothing else is charged."""

@@ -1,4 +1,4 @@
-"""Rows that stay where they are, such as in a file, and are read where somebody asks for them."""
+"""Rows that stay in their file or array, and are read when somebody asks for them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -95,8 +95,8 @@ def chunks(rows: Any) -> Iterator[tuple[int, NDArray[Any]]]:
 
 def stored(rows: Any) -> np.dtype[Any]:
     """The type in which rows are kept, whatever they are given as."""
-    kept: np.dtype[Any] = rows.source.dtype if isinstance(rows, Gathered) else rows.dtype
-    return kept
+    dtype: np.dtype[Any] = rows.source.dtype if isinstance(rows, Gathered) else rows.dtype
+    return dtype
 
 
 def largest(rows: Any) -> float:

@@ -61,8 +61,8 @@ def memory(problem: Problem, batch: int | None) -> Array:
     sizes, place = np.unique(rows, return_inverse=True)
     if isinstance(loss, ModelLoss):
         model, cut = loss.model, problem.clipped
-        told = [_number(loss, "memory", model.memory(int(m), cut)) for m in sizes]
-        return np.array(told)[place]
+        amounts = [_number(loss, "memory", model.memory(int(m), cut)) for m in sizes]
+        return np.array(amounts)[place]
     units = loss.hidden + loss.classes if isinstance(loss, LayeredLoss) else 1
     size = np.dtype(problem.precision).itemsize
     return np.asarray(size * (2 * problem.dim + rows * (features + units)), float)
@@ -79,7 +79,7 @@ def _number(loss: ModelLoss, what: str, found: Any) -> float:
 
 # How fast this machine takes a step: by one thread, compiled, after warming up.
 Clock = Callable[[], float]
-WARM, LEAST, MOST = 10, 5, 300  # steps that are not timed, and that are, where these are short
+WARM, LEAST, STEP_LIMIT = 10, 5, 300  # steps that are not timed, and that are, if these are short
 LONG = 1.0  # s after which no other step is timed, nor warms up
 SHORT = 2e-3  # s that a call of a kernel lasts at least, which takes many steps for that
 TOGETHER = 1 << 14  # of them, at most
@@ -128,7 +128,7 @@ def _timed(step: Callable[[], object], clock: Clock) -> np.ndarray:
         if clock() - begin > LONG:
             break
     took, begin = list[float](), clock()
-    while len(took) < LEAST or (len(took) < MOST and clock() - begin < LONG):
+    while len(took) < LEAST or (len(took) < STEP_LIMIT and clock() - begin < LONG):
         before = clock()
         step()
         took.append(clock() - before)

@@ -15,7 +15,7 @@ from desim.numerics.keys import Stream
 from desim.problem.data import Change, Shards, read
 from desim.problem.data.prepare import bounded, guaranteed, shortened
 from desim.problem.gathered import largest
-from desim.problem.losses.model_loss import ModelLoss, made
+from desim.problem.losses.model_loss import ModelLoss, loss_of
 from desim.problem.losses.scalar import Loss
 from desim.problem.models.augment import Augmentation, refuse_unsuited
 from desim.problem.models.user_model import Facts, Rows
@@ -96,7 +96,7 @@ def _loss(section: Any) -> Loss:
     if section.model is None:
         simple: Loss = section.loss.made()
         return simple
-    return made(section.model.of, section.model.parameters)
+    return loss_of(section.model.of, section.model.parameters)
 
 
 def _told(
@@ -108,7 +108,7 @@ def _told(
     gradients: whether anybody wants those of a user's model; known: as it may be already.
     """
     if not isinstance(loss, ModelLoss):
-        return loss.told(shards.b, shards.test_b)
+        return loss.with_classes(shards.b, shards.test_b)
     classes = 0
     if shards.b.dtype.kind in "iu" and shards.b.size:
         tested = () if shards.test_b is None else (shards.test_b,)

@@ -29,7 +29,7 @@ from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.ledger import Mechanism
 from desim.problem.losses.model_loss import ModelLoss
-from desim.problem.models.user_model import MOST, Rows
+from desim.problem.models.user_model import GRADIENT_NUMBERS, Rows
 from desim.problem.problem import Problem
 
 # The log-likelihood ratio of a pair of data sets, given what one play has released.
@@ -171,7 +171,7 @@ def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
     """Clipped gradients (m, dim) of rows at the start of the model."""
     loss: Any = problem.loss
     x, found = loss.start.astype(loss.facts.precision), np.empty((len(labels), len(loss.start)))
-    many = max(1, MOST // len(x))
+    many = max(1, GRADIENT_NUMBERS // len(x))
     with loss.model.computing():
         for low in range(0, len(labels), many):  # as of agents with a row each, who go together
             one = slice(low, low + many)

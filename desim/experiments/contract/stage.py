@@ -306,7 +306,7 @@ class ModelStage:
     def instance(self, **facts: Any) -> Model:
         """Another instance, with some facts changed."""
         loss: Any = self.problem.loss
-        model: Model = self.of(loss.given, self.facts._replace(**facts))
+        model: Model = self.of(loss.parameters, self.facts._replace(**facts))
         model.sample = loss.model.sample
         return model
 

@@ -62,7 +62,7 @@ class Player:
         """When s the last model of the trace is shown; inf: never. Connections begin anew."""
         down, up = down.unused, up.unused
         if (rows := (4 + down.rows + up.rows) * self.agents) > self.rows:
-            self.rows, self.log = rows, empty_rows(rows, kept=0)
+            self.rows, self.log = rows, empty_rows(rows, kinds=0)
             self.ledger = empty_rows(rows, width=RELEASED)
         devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
         records = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)

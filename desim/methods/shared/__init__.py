@@ -1,1 +1,1 @@
-"""Code of several methods: base classes, local training, mixing weights, duals on a graph."""
+"""What several methods share: base classes, local training, mixing weights, duals on a graph."""

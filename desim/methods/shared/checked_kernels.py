@@ -1,4 +1,4 @@
-"""Kernels as methods call them, whose rows are checked as those of gradients are."""
+"""Kernels as methods call them: their arguments are checked, as those of gradients are."""
 
 import inspect
 from collections.abc import Callable
@@ -24,24 +24,24 @@ def _looked_at(
 
     @wraps(kernel)
     def looked_at(*args: Any, **named: Any) -> Any:
-        given = signature.bind(*args, **named).arguments
-        who = given["who"]
-        if "data" in given:
-            given[of] = models_given(name, who, given[of], given["data"], None, of)
+        values = signature.bind(*args, **named).arguments
+        who = values["who"]
+        if "data" in values:
+            values[of] = models_given(name, who, values[of], values["data"], None, of)
         else:
-            given[of] = rows_given(f"{name}: {of}", given[of], np.size(who))
+            values[of] = rows_given(f"{name}: {of}", values[of], np.size(who))
         for one in rows.split():
-            if given.get(one) is not None:
-                given[one] = rows_given(f"{name}: {one}", given[one], *given[of].shape)
+            if values.get(one) is not None:
+                values[one] = rows_given(f"{name}: {one}", values[one], *values[of].shape)
         for one in each.split():
-            value: Any = given.get(one)
+            value: Any = values.get(one)
             if np.ndim(value) and not (has_rows(value, len(who)) and np.ndim(value) == 1):
                 refuse(f"{name}: {one}", value, f"one number, or an array ({len(who)},)")
-            if "data" not in given:  # a codec, which takes arrays alone
-                given[one] = np.array(np.broadcast_to(value, len(who)))
-        if three and (np.ndim(given[three]) != 2 or len(given[three]) != 3):
-            refuse(f"{name}: {three}", np.asarray(given[three]), "three rows of numbers, (3, T)")
-        return kernel(**given)
+            if "data" not in values:  # a codec, which takes arrays alone
+                values[one] = np.array(np.broadcast_to(value, len(who)))
+        if three and (np.ndim(values[three]) != 2 or len(values[three]) != 3):
+            refuse(f"{name}: {three}", np.asarray(values[three]), "three rows of numbers, (3, T)")
+        return kernel(**values)
 
     return looked_at
 

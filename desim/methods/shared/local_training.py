@@ -94,12 +94,12 @@ class LocalTraining:
         if auto:
             gamma = auto_step(lo, hi, accelerated)
             return gamma, self._momenta(gamma)
-        given = np.broadcast_to(np.asarray(step, float), lo.shape)
-        gamma = given * self.unit
+        steps = np.broadcast_to(np.asarray(step, float), lo.shape)
+        gamma = steps * self.unit
         beta = self._momenta(gamma)
         if not self.exact:
             bound = stable_step(hi, np.where(accelerated, beta, 0.0)) / self.unit
-            self.warnings += beyond("algorithm.local.step", given, bound, STABLE)
+            self.warnings += beyond("algorithm.local.step", steps, bound, STABLE)
         return gamma, beta
 
     def _momenta(self, gamma: Array) -> Array:
@@ -200,7 +200,7 @@ def misfits(local: Local, problem: Problem, noise: Noise | None) -> Iterator[str
     n, loss, key = problem.agents, problem.loss, "algorithm.local"
     clip = " with clip" if problem.clipped else ""
     for name in ("solver", "step", "momentum"):
-        entries = len(given) if isinstance(given := getattr(local, name), tuple) else n
+        entries = len(value) if isinstance(value := getattr(local, name), tuple) else n
         if entries != n:
             allowed = f"one, or one for each of the {n} agents"
             yield f"{key}.{name}: found {entries} entries; allowed: {allowed}"

@@ -69,6 +69,6 @@ def beyond(key: str, gamma: ArrayLike, bound: Array, what: str) -> list[str]:
     if not len(bad):
         return []
     i = int(bad[np.argmax(steps[bad] / bound[bad])])
-    whose = "" if np.ptp(steps) == 0.0 == np.ptp(bound) else f" of agent {i}"
-    text = f"{steps[i]:g}{whose} is not below {what} = {bound[i]:g}"
+    owner = "" if np.ptp(steps) == 0.0 == np.ptp(bound) else f" of agent {i}"
+    text = f"{steps[i]:g}{owner} is not below {what} = {bound[i]:g}"
     return [f"{key}: {text}; it may diverge"]

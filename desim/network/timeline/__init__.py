@@ -1,1 +1,1 @@
-"""When: how long messages, computations and calls take, and rows of what happened."""
+"""How long messages, computations and calls take, and the rows that say what happened."""

@@ -1,4 +1,4 @@
-"""How long computations take, of agents that are slow at times, leave and come back."""
+"""How long computations take on agents that are slow at times, leave and come back."""
 
 from typing import NamedTuple
 

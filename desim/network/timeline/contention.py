@@ -1,4 +1,4 @@
-"""Messages that share a line: fluids that divide its rate, or packets that queue for it."""
+"""Messages that share a line, as fluids that divide its rate or as packets that queue for it."""
 
 from typing import NamedTuple
 
@@ -191,7 +191,7 @@ AT_ONCE = 16.0  # segments that are answered one by one after idleness, in Linux
 DELAY = 0.04  # s until one that stays alone is answered
 LINE_FREE, FIRST, NEXT = range(3)  # of a line's end: when it is free, s; who waits: from, before
 LINE = 3
-MOST_QUEUED = 1 << 16  # packets: no two windows fill a longer queue
+QUEUE_LIMIT = 1 << 16  # packets: no two windows fill a longer queue
 
 
 class Desk(NamedTuple):
@@ -213,7 +213,7 @@ class Desk(NamedTuple):
 def desk_for(links: Links, flows: int = 2) -> Desk:
     """A desk for so many flows on lines of `links`."""
     longest = links.transport.law[QUEUE]
-    packets = int(longest[longest < np.inf].max(initial=1.0).clip(max=MOST_QUEUED))
+    packets = int(longest[longest < np.inf].max(initial=1.0).clip(max=QUEUE_LIMIT))
     which = np.zeros(flows, np.int64), np.zeros(flows, np.int64), np.arange(flows), np.arange(flows)
     flights = np.zeros((flows, *links.transport.flight.shape))
     return Desk(which, flights, np.zeros((flows, STATE)), np.zeros((2, LINE)),

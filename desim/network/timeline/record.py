@@ -1,4 +1,4 @@
-"""Rows of events and of releases, written by compiled code: that costs nanoseconds there.
+"""Rows of events and of releases, which compiled code writes in some nanoseconds each.
 
 `order` ranks the kinds of events inside one round, so that rows of equal time have one order
 whatever the engine.
@@ -158,14 +158,14 @@ STAYS, LEAVES, DROPPED = range(3)  # what becomes of a row
 
 
 def empty_rows(
-    capacity: int, kept: int = EVERYTHING, width: tuple[int, int] = EVENT,
+    capacity: int, kinds: int = EVERYTHING, width: tuple[int, int] = EVENT,
     arena: Arena | None = None,
 ) -> Rows:  # fmt: skip
-    """Return a buffer for `capacity` rows that keeps the kinds of the set `kept`."""
+    """Return a buffer for `capacity` rows that keeps the rows of `kinds`."""
     empty = np.empty if arena is None else arena.empty
     ints, floats = width
-    brief = empty((1 if kept == EVERYTHING else capacity, 2))
-    n = np.array([0, 0, kept])
+    brief = empty((1 if kinds == EVERYTHING else capacity, 2))
+    n = np.array([0, 0, kinds])
     return Rows(empty((capacity, ints), np.int64), empty((capacity, floats)), brief, n)
 
 
@@ -324,11 +324,11 @@ class Batch(NamedTuple):
 class Appended:
     """Rows of `width` whole numbers and others each, and how many were `written` to their table.
 
-    kept: see `Rows`.
+    kinds: see `Rows`.
     """
 
-    def __init__(self, width: tuple[int, int], capacity: int, kept: int = EVERYTHING) -> None:
-        self.width, self.kept, self._arena = width, kept, Arena()
+    def __init__(self, width: tuple[int, int], capacity: int, kinds: int = EVERYTHING) -> None:
+        self.width, self.kinds, self._arena = width, kinds, Arena()
         self.rows = self._empty(capacity)
         self.batches: list[Batch] = []
         self.written = 0
@@ -336,7 +336,7 @@ class Appended:
     def let_go(self) -> None:
         """Give the memory back, of rows that nobody reads any more."""
         self._arena, self.batches = Arena(), []
-        self.rows = empty_rows(0, self.kept, self.width)
+        self.rows = empty_rows(0, self.kinds, self.width)
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -401,7 +401,7 @@ class Appended:
         return over
 
     def _empty(self, capacity: int) -> Rows:
-        return empty_rows(capacity, self.kept, self.width, self._arena)
+        return empty_rows(capacity, self.kinds, self.width, self._arena)
 
     def _fate(self, frontier: float) -> NDArray[np.int8]:
         """What becomes of the rows (n,) at `frontier` s: STAYS, LEAVES or DROPPED."""

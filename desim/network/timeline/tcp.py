@@ -36,12 +36,12 @@ from desim.network.timeline.transport import (
     LIMITED,
     MDEV,
     MDEV_MAX,
-    MOST_OUT,
     NEW,
     OPEN,
     ORIGIN,
     PACE,
     PACED,
+    PEAK_FLIGHT,
     RATE,
     RESTARTS,
     ROUND_END,
@@ -137,8 +137,8 @@ def used(m):
     """Note how much of the window is in use, after sending; as `tcp_cwnd_validate` of Linux."""
     out = m[SENT] - m[ACKED]
     limited = 1.0 if out >= m[CWND] else 0.0
-    if m[ACKED] >= m[USAGE_END] or limited > 0.0 or (m[LIMITED] == 0.0 and out > m[MOST_OUT]):
-        m[LIMITED], m[MOST_OUT], m[USAGE_END] = limited, out, m[SENT]
+    if m[ACKED] >= m[USAGE_END] or limited > 0.0 or (m[LIMITED] == 0.0 and out > m[PEAK_FLIGHT]):
+        m[LIMITED], m[PEAK_FLIGHT], m[USAGE_END] = limited, out, m[SENT]
 
 
 @lean_inline
@@ -213,7 +213,7 @@ def acknowledged(kind, m, now, sample):
         if m[FOUND] == 0.0 and slow:
             left_slow_start(m, now, sample)
             slow = m[CWND] < m[SSTHRESH]
-    if m[LIMITED] == 0.0 and not (slow and m[CWND] < 2.0 * m[MOST_OUT]):
+    if m[LIMITED] == 0.0 and not (slow and m[CWND] < 2.0 * m[PEAK_FLIGHT]):
         return
     if slow:
         m[CWND] += 1.0

@@ -1,4 +1,4 @@
-"""What many agents draw and do at once, in loops that vectorise: each has the bits of it alone."""
+"""Draws for many agents at once, in loops that vectorise. Each has the bits of it alone."""
 
 import numpy as np
 

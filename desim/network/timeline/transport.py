@@ -1,4 +1,4 @@
-"""What carries messages over links: nothing that takes time (ideal), or connections of TCP.
+"""How messages are carried over links: by an ideal transport in no time, or by TCP connections.
 
 A connection belongs to a directed link and remembers from message to message what Linux remembers
 of one: the congestion window, the times of round trips, when it was used last.
@@ -19,7 +19,7 @@ INFINITE = 1e18  # a threshold of slow start that no window reaches
 
 # What a connection remembers: columns of Transport.memory
 (
-    OPEN, CWND, SSTHRESH, COUNT, LIMITED, MOST_OUT, USAGE_END, SENT, ACKED, FREE, ARRIVED, LAST,
+    OPEN, CWND, SSTHRESH, COUNT, LIMITED, PEAK_FLIGHT, USAGE_END, SENT, ACKED, FREE, ARRIVED, LAST,
     SRTT, MDEV, MDEV_MAX, RTTVAR, RTT_END, DELAY_MIN, FOUND, ROUND_END, ROUND_START, LAST_ACK,
     ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE, ORIGIN, FRIENDLY, TALLY, RUNS,
 ) = range(31)  # fmt: skip

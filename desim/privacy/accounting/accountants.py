@@ -34,7 +34,7 @@ from desim.privacy.accounting.views import (
 if TYPE_CHECKING:
     import pandas as pd
 
-LARGEST = 1 << 20  # releases whose prices are held at once
+ROWS_IN_MEMORY = 1 << 20  # releases whose prices are held at once
 UNBOUNDED = "no bound"  # the method of an epsilon that is infinite as nothing is known to bound it
 
 
@@ -129,21 +129,21 @@ def account(
     owned = None if rows is None else np.asarray(rows, np.int64)
     pieces = pieces_of(releases)
     log = None if events is None else columns_of(events)
-    made, star = _glanced(pieces)
-    agents = _agents(len(made) - 1, owned)
+    counts, star = _glanced(pieces)
+    agents = _agents(len(counts) - 1, owned)
     who = adversary(view, agents)
-    require_seen(who, star, int(made.sum()))
+    require_seen(who, star, int(counts.sum()))
 
     def block(first: int, end: int) -> Block:
-        mine = None if (first, end) == (0, len(made)) else partial(_of, first=first, end=end)
+        mine = None if (first, end) == (0, len(counts)) else partial(_of, first=first, end=end)
         own = gathered(pieces, mine)
         return Block.of(own, who, log, owned, relation, amplification)
 
-    blocks = [partial(block, *ends) for ends in _blocks(made)]
-    final, growth, signs, sharp, kept = _replayed(blocks, agents, delta)
+    blocks = [partial(block, *ends) for ends in _blocks(counts)]
+    final, growth, signs, sharp, spent = _replayed(blocks, agents, delta)
 
     def columns() -> Columns:
-        found = [kept] if kept is not None else [each().spent(delta) for each in blocks]
+        found = [spent] if spent is not None else [each().spent(delta) for each in blocks]
         time, agent, epsilon = _in_order(found)
         return _curve(time, agent, np.minimum(epsilon, final[agent]), agents)
 
@@ -193,23 +193,23 @@ def _sharpened(final: Array, mine: Block, delta: float) -> NDArray[np.bool_]:
 
 def _glanced(pieces: Pieces) -> tuple[NDArray[np.int64], bool]:
     """How many releases each agent (up to the last one) has made, and if a coordinator gets any."""
-    made, star = np.zeros(0, np.int64), False
+    counts, star = np.zeros(0, np.int64), False
     for rows in pieces:
-        number = np.bincount(rows["agent"], minlength=len(made))
-        number[: len(made)] += made
-        made, star = number, star or bool(rows["seen_by"].equal("coordinator").any())
-    return made, star
+        number = np.bincount(rows["agent"], minlength=len(counts))
+        number[: len(counts)] += counts
+        counts, star = number, star or bool(rows["seen_by"].equal("coordinator").any())
+    return counts, star
 
 
-def _blocks(made: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _blocks(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Agents from .. to, of whom each block has at most so many releases, or one agent."""
-    blocks, first, held = [], 0, 0
-    for agent, number in enumerate(made.tolist()):
-        if held and held + number > LARGEST:
+    blocks, first, total = [], 0, 0
+    for agent, number in enumerate(counts.tolist()):
+        if total and total + number > ROWS_IN_MEMORY:
             blocks.append((first, agent))
-            first, held = agent, 0
-        held += number
-    return [*blocks, (first, len(made))]
+            first, total = agent, 0
+        total += number
+    return [*blocks, (first, len(counts))]
 
 
 def _of(rows: Columns, first: int, end: int) -> Any:

@@ -39,7 +39,7 @@ BLOCK = 4096  # values solved at once, so that they stay in a cache
 STEPS = 60  # never all taken: about eight are needed
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 
-LARGEST = 1e12  # an epsilon beyond which the equation of mu has no root in doubles
+EPSILON_LIMIT = 1e12  # an epsilon beyond which the equation of mu has no root in doubles
 
 
 def epsilon_of(mu: ArrayLike, delta: float) -> Array:
@@ -78,15 +78,15 @@ def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Array:
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu at which mu-GDP is (epsilon, delta)-DP; sigma = sensitivity / mu.
 
-    InputError unless 0 < delta < 1 and epsilon is 0 to LARGEST, or infinite.
+    InputError unless 0 < delta < 1 and epsilon is 0 to EPSILON_LIMIT, or infinite.
     """
     check_delta(delta)
     if not epsilon >= 0.0:
         raise InputError(f"epsilon: {refusal(epsilon, 'a number >= 0')}")
     if np.isinf(epsilon):
         return np.inf
-    if epsilon > LARGEST:
-        raise InputError(f"epsilon: {refusal(epsilon, f'at most {LARGEST:g}, or infinite')}")
+    if epsilon > EPSILON_LIMIT:
+        raise InputError(f"epsilon: {refusal(epsilon, f'at most {EPSILON_LIMIT:g}, or infinite')}")
     free = float(np.sqrt(8.0) * special.erfinv(delta))  # the root at epsilon = 0
     if epsilon == 0.0:
         return free
@@ -144,8 +144,8 @@ def _newton(mu: Array, delta: float, t: Array) -> Array:
 
 def _log_delta(t: Array, mu: Array) -> Array:
     """Log of phi(t) (R(t) - R(t + mu)); t is kept where that is neither 0 nor 1 to the last bit."""
-    kept = np.clip(t, -30.0, 1e3)
-    return np.asarray(np.log(_mills_fall(kept, mu)) - 0.5 * kept * kept - LOG_ROOT_2PI)
+    inside = np.clip(t, -30.0, 1e3)
+    return np.asarray(np.log(_mills_fall(inside, mu)) - 0.5 * inside * inside - LOG_ROOT_2PI)
 
 
 def _mills(t: Array) -> Array:

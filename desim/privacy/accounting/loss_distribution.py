@@ -23,11 +23,11 @@ from desim.privacy.accounting.gaussian import Kind, delta_of, epsilon_of, profil
 from desim.privacy.accounting.prices import ORDERS
 from desim.privacy.accounting.tallies import Counted, Tally, divergences
 
-TOLD = 1e-5  # delta at which a curve that is told is as fine as epsilon
+CURVE_DELTA = 1e-5  # delta at which a curve that is told is as fine as epsilon
 LEAST = 1e-10  # delta below which the rounding of the transform counts
 TAIL = 1e-6  # part of delta that losses beyond the grid may take
 FINE = 2e-5  # variance of the loss that the grid may add, relative
-SMALLEST, LARGEST = 14, 19  # log2 of the number of points
+POINTS_FROM, POINTS_TO = 14, 19  # log2 of the number of points
 FARTHEST = 256.0  # the largest loss on a grid
 STEEPEST = 400.0  # square of tilt times deviation, of a Chernoff bound
 DIFFERENT = 256  # tallies that are worth their time
@@ -67,7 +67,7 @@ def curve_pld(tally: Tally) -> tuple[Array, Array] | None:
 
     None where no distribution is known or affordable.
     """
-    found = None if tally.lost else _together(tally.parts(), TOLD)
+    found = None if tally.lost else _together(tally.parts(), CURVE_DELTA)
     if found is None:
         return None
     mass, besides, step = found
@@ -140,8 +140,8 @@ def grid(parts: Counted, delta: float) -> tuple[Grid, float] | None:
         return None
     # powers of 2, so that accounts that are much alike share their grid, and what is known of it
     span, fine = log2(2.0 * farthest), log2(sqrt(6.0 * FINE * spread / number))
-    largest = min(LARGEST, int(log2(AFFORDED / len(parts))))
-    step = 2.0 ** ceil(max(min(fine, span - SMALLEST), span - largest))
+    largest = min(POINTS_TO, int(log2(AFFORDED / len(parts))))
+    step = 2.0 ** ceil(max(min(fine, span - POINTS_FROM), span - largest))
     points = 2 ** ceil(log2(2.0 * farthest / step + 4.0))
     rare = 2.0 ** ceil(log2(number))
     return Grid(step, points, TAIL * delta / rare), float(ORDERS[best] - 1.0)

@@ -103,9 +103,9 @@ def check(releases: "pd.DataFrame") -> None:
         place = np.flatnonzero(wrong & (sensitivity > 0.0))
         if len(place):
             row = releases.iloc[place[0]]
-            told = what.format(round=row["round"])
+            problem = what.format(round=row["round"])
             subject = "the sensitivity of agent" if "bound" in what else "what is released by agent"
-            raise InputError(f"privacy.target: {subject} {row['agent']} {told}")
+            raise InputError(f"privacy.target: {subject} {row['agent']} {problem}")
 
 
 class _Table:

@@ -14,7 +14,7 @@ from desim.errors import InputError, raised, show
 from desim.privacy.accounting.accountants import Account
 from desim.privacy.accounting.prices import Prices
 
-LARGEST = 1e300
+EPSILON_LIMIT = 1e300
 ALLOWED = "a number >= 0, or inf for no privacy"
 
 
@@ -47,7 +47,7 @@ def answered(accountant: type[Accountant], prices: Prices, delta: float) -> floa
     except BaseException as error:
         raise InputError(f"{where}: raised {raised(error)}") from error
     real = isinstance(found, int | float | np.integer | np.floating) and not isinstance(found, bool)
-    if not real or not 0.0 <= found or (found > LARGEST and found != np.inf):  # type: ignore[operator]
+    if not real or not 0.0 <= found or (found > EPSILON_LIMIT and found != np.inf):  # type: ignore[operator]
         raise InputError(f"{where}: found {show(found)}; allowed: {ALLOWED}")
     return float(found)  # type: ignore[arg-type]
 

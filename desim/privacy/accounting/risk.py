@@ -47,9 +47,9 @@ class Risk(NamedTuple):
         """What it finds at which false positive rates, readable."""
         bound = "" if self.exact else "at most "
         first, *rest = zip(map(_percent, self.tpr), RATES, strict=True)
-        told = f"{first[0]} at {100.0 * first[1]:g} % false positives"
+        power = f"{first[0]} at {100.0 * first[1]:g} % false positives"
         more = "".join(f", {found} at {100.0 * rate:g} %" for found, rate in rest)
-        return f"the best attack finds {bound}{told}{more}"
+        return f"the best attack finds {bound}{power}{more}"
 
 
 NO_PRIVACY = Risk(1.0, (1.0,) * len(RATES), True)

@@ -18,7 +18,7 @@ MANY = 64  # sizes that are told apart in a distribution; more are rounded up, t
 COARSE = 32
 MANY_PRICES = 512  # the same of divergences
 FINE = 256
-MOST = 256  # kinds of one agent that a distribution is computed for
+KIND_LIMIT = 256  # kinds of one agent that a distribution is computed for
 
 
 class Tally(NamedTuple):
@@ -79,8 +79,8 @@ class Tally(NamedTuple):
             sizes = _fewer(np.array([kind.size for kind, _ in own]), MANY, COARSE).tolist()
             fewer += [(kind._replace(size=z), n) for (kind, n), z in zip(own, sizes, strict=True)]
         counted = _added(fewer)
-        if len(counted) > MOST or self.mu2 == 0.0:
-            return None if len(counted) > MOST else counted
+        if len(counted) > KIND_LIMIT or self.mu2 == 0.0:
+            return None if len(counted) > KIND_LIMIT else counted
         return (*counted, (Kind("gaussian", float(np.sqrt(self.mu2))), 1))
 
     def bound(self, delta: float) -> float:
@@ -126,7 +126,7 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     kinds, which = distinct_prices(priced)
     table, named = kinds.divergences(), _kinds(kinds)
     code, number = np.unique(agent * max(len(table), 1) + which, return_counts=True)
-    whose, kind = np.divmod(code, max(len(table), 1))
+    owner, kind = np.divmod(code, max(len(table), 1))
     zcdp, secret = priced.rho + priced.xi, priced.ratio**2
     impure = np.bincount(agent, (priced.mu2 + zcdp + priced.ratio) > 0.0) > 0.0
     mu2, rho, xi = (np.bincount(agent, one).astype(float) for one in priced[:3])
@@ -134,8 +134,8 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     pure = np.where(impure, np.inf, np.bincount(agent, priced.laplace + priced.pure))
     linear = prices.concentrated(rho + 0.5 * mu2, xi)
     unknown, found = np.bincount(agent, zcdp) > 0.0, {}
-    for first, end in pairwise(np.flatnonzero(np.diff(whose, prepend=-1, append=-1)).tolist()):
-        i, own, times = int(whose[first]), kind[first:end], number[first:end]
+    for first, end in pairwise(np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()):
+        i, own, times = int(owner[first]), kind[first:end], number[first:end]
         pairs = zip((named[k] for k in own.tolist()), times.tolist(), strict=True)
         counted = None if unknown[i] else tuple((one, n) for one, n in pairs if one is not None)
         total = linear[i] + times @ table[own]
@@ -143,12 +143,12 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     return found
 
 
-def _kinds(told: Prices) -> list[Kind | None]:
+def _kinds(priced: Prices) -> list[Kind | None]:
     """The kind of each price, None where it is nothing; no release is of two."""
     laws = np.array(["laplace", "pure", "batch"])
-    sizes = np.stack([told.laplace, told.pure, told.ratio])
+    sizes = np.stack([priced.laplace, priced.pure, priced.ratio])
     law, size = laws[np.argmax(sizes > 0.0, axis=0)].tolist(), sizes.max(axis=0).tolist()
-    share = np.where(told.ratio > 0.0, told.share, 1.0).tolist()
+    share = np.where(priced.ratio > 0.0, priced.share, 1.0).tolist()
     return [Kind(*one) if one[1] > 0.0 else None for one in zip(law, size, share, strict=True)]
 
 

@@ -131,8 +131,8 @@ def reservations(who: Adversary, star: bool) -> tuple[str, ...]:
     if who.kind == "final-model":
         return ("all releases up to the last delivered one; no hidden-state theorem is applied",)
     if who.kind in ("neighbour", "collusion"):
-        told = "the coordinator tells it" if star else "others pass it on"
-        return (f"all releases of others up to the last delivered one, of which {told}",)
+        source = "the coordinator tells it" if star else "others pass it on"
+        return (f"all releases of others up to the last delivered one, of which {source}",)
     return ()
 
 

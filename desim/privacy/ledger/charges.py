@@ -70,8 +70,8 @@ def let_go(charges: Any, frontier: float, bared: Any, fate: Any) -> None:
     ints, floats, _, n = charges
     for row in range(n[0]):
         fate[row] = LEAVES if floats[row, 0] < frontier else STAYS
-        told = ints[row, 3] == 0 and floats[row, 1] > 0.0 and ints[row, 5] > 0
-        if bared.shape[1] and fate[row] == LEAVES and told:
+        exposes = ints[row, 3] == 0 and floats[row, 1] > 0.0 and ints[row, 5] > 0
+        if bared.shape[1] and fate[row] == LEAVES and exposes:
             view, agent = ints[row, 4], ints[row, 0]
             if bared[view, agent]:
                 fate[row] = DROPPED

@@ -106,9 +106,9 @@ def unclipped(problem: "Problem") -> list[str]:
     return [] if problem.clipped else [UNCLIPPED]
 
 
-def by_agent(given: Inputs, name: str) -> Array:
+def by_agent(inputs: Inputs, name: str) -> Array:
     """An input (agents,)."""
-    return np.array(np.broadcast_to(np.array(given[name], float), given["agents"]))
+    return np.array(np.broadcast_to(np.array(inputs[name], float), inputs["agents"]))
 
 
 def once(releases: Columns) -> Columns:

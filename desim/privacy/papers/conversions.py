@@ -71,13 +71,13 @@ def advanced(ratio: ArrayLike, delta: float) -> float:
     return float(np.sqrt(2.0 * np.log(2.0 / delta) * np.sum(each**2)) + linear)
 
 
-def composed(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def composed(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon by the composition that the theorem is named after."""
-    rows, total = once(releases), advanced if "advanced" in given["theorem"] else basic
-    ratio, epsilon = ratios(rows), np.zeros(given["agents"])
+    rows, total = once(releases), advanced if "advanced" in inputs["theorem"] else basic
+    ratio, epsilon = ratios(rows), np.zeros(inputs["agents"])
     for agent in np.unique(rows["agent"]).tolist():
         epsilon[agent] = total(ratio[rows["agent"] == agent], delta)
-    steep = bool((classical(ratio, given["delta_of_a_round"]) >= 1.0).any())
+    steep = bool((classical(ratio, inputs["delta_of_a_round"]) >= 1.0).any())
     return epsilon, [STEEP] * steep
 
 

@@ -53,14 +53,14 @@ def theorem_2(epsilon: float, rounds: int, delta: float) -> float:
     return float(epsilon * np.sqrt(ratio))
 
 
-def estimates(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def estimates(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon of Theorem 2 after the rounds in which an agent sent its model."""
-    times = np.bincount(once(releases)["agent"], minlength=given["agents"])
+    times = np.bincount(once(releases)["agent"], minlength=inputs["agents"])
     names = ("samples", "c1", "degree")
-    samples, c1, degree = (by_agent(given, name).tolist() for name in names)
-    epsilon, R, P = np.zeros(given["agents"]), given["radius"], int(given["dim"])
+    samples, c1, degree = (by_agent(inputs, name).tolist() for name in names)
+    epsilon, R, P = np.zeros(inputs["agents"]), inputs["radius"], int(inputs["dim"])
     for i in np.flatnonzero(times).tolist():
-        sigma = np.sqrt(lemma_2(ALPHA_0, R, int(samples[i]), P, int(given["inner"])))
-        moved = lemma_3(c1[i], given["rho"], int(degree[i]), 1)
+        sigma = np.sqrt(lemma_2(ALPHA_0, R, int(samples[i]), P, int(inputs["inner"])))
+        moved = lemma_3(c1[i], inputs["rho"], int(degree[i]), 1)
         epsilon[i] = theorem_2(corollary_1(moved, sigma, delta), int(times[i]), delta)
     return epsilon, []

@@ -34,13 +34,13 @@ def proposition_4(
     return np.asarray(np.where(modulus > 0.0, curve, limit))
 
 
-def last_model(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def last_model(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon of Proposition 4 at its best order, with K the rounds in which an agent released."""
     rows = once(releases)
-    rounds = summed(rows["agent"], np.ones(len(rows["agent"])), given["agents"])
+    rounds = summed(rows["agent"], np.ones(len(rows["agent"])), inputs["agents"])
     names = ("reach", "tau", "modulus", "gamma")
-    reach, tau, modulus, gamma = (by_agent(given, name) for name in names)
-    c = proposition_4(reach, tau, modulus, gamma, rounds * given["epochs"])
+    reach, tau, modulus, gamma = (by_agent(inputs, name) for name in names)
+    c = proposition_4(reach, tau, modulus, gamma, rounds * inputs["epochs"])
     epsilon = np.where(rounds > 0, simple(np.where(rounds > 0, c, 0.0), delta), 0.0)
     apart = len(set(rounds.tolist())) > 1
     return epsilon, ["not every agent took part in every round"] * apart

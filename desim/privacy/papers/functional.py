@@ -48,10 +48,10 @@ def theorem_20_delta(delta_s: float, delta_n: float) -> float:
     return delta_s + delta_n - delta_s * delta_n
 
 
-def allotted(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def allotted(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """The epsilon that the noise was allotted, of each agent that has sent its coefficients."""
-    epsilon = np.zeros(given["agents"])
-    epsilon[np.unique(releases["agent"])] = given["epsilon"]
+    epsilon = np.zeros(inputs["agents"])
+    epsilon[np.unique(releases["agent"])] = inputs["epsilon"]
     return epsilon, []
 
 

@@ -60,19 +60,19 @@ def lemma_13(epsilon_1: float, epsilon_2: float) -> float:
     return 0.5 * (epsilon_1 + epsilon_2) ** 2
 
 
-def theorem_7(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def theorem_7(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon rho + 2 sqrt(rho ln(1/delta)) of the rho of Theorem 6: right for a right rho."""
-    rho, unmet = _rounds(given, once(releases), delta)
+    rho, unmet = _rounds(inputs, once(releases), delta)
     return simple(rho, delta), unmet
 
 
-def theorem_10(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def theorem_10(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """The same of the rounds whose solutions were released, and of who was asked Lemma 13."""
     rows = once(releases)
     sent = np.isin(_places(rows), _places(rows)[rows["mechanism"].equal("gaussian")])
-    rho, unmet = _rounds(given, rows_of(rows, sent), delta)
+    rho, unmet = _rounds(inputs, rows_of(rows, sent), delta)
     asked = rows["mechanism"].equal("sparse-vector")
-    rho[np.unique(rows["agent"][asked])] += lemma_13(*given["answers"])
+    rho[np.unique(rows["agent"][asked])] += lemma_13(*inputs["answers"])
     return simple(rho, delta), unmet
 
 
@@ -81,14 +81,14 @@ def _places(rows: Columns) -> Array:
     return np.asarray(rows["agent"].astype(np.int64) << 32 | rows["round"])
 
 
-def _rounds(given: Inputs, rows: Columns, delta: float) -> tuple[Array, list[str]]:
+def _rounds(inputs: Inputs, rows: Columns, delta: float) -> tuple[Array, list[str]]:
     """Sum rho (agents,) of Theorem 6 over the rounds in `rows`, and what it supposes in vain.
 
     part: of epsilon_1 that scales the noise; with 1 nothing is said about lambda-hat.
     """
     names = ("reach", "modulus", "ridge")
-    reach, modulus, ridge = (by_agent(given, name) for name in names)
-    total, short, part = np.zeros(given["agents"]), False, given["part"]
+    reach, modulus, ridge = (by_agent(inputs, name) for name in names)
+    total, short, part = np.zeros(inputs["agents"]), False, inputs["part"]
     noisy = rows["mechanism"].equal("objective-perturbation") & (rows["sensitivity"] > 0)
     place, scale = _places(rows), rows["scale"]
     sent = rows["mechanism"].equal("gaussian")
@@ -97,10 +97,10 @@ def _rounds(given: Inputs, rows: Columns, delta: float) -> tuple[Array, list[str
     for at, sigma in last.items():
         i, m = at >> 32, 1.0 / reach[at >> 32]
         epsilon_1 = deviation(m, 1.0, delta) / sigma / part
-        rho_2 = 0.5 * (given["tolerance"] / modulus[i] / solutions.get(at, np.inf)) ** 2
+        rho_2 = 0.5 * (inputs["tolerance"] / modulus[i] / solutions.get(at, np.inf)) ** 2
         total[i] += theorem_6(1, epsilon_1, delta, rho_2)
         spare = m * (1.0 - part) * epsilon_1
-        short |= bool(spare * ridge[i] < LITTLE * float(given["curvature"])) and part < 1.0
+        short |= bool(spare * ridge[i] < LITTLE * float(inputs["curvature"])) and part < 1.0
     return total, [LOW] * short
 
 

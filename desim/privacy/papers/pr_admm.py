@@ -51,18 +51,18 @@ def theorem_3(rho_1: float, R: float, rounds: int, delta: float) -> float:
     return float(simple(rho_1 * iteration_sum(R, rounds), delta))
 
 
-def decaying(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def decaying(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon by Theorem 3 where `iteration` is given, else by Theorem 2."""
-    rounds = np.bincount(once(releases)["agent"], minlength=given["agents"])
-    degree, epsilon = by_agent(given, "degree").tolist(), np.zeros(given["agents"])
-    iteration, period = given.get("iteration"), int(given["period"])
+    rounds = np.bincount(once(releases)["agent"], minlength=inputs["agents"])
+    degree, epsilon = by_agent(inputs, "degree").tolist(), np.zeros(inputs["agents"])
+    iteration, period = inputs.get("iteration"), int(inputs["period"])
     for i in np.flatnonzero(rounds).tolist():
         T = int(rounds[i])
-        rho_1 = theorem_1(float(given["V"]), given["eta"], int(degree[i]), given["variance"])
+        rho_1 = theorem_1(float(inputs["V"]), inputs["eta"], int(degree[i]), inputs["variance"])
         if iteration is not None:
             epsilon[i] = theorem_3(rho_1, iteration, T, delta)
         else:
-            epsilon[i] = theorem_2(rho_1, given["decay"], period, T, delta)
+            epsilon[i] = theorem_2(rho_1, inputs["decay"], period, T, delta)
     return epsilon, [UNEVEN] * (iteration is None and bool((rounds % period).any()))
 
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from desim.problem.problem import Problem
 
 
-def theorem_11(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def theorem_11(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon of the curve 8 alpha / (m sigma)^2 a round, of rounds with a batch.
 
     The proof prints m sigma^2; Lemma 8 has its last brace in the wrong place.
     """
     rows = once(releases)
-    return _curve(given, rows, by_agent(given, "K")[rows["agent"]], delta), []
+    return _curve(inputs, rows, by_agent(inputs, "K")[rows["agent"]], delta), []
 
 
-def theorem_15(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def theorem_15(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon of 8 alpha / (sigma^2 m^2) (step + resolution sqrt(dim) |S|/K)^2 a message.
 
     step: the product of the paper's alpha and epsilon in the round before, after which the message
@@ -36,20 +36,20 @@ def theorem_15(given: Inputs, releases: Columns, delta: float) -> tuple[Array, l
     rows = once(releases)
     rows = rows_of(rows, rows["sampling"] > 0.0)
     agent, rounds = rows["agent"], rows["round"] - 1
-    size = rows["sampling"] * by_agent(given, "rows")[agent]
+    size = rows["sampling"] * by_agent(inputs, "rows")[agent]
     different, place = np.unique(rounds, return_inverse=True)
-    alpha = [given["alpha"] / float(k) ** given["power"] for k in different.tolist()]
-    step = given["mixing"] * np.array(alpha, float)[place]
-    rounding = given["resolution"] * np.sqrt(given["dim"]) * size
-    return _curve(given, rows, by_agent(given, "K")[agent] * step + rounding, delta), []
+    alpha = [inputs["alpha"] / float(k) ** inputs["power"] for k in different.tolist()]
+    step = inputs["mixing"] * np.array(alpha, float)[place]
+    rounding = inputs["resolution"] * np.sqrt(inputs["dim"]) * size
+    return _curve(inputs, rows, by_agent(inputs, "K")[agent] * step + rounding, delta), []
 
 
-def _curve(given: Inputs, rows: Columns, reach: Array, delta: float) -> Array:
+def _curve(inputs: Inputs, rows: Columns, reach: Array, delta: float) -> Array:
     """Epsilon (agents,) of 8 alpha (reach / (scale m))^2 a row, reach (n,)."""
     agent = rows["agent"]
     with np.errstate(divide="ignore"):
-        spent = 8.0 * (reach / (rows["scale"] * by_agent(given, "rows")[agent])) ** 2
-    return own_order(summed(agent, spent, given["agents"]), delta)
+        spent = 8.0 * (reach / (rows["scale"] * by_agent(inputs, "rows")[agent])) ** 2
+    return own_order(summed(agent, spent, inputs["agents"]), delta)
 
 
 def clipped_inputs(problem: "Problem", theorem: str, **numbers: Any) -> Inputs:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from desim.problem.problem import Problem
 
 
-def corollary(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+def corollary(inputs: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
     """Epsilon of the Corollary, as the sum over rounds that it is: phi_n = Delta^2 / (2 sigma^2).
 
     With phi_(n+1) = phi_n / tau that is phi_1 (1 - tau^T) / (tau^(T-1) - tau^T), n = 1 .. T; the
@@ -24,7 +24,7 @@ def corollary(given: Inputs, releases: Columns, delta: float) -> tuple[Array, li
     """
     rows = once(releases)
     phi = 0.5 * ratios(rows) ** 2  # (12)
-    return simple(summed(rows["agent"], phi, given["agents"]), delta), []
+    return simple(summed(rows["agent"], phi, inputs["agents"]), delta), []
 
 
 def corollary_inputs(noise: Noise | None, problem: "Problem", varies: str = "") -> Inputs | None:

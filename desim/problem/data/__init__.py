@@ -16,14 +16,14 @@ from desim.numerics.later import pd
 from desim.problem.data.array_files import dealt_arrays
 from desim.problem.data.partition import Deal, deal
 from desim.problem.data.prepare import bounded, classes, numbers, of_model, prepared, protected_rows
+from desim.problem.data.sources import read_table
 from desim.problem.data.table import Table
-from desim.problem.data.tables import read_table
 from desim.problem.gathered import Gathered
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.scalar import Loss
 
 Rows = NDArray[np.int64]
-MOST_LISTED = 12  # columns
+LISTED_COLUMNS = 12  # columns
 Change = Callable[[NDArray[Any], NDArray[np.int64]], Array]
 
 
@@ -165,7 +165,7 @@ def _groups(table: Table, column: str) -> NDArray[Any]:
     """Whose each row is (rows,), as that column says."""
     if column not in table.columns:
         near = spelling(column, table.columns)
-        if len(table.columns) <= MOST_LISTED:
+        if len(table.columns) <= LISTED_COLUMNS:
             near = f"; allowed: {', '.join(table.columns)}{near}"
         raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
     groups = table.columns[column]

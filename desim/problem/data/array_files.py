@@ -29,14 +29,14 @@ def dealt_arrays(file: Path, agents: int | None, modelled: bool = False) -> tupl
     takes arrays of any type and shape (agents, rows, ...).
     """
     shapes, where = ANY if modelled else SHAPES, "problem.data.file"
-    kept = npz_arrays(file, where, ("A", "b"), f"{shapes}, without pickled objects", TESTED)
-    for name, array in kept.items():
+    loaded = npz_arrays(file, where, ("A", "b"), f"{shapes}, without pickled objects", TESTED)
+    for name, array in loaded.items():
         if array.dtype.kind not in "fiub":
             raise InputError(
                 f"{where}: {name} of {file.name} holds {array.dtype}; allowed: real numbers"
             )
     with np.errstate(over="ignore"):  # of longer floats: what becomes infinite is found below
-        arrays = {key: np.asarray(one, None if modelled else float) for key, one in kept.items()}
+        arrays = {key: np.asarray(one, None if modelled else float) for key, one in loaded.items()}
     A, b = arrays["A"], arrays["b"]
     fits = A.ndim >= 3 if modelled else A.ndim == 3 and b.ndim == 2
     if not fits or b.shape[:2] != A.shape[:2] or 0 in A.shape or 0 in b.shape:
@@ -81,14 +81,14 @@ def undealt_arrays(section: Any, needed: Iterable[str]) -> tuple[Examples, str]:
     columns = [name for name in dict.fromkeys(needed) if name not in ("label", section.labels)]
     if section.file is not None:
         where = "problem.data.file"
-        kept = npz_arrays(section.file, where, (*parts, *columns), NAMED)
+        loaded = npz_arrays(section.file, where, (*parts, *columns), NAMED)
     else:
         where = "problem.data.folder"
-        kept = {name: _mapped(section.folder, name, where) for name in (*parts, *columns)}
-    found = [kept[name] for name in parts]
-    marked = {name: kept[name] for name in columns}
+        loaded = {name: _mapped(section.folder, name, where) for name in (*parts, *columns)}
+    found = [loaded[name] for name in parts]
+    marked = {name: loaded[name] for name in columns}
     if section.labels in needed:
-        marked[section.labels] = kept[section.labels]
+        marked[section.labels] = loaded[section.labels]
     if own is None:
         return Examples(found[0], found[1], marked), where
     A, b, test_A, test_b = found

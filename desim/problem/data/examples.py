@@ -1,4 +1,4 @@
-"""From rows that a source or a plug-in brings to a checked, split table; and text as rows."""
+"""Rows of a source or a plug-in as a table that is checked and split, and text as such rows."""
 
 import re
 from pathlib import Path
@@ -108,20 +108,20 @@ def text_windows(section: Any) -> tuple[Examples, str]:
     where = "problem.data.file" if section.file is not None else "problem.data.folder"
     files = _files(section, where)
     parts, classes = _tokens(files, section, where)
-    every, starts, whose, low = section.every or section.length, [], [], 0
+    every, starts, owners, low = section.every or section.length, [], [], 0
     for file, part in zip(files, parts, strict=True):
         found = np.arange(low, low + len(part) - section.length, every)
         if not len(found):
             text = f"{file.name} has {len(part)} {section.tokens}"
             raise InputError(f"{where}: {text}; allowed: more than length, {section.length}")
         starts.append(found)
-        whose += [file.stem] * len(found)
+        owners += [file.stem] * len(found)
         low += len(part)
     stream = parts[0] if len(parts) == 1 else np.concatenate(parts)
     windows = np.lib.stride_tricks.sliding_window_view(stream, section.length)
     order = np.concatenate(starts)
     inputs, labels = (Gathered(one, order, np.int64) for one in (windows[:-1], windows[1:]))
-    return Examples(inputs, labels, {"file": np.array(whose)}, classes=classes), where
+    return Examples(inputs, labels, {"file": np.array(owners)}, classes=classes), where
 
 
 def _files(section: Any, where: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""From a data frame to a table: which columns are features, missing values, words as numbers.
+"""A data frame as a table: which columns are features, missing values, words as numbers.
 
 What is taken from the values, what fills a gap, which words there are or whether a column holds
 numbers, truth values or words, comes from training rows alone: test rows change no feature.
@@ -15,7 +15,7 @@ from desim.errors import InputError, show, spelling
 from desim.numerics.later import pd
 from desim.problem.data.table import Table, split
 
-MOST_WORDS = 1000
+WORD_LIMIT = 1000
 TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
 TURNS = 4  # of looking at which columns the rows that are left have as features
 
@@ -228,10 +228,10 @@ def _numbered(
         _require_numbers(column, known | ~test, words, where)
     if section.encode == "ordinal":
         return np.where(known, code, -1.0)[:, None], [name]
-    if len(words) > MOST_WORDS:
+    if len(words) > WORD_LIMIT:
         raise InputError(
             f"problem.data.encode: column {name!r} of {where} has {len(words)} different words; "
-            f"allowed: at most {MOST_WORDS}; leave it out (problem.data.exclude)"
+            f"allowed: at most {WORD_LIMIT}; leave it out (problem.data.exclude)"
         )
     return np.eye(len(words))[code] * known[:, None], [f"{name}={word}" for word in words]
 

@@ -39,8 +39,8 @@ def torch_examples(section: Any) -> Examples:
         raise InputError(f"problem.data.of: found no {name!r} in {library}; allowed: what it has")
     of, where, parts = getattr(module, name), f"problem.data: {section.of}", []
     for more in [{}, section.tested_with][: 1 + bool(section.tested_with)]:
-        given = {**section.given, **more}
-        parts.append(answered(where, lambda: _items(of(**given), where)))  # noqa: B023  called here
+        arguments = {**section.given, **more}
+        parts.append(answered(where, lambda: _items(of(**arguments), where)))  # noqa: B023  called here
     A, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
     test = np.arange(len(A)) >= len(parts[0][0]) if len(parts) > 1 else None
     return Examples(A, labels, test=test)
@@ -74,20 +74,20 @@ def hugging_face_examples(section: Any) -> Examples:
     """
     where = "problem.data.folder"
     library = _imported("datasets", "problem.data.source", "pip install datasets")
-    kept = answered(where, lambda: library.load_from_disk(str(section.folder)))
+    loaded = answered(where, lambda: library.load_from_disk(str(section.folder)))
     wanted = [one for one in (section.split, section.test_split) if one is not None]
-    if isinstance(kept, dict):
+    if isinstance(loaded, dict):
         for key, name in (("split", section.split), ("test_split", section.test_split)):
             if name is None and key == "split":
-                raise InputError(f"problem.data.split: missing; allowed: {', '.join(kept)}")
+                raise InputError(f"problem.data.split: missing; allowed: {', '.join(loaded)}")
             if name is not None:
-                chosen(f"problem.data.{key}", name, kept)
-        parts = [kept[one] for one in wanted]
+                chosen(f"problem.data.{key}", name, loaded)
+        parts = [loaded[one] for one in wanted]
     elif wanted:
         raise InputError(f"problem.data.split: found {wanted[0]}, but no splits in the folder; "
                          "allowed: none")  # fmt: skip
     else:
-        parts = [kept]
+        parts = [loaded]
     keys = {"inputs": section.inputs, "labels": section.labels}
     keys |= {f"columns[{place}]": name for place, name in enumerate(section.columns)}
     for key, name in keys.items():
@@ -142,8 +142,8 @@ def bundled(name: str) -> Bundled:
 def _loaded(name: str) -> dict[str, NDArray[Any]]:
     from sklearn import datasets
 
-    given = getattr(datasets, f"load_{name}")()
-    called = np.array([str(one) for one in getattr(given, "target_names", [])], str)
-    names = np.array([str(one) for one in given.feature_names], str)
-    A, labels = np.asarray(given.data, float), np.asarray(given.target)
+    bunch = getattr(datasets, f"load_{name}")()
+    called = np.array([str(one) for one in getattr(bunch, "target_names", [])], str)
+    names = np.array([str(one) for one in bunch.feature_names], str)
+    A, labels = np.asarray(bunch.data, float), np.asarray(bunch.target)
     return {"A": A, "labels": labels, "names": names, "called": called}

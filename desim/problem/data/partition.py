@@ -10,7 +10,7 @@ from desim.numerics import keys
 from desim.numerics.distributions import GAMMA, Distribution, draw
 from desim.numerics.keys import Stream
 from desim.problem.data.table import Draw
-from desim.problem.losses.layers import MOST_CLASSES
+from desim.problem.losses.layers import CLASS_LIMIT
 
 Rows = NDArray[np.int64]
 ATTEMPTS = 1000
@@ -64,7 +64,7 @@ def _classes(how: Deal) -> list[Rows]:
     """The rows of each class, in a random order."""
     if how.classes is None:
         raise InputError(
-            f"problem.partition.{how.kind}: the labels are no classes (more than {MOST_CLASSES} "
+            f"problem.partition.{how.kind}: the labels are no classes (more than {CLASS_LIMIT} "
             "values); allowed here: iid, contiguous, {by: column}"
         )
     order = keys.permutation(how.seed, Stream.DATA, len(how.classes), round=Draw.SHUFFLE)

@@ -15,7 +15,7 @@ from desim.errors import InputError, show, spelling
 from desim.numerics.later import pd
 from desim.problem.data.table import Table
 from desim.problem.gathered import chunks, stored
-from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.problem.losses.layers import CLASS_LIMIT, LayeredLoss
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.scalar import Loss
 from desim.readers import LARGEST
@@ -213,7 +213,7 @@ def _class_numbers(labels: NDArray[Any], found: NDArray[Any], loss: Loss) -> NDA
         _refuse_infinite(labels)
         if known and np.isin(found, np.arange(known)).all():
             return np.asarray(labels, float)
-    most = known or MOST_CLASSES
+    most = known or CLASS_LIMIT
     if len(found) > most:
         raise InputError(
             f"problem.data: {loss.name} loss needs classes, found {len(found)} different labels: "
@@ -227,7 +227,7 @@ def classes(labels: Any, train: NDArray[np.bool_]) -> NDArray[np.int64] | None:
     if labels.ndim > 1:
         return None
     found, number = np.unique(labels[train], return_inverse=True)
-    return None if len(found) > MOST_CLASSES else np.asarray(number, np.int64)
+    return None if len(found) > CLASS_LIMIT else np.asarray(number, np.int64)
 
 
 def _label(one: object, found: NDArray[Any], table: Table) -> object:

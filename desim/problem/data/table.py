@@ -1,4 +1,4 @@
-"""The table that every source of data gives, its draws, and its split for training and testing."""
+"""The table that every source of data gives, and its split into training and test rows."""
 
 from collections.abc import Mapping
 from enum import IntEnum

@@ -1,1 +1,1 @@
-"""Pure numeric functions on arrays: no scenario, no time, no state."""
+"""Pure numeric functions on arrays. They know no scenario, no time and no state."""

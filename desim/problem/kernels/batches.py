@@ -1,4 +1,4 @@
-"""What kernels of every kind of model share: batches of rows, and arrays that they compile for."""
+"""Batches of rows, and the arrays that kernels compile for, the same for every kind of model."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What messages become on the wire: quantisers with addressed dither, shares of coordinates."""
+"""What codecs make of messages: quantisers with addressed dither, and shares of coordinates."""
 
 import numpy as np
 
@@ -62,15 +62,15 @@ def clamp(x, resolution, bits):
 
 
 @kernel
-def _sparsify(seed, who, round_, x, share, out, kept):
+def _sparsify(seed, who, round_, x, share, out, counts):
     for r in range(x.shape[0]):
         k1 = address(CODEC, who[r], -1)
         c0 = counter(round_[r], 0)
-        kept[r] = 0
+        counts[r] = 0
         for j in range(x.shape[1]):
             keep = uniform(seed, k1, c0, j) < share
             out[r, j] = x[r, j] / share if keep else 0.0
-            kept[r] += keep
+            counts[r] += keep
 
 
 def sparsify(seed, who, round_, x, share):
@@ -78,9 +78,9 @@ def sparsify(seed, who, round_, x, share):
 
     Unbiased. Whether j is kept has the address (seed, CODEC, agent who[r], round_[r]; j).
     """
-    out, kept = np.empty_like(x), np.empty(len(x), np.int64)
-    _sparsify(seed_word(seed), who, round_, x, share, out, kept)
-    return out, kept
+    out, counts = np.empty_like(x), np.empty(len(x), np.int64)
+    _sparsify(seed_word(seed), who, round_, x, share, out, counts)
+    return out, counts
 
 
 def top_k(x, k):
@@ -95,11 +95,11 @@ def top_k(x, k):
 
 
 @kernel
-def _random_k(seed, k1, c0, x, pool, kept, out):
+def _random_k(seed, k1, c0, x, pool, chosen, out):
     for r in range(x.shape[0]):
-        subset_with(seed, k1[r], c0[r], pool, kept)
-        for i in range(kept.size):
-            out[r, kept[i]] = x[r, kept[i]]
+        subset_with(seed, k1[r], c0[r], pool, chosen)
+        for i in range(chosen.size):
+            out[r, chosen[i]] = x[r, chosen[i]]
 
 
 def random_k(seed, x, k, **place):
@@ -109,8 +109,8 @@ def random_k(seed, x, k, **place):
     """
     out, dim = np.zeros_like(x), x.shape[1]
     key, k1, c0, _ = words(seed, Stream.CODEC, **place)
-    pool, kept = np.empty(dim, np.int64), np.empty(min(k, dim), np.int64)
-    _random_k(key, k1, c0, x, pool, kept, out)
+    pool, chosen = np.empty(dim, np.int64), np.empty(min(k, dim), np.int64)
+    _random_k(key, k1, c0, x, pool, chosen, out)
     return out
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator method says to the compiled engine."""
+"""What a coordinator method hands to the engine that plays its rounds in compiled code."""
 
 from dataclasses import dataclass
 from typing import Any

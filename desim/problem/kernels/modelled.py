@@ -1,4 +1,4 @@
-"""Models of users: gradients, losses and local training of many agents in one call.
+"""Gradients, losses and local training of many agents in one call, for users' models.
 
 A call takes some agents at a time with as many rows each, and each agent's numbers depend on its
 own rows, parameters and address alone: what else is in a call changes no bit.

@@ -1,4 +1,4 @@
-"""What takes the place of the kernels of linear models where a problem has another one.
+"""The kernels of layered models and of users' models, in the place of those of linear models.
 
 A problem with layers, or with a model of users, is what imports this.
 """

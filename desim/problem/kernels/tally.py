@@ -1,4 +1,4 @@
-"""The squared distance of all models from a point, kept up while agents move one by one.
+"""The squared distance of all models from a point, while agents move one by one.
 
 A sum over agents is a tree: whoever moves changes the sums on one path. The tree is that of
 `numpy.sum`, so that the sum has the same bits whether all moved or one, and on every machine.

@@ -13,7 +13,7 @@ from desim.arrays import Array
 from desim.problem.losses.scalar import Loss
 
 ACTIVATIONS = ("sigmoid", "relu")
-MOST_CLASSES = 100  # more different labels than this are no classes but a scale
+CLASS_LIMIT = 100  # more different labels than this are no classes but a scale
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class LayeredLoss(Loss):
             return features * self.classes
         return (features + 1) * self.hidden + (self.hidden + 1) * self.classes
 
-    def told(self, *labels: Array | None) -> "LayeredLoss":
+    def with_classes(self, *labels: Array | None) -> "LayeredLoss":
         """The loss with as many classes as these labels (rows,) have, unless it knows."""
         if self.classes:
             return self
         highest = max(float(np.max(one, initial=0.0)) for one in labels if one is not None)
-        return replace(self, classes=max(2, int(min(highest, MOST_CLASSES)) + 1))
+        return replace(self, classes=max(2, int(min(highest, CLASS_LIMIT)) + 1))
 
     def problems(self, b: Array) -> list[str]:
         """What is wrong with labels b (rows,), one line each."""
-        if self.classes > MOST_CLASSES:
-            return [f"problem.loss: {self.classes} classes; allowed: at most {MOST_CLASSES}"]
+        if self.classes > CLASS_LIMIT:
+            return [f"problem.loss: {self.classes} classes; allowed: at most {CLASS_LIMIT}"]
         odd = b[(b < 0) | (b >= self.classes) | (b != np.floor(b))]
         if not len(odd):
             return []

@@ -1,4 +1,4 @@
-"""The loss of a row that a model of a user's gives, for the rest of desim."""
+"""The loss that a user's model gives a row, as the rest of desim sees it."""
 
 import hashlib
 import inspect
@@ -26,7 +26,7 @@ class ModelLoss(Loss):
 
     modelled: ClassVar[bool] = True
     of: type[Model] = field(kw_only=True)
-    given: Any = field(kw_only=True, default=None)
+    parameters: Any = field(kw_only=True, default=None)
     facts: Facts | None = field(kw_only=True, default=None)
     model: Any = field(kw_only=True, default=None, compare=False)
     start: Any = field(kw_only=True, default=None, compare=False)
@@ -34,13 +34,13 @@ class ModelLoss(Loss):
     def __repr__(self) -> str:
         """What stays the same for as long as the numbers do, whatever the process."""
         source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
-        given, facts = self.given and self.given.model_dump(), self.facts
+        parameters, facts = self.parameters and self.parameters.model_dump(), self.facts
         facts = facts and facts._replace(device="cpu")
-        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {given}, {facts})"
+        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {parameters}, {facts})"
 
     def __reduce__(self) -> tuple[Callable[..., "ModelLoss"], tuple[Any, ...]]:
         looked = None if self.model is None else (self.model.sample, self.model.first_sha256)
-        return made, (self.of, self.given, self.facts, self.start, looked)
+        return loss_of, (self.of, self.parameters, self.facts, self.start, looked)
 
     def __post_init__(self) -> None:
         """No kernel knows it by its name."""
@@ -103,7 +103,7 @@ class ModelLoss(Loss):
         gradients: whether anybody wants its gradients.
         """
         with one_blas_thread():
-            model, start = first_look(self.of, self.given, facts, rows, clip, gradients)
+            model, start = first_look(self.of, self.parameters, facts, rows, clip, gradients)
         return replace(self, facts=facts, model=model, start=start)
 
     def on_others(self, rows: Rows, clip: float, gradients: bool) -> "ModelLoss":
@@ -146,14 +146,15 @@ class ModelLoss(Loss):
         return max(1, min(TOGETHER, ROOM // row))
 
 
-def made(
-    of: type[Model], given: Any, facts: Facts | None = None, start: Any = None, looked: Any = None
-) -> ModelLoss:
+def loss_of(
+    of: type[Model], parameters: Any, facts: Facts | None = None, start: Any = None,
+    looked: Any = None,
+) -> ModelLoss:  # fmt: skip
     """What desim computes with: a model of this class with these parameters."""
-    model = None if facts is None else of(given, facts)
+    model = None if facts is None else of(parameters, facts)
     if model is not None:
         model.sample, model.first_sha256 = looked or (None, "")
-    return ModelLoss(of.name, of=of, given=given, facts=facts, model=model, start=start)
+    return ModelLoss(of.name, of=of, parameters=parameters, facts=facts, model=model, start=start)
 
 
 def _version(name: str) -> str:

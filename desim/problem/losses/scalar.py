@@ -262,7 +262,7 @@ class Loss:
         """How many parameters a model on so many features has."""
         return features
 
-    def told(self, *labels: Array | None) -> "Loss":
+    def with_classes(self, *labels: Array | None) -> "Loss":
         """The loss once labels (rows,) have told what they can: how many classes there are."""
         return self
 

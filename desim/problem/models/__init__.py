@@ -1,1 +1,1 @@
-"""Models of the user's as the loss of a row: any function of flat parameters and a row's arrays."""
+"""Models that users bring: the loss of a row is any function of flat parameters and its arrays."""

@@ -1,4 +1,4 @@
-"""Rows that are changed at random while they are trained on, each as its address says.
+"""Random changes of rows during training, each drawn at the address of its row and step.
 
 A row's draws are a function of the seed, its agent, its number there, the round and the step, so
 that engines, batches and threads change no bit, and no row's draws depend on another's.
@@ -16,7 +16,7 @@ from desim.numerics.keys import Stream
 
 KINDS = ("flip", "crop", "noise")
 PLACES = len(KINDS) + 1  # of addresses that a row has, the first for later use
-MOST = (1 << 27) // PLACES  # rows of an agent
+MAX_ROWS = (1 << 27) // PLACES  # rows of an agent
 
 
 class Augmentation(NamedTuple):
@@ -51,8 +51,8 @@ def refuse_unsuited(
     """InputError where so many rows of an agent, of that shape and type, cannot be changed so."""
     for change in changes:
         where = f"problem.augment: {change.kind}"
-        if rows > MOST:
-            raise InputError(f"{where}: found an agent with {rows} rows; allowed: up to {MOST}")
+        if rows > MAX_ROWS:
+            raise InputError(f"{where}: found an agent with {rows} rows; allowed: up to {MAX_ROWS}")
         if change.kind == "noise" and np.dtype(dtype).kind != "f":
             raise InputError(f"{where}: found inputs of type {dtype}; allowed: real numbers")
         if change.kind != "noise" and len(shape) < 2:

@@ -25,7 +25,7 @@ WORDS = 300  # letters of what a library has to say
 
 
 def first_look(
-    of: type[Model], given: Any, facts: Facts, rows: Rows, clip: float = np.inf,
+    of: type[Model], parameters: Any, facts: Facts, rows: Rows, clip: float = np.inf,
     gradients: bool = True,
 ) -> tuple[Model, Array]:  # fmt: skip
     """The model of class `of`, and where it starts (dim,); InputError for what it gets wrong.
@@ -42,12 +42,12 @@ def first_look(
         raise InputError(f"problem.clip: {text}; allowed: no clip, or that function in the model")
     rows = rows.part(0, LOOKED_AT)
     try:
-        signature(of).bind(given, facts)
+        signature(of).bind(parameters, facts)
     except TypeError as error:
         text = f"__init__: found {signature(of)}"
         allowed = "(self, parameters, facts), or none: all is in self.parameters and self.facts"
         raise InputError(f"{where}: {text}; allowed: {allowed}") from error
-    model: Model = answered(f"{where}: making it", lambda: of(given, facts))
+    model: Model = answered(f"{where}: making it", lambda: of(parameters, facts))
     with model.computing():
         start = _start(where, model, facts)
         model.sample = rows  # not before: where it starts is no function of rows

@@ -1,4 +1,4 @@
-"""What a data set of a user's is: rows, who they belong to, and which are for testing."""
+"""A data set that a user brings: rows, who they belong to, and which are for testing."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -2,9 +2,9 @@
 
 What is compiled, when it is first needed: for gradients and for clipped ones a function of one
 agent for each number of rows on the ladder of `rung`, for losses and predictions for three. More
-than MOST rows are taken in turn. Once a function has been called WORTH times, another one is
-compiled that takes up to GROUP agents in turn within one call; it is used where it gives the same
-bits, which is tried out (convolutions do not). On a graphics card all go through `vmap`.
+than ROWS_PER_CALL rows are taken in turn. Once a function has been called WORTH times, another one
+is compiled that takes up to GROUP agents in turn within one call; it is used where it gives the
+same bits, which is tried out (convolutions do not). On a graphics card all go through `vmap`.
 JAX_COMPILATION_CACHE_DIR, a setting of jax, stores what takes a second or more to compile.
 """
 
@@ -26,7 +26,7 @@ from desim.errors import InputError
 from desim.problem.models.user_model import Facts, Model, Rows
 
 # What the model is built from: shapes that are compiled, keys, devices, trees.
-MOST = 256  # rows of one agent that a compiled function takes, at most
+ROWS_PER_CALL = 256  # rows of one agent that a compiled function takes, at most
 OPTIONS = {  # of the compiler: no bit depends on how many threads there are
     "cpu": {"xla_cpu_multi_thread_eigen": False},
     "cuda": {"xla_gpu_deterministic_ops": True},
@@ -43,8 +43,8 @@ def rung(rows: int) -> int:
 
 
 def few(rows: int) -> int:
-    """The same for losses and predictions, which cost little: 16, 64 or MOST."""
-    return next(size for size in (16, 64, MOST) if rows <= size)
+    """The same for losses and predictions, which cost little: 16, 64 or ROWS_PER_CALL."""
+    return next(size for size in (16, 64, ROWS_PER_CALL) if rows <= size)
 
 
 def padded(rows: Array, axis: int, size: int) -> Array:
@@ -238,7 +238,7 @@ class JaxModel(Model):
         inputs, labels, w = (self._array(one) for one in (rows.inputs, rows.labels, x))
         keys = words(rows.key if self.random else None, len(w))
         cut, m, total = bool(np.isfinite(clip)), labels.shape[1], np.zeros_like(w)
-        most, one = (self._some, self._cut) if cut else (MOST, self._summed)
+        most, one = (self._some, self._cut) if cut else (ROWS_PER_CALL, self._summed)
         for low in range(0, m, most):
             part = slice(low, min(low + most, m))
             size = rung(m) if m <= most else most
@@ -303,11 +303,11 @@ class JaxModel(Model):
         return np.asarray(done)[:n]
 
     def _of_rows(
-        self, one: Callable[..., Any], size: Any, x: Array, *given: Array, key: Array | None = None
+        self, one: Callable[..., Any], size: Any, x: Array, *inputs: Array, key: Array | None = None
     ) -> Array:
         """What `one` gives (m, ...) for rows of one agent, in calls with `size` of them."""
-        w, arrays, found = self._array(x), [self._array(rows) for rows in given], []
-        most, m = self._some if size is rung else MOST, len(given[0])
+        w, arrays, found = self._array(x), [self._array(rows) for rows in inputs], []
+        most, m = self._some if size is rung else ROWS_PER_CALL, len(inputs[0])
         for low in range(0, m, most):
             many = min(most, m - low)
             parts = [padded(rows[low : low + many], 0, size(many)) for rows in arrays]
@@ -369,7 +369,7 @@ class JaxModel(Model):
     @property
     def _some(self) -> int:
         """Rows whose gradients are in memory at a time, of one agent."""
-        return max(1, min(MOST, ROOM // self.dim))
+        return max(1, min(ROWS_PER_CALL, ROOM // self.dim))
 
     def _flat(self, seed: int) -> tuple[Any, Any]:
         """The weights made from a seed (dim,), and what makes their tree again."""

@@ -109,13 +109,13 @@ def _refuse_kept(model: Any, start: Array, x: Array, rows: Rows) -> None:
 def _refuse_foreign(model: Any, x: Array, rows: Rows) -> None:
     """InputError where a copy of the module computes with numbers of the module itself."""
     own = [one for one in model.copies.module.parameters() if one.requires_grad]
-    before, kept = (model.gradient(x, rows), model.loss(x, rows)), [one.clone() for one in own]
+    before, copies = (model.gradient(x, rows), model.loss(x, rows)), [one.clone() for one in own]
     with torch.no_grad():
         for one in own:
             one.add_(1.0)
     after = model.gradient(x, rows), model.loss(x, rows)
     with torch.no_grad():
-        for one, old in zip(own, kept, strict=True):
+        for one, old in zip(own, copies, strict=True):
             one.copy_(old)
     if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
         text = "a copy of the module computes with numbers of the first one, as where a lambda or "
@@ -168,11 +168,11 @@ class _Calls(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
-        given = kwargs or {}
+        named = kwargs or {}
         if torch.Tag.pointwise in func.tags:
-            types = tree_map_only(Tensor, lambda one: one.dtype, (args, given))
-            self.found.setdefault(f"{func} {types}", (func, args, given))
-        return func(*args, **given)
+            types = tree_map_only(Tensor, lambda one: one.dtype, (args, named))
+            self.found.setdefault(f"{func} {types}", (func, args, named))
+        return func(*args, **named)
 
 
 def _same_bits(func: Any, args: Any, kwargs: Any) -> bool:
@@ -193,14 +193,14 @@ def _drawn(one: Tensor) -> Tensor:
     return (numbers if one.is_floating_point() else numbers > 0.0).to(one.dtype)
 
 
-def _copies(given: Any, at: int | None = None) -> Any:
+def _copies(arguments: Any, at: int | None = None) -> Any:
     """Arguments of memory of their own: all numbers, or those of one part."""
 
     def copied(one: Tensor) -> Tensor:
         part = one if at is None else one[at * LENGTH : (at + 1) * LENGTH]
         return part.clone()
 
-    return tree_map_only(Tensor, copied, given)
+    return tree_map_only(Tensor, copied, arguments)
 
 
 # What a step takes, the same on every machine: operations as torch counts them, and memory.
@@ -270,13 +270,13 @@ def _kept(model: Any, m: int) -> int:
     }
     found: dict[int, int] = {}
 
-    def pack(kept: Tensor) -> Tensor:
-        storage = kept.untyped_storage()
+    def pack(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
         if storage.data_ptr() not in known:
             found[storage.data_ptr()] = storage.nbytes()
-        return kept
+        return saved
 
-    with seeded(model.facts.seed), saved_tensors_hooks(pack, lambda kept: kept):
+    with seeded(model.facts.seed), saved_tensors_hooks(pack, lambda saved: saved):
         total = _total(model, m, inputs)  # holds what is kept, so that no address comes twice
     del total
     return sum(found.values())

@@ -105,16 +105,16 @@ class TorchModel(Model):
         super().__init__(parameters, facts)
         self.device = parts_of.device_of(facts.device)
         self.type = getattr(torch, facts.precision)
-        made = self._made(facts.seed)
-        parts_of.typed(made, self.device, self.type)
-        named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
+        module = self._made(facts.seed)
+        parts_of.typed(module, self.device, self.type)
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         parts_of.refuse_unfit(self.name, named)
         self.names = [name for name, _ in named]
         self.shapes = [p.shape for _, p in named]
         self.sizes = [p.numel() for _, p in named]
         self.dim = sum(self.sizes)
-        self._buffers = {name: one.clone() for name, one in made.named_buffers()}
-        self.copies = Copies(made, self.names, self.frozen)
+        self._buffers = {name: one.clone() for name, one in module.named_buffers()}
+        self.copies = Copies(module, self.names, self.frozen)
         self._sizes: dict[tuple[int, bool], int] = {}  # what _together_with says
         self._maps: bool | None = None  # whether `vmap` takes the module, once that was tried
 
@@ -124,11 +124,11 @@ class TorchModel(Model):
             text = "module: found a torch.nn.Module"
             raise InputError(f"problem.model: {self.name}: {text}; allowed: def module(self)")
         with parts_of.seeded(seed):
-            made = self.module()
-        if not isinstance(made, nn.Module):
-            found = f"module returned {show(made)}"
+            module = self.module()
+        if not isinstance(module, nn.Module):
+            found = f"module returned {show(module)}"
             raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
-        return made
+        return module
 
     @abstractmethod
     def module(self) -> nn.Module:
@@ -146,9 +146,9 @@ class TorchModel(Model):
 
     def initial(self, seed: int) -> Array:
         """The parameters of a module made with this seed, (dim,)."""
-        made = self._made(seed)
-        parts_of.typed(made, torch.device("cpu"), self.type)
-        parts = [p.detach().reshape(-1) for p in made.parameters() if p.requires_grad]
+        module = self._made(seed)
+        parts_of.typed(module, torch.device("cpu"), self.type)
+        parts = [p.detach().reshape(-1) for p in module.parameters() if p.requires_grad]
         return np.asarray(torch.cat(parts).numpy())
 
     def loss(self, x: Array, rows: Rows) -> Array:
@@ -253,13 +253,13 @@ class TorchModel(Model):
         spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
         w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
         together = partial(self._all, m=m, clip=1.0 if cut else np.inf)
-        given = w, *(parts_of.filled_up(one, size) for one in own)
-        few = tuple(one[:2].clone() for one in given)
+        arguments = w, *(parts_of.filled_up(one, size) for one in own)
+        few = tuple(one[:2].clone() for one in arguments)
         if not same_at_ends(lambda: together(*few)):
             return False
         if size > m and not parts_of.near(together(*few), together(w[:2], *(a[:2] for a in own))):
             return False
-        return parts_of.same_in_groups(together, given, TRIED)
+        return parts_of.same_in_groups(together, arguments, TRIED)
 
     def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""

@@ -1,4 +1,4 @@
-"""What a torch module is made of, for desim: parameters as one vector, seeds, devices, rows."""
+"""The parts of a torch module that desim needs: parameters as one vector, seeds, devices, rows."""
 
 import hashlib
 import warnings

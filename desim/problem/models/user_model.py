@@ -1,4 +1,4 @@
-"""What a model of a user's is: losses of rows, and their gradients, as functions of flat vectors.
+"""A model that a user brings: losses of rows and their gradients, as functions of flat vectors.
 
 A model is a pure function: what it returns depends on its arguments alone. Random layers take
 their numbers from `Rows.key`, which is a function of the scenario's seed, the agent, the round and
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 
-MOST = 1 << 24  # numbers of examples' gradients that are in memory at a time
+GRADIENT_NUMBERS = 1 << 24  # numbers of examples' gradients that are in memory at a time
 
 
 class Rows(NamedTuple):
@@ -146,7 +146,7 @@ class Model(ABC):
         """
         x = self.initial(self.facts.seed)
         each = clipped or type(self).gradient is Model.gradient
-        gradients = 1 + (min(m, max(1, MOST // len(x))) if each else 0)
+        gradients = 1 + (min(m, max(1, GRADIENT_NUMBERS // len(x))) if each else 0)
         inputs = 0 if self.sample is None else self.sample.inputs[:1].nbytes
         size = np.dtype(self.facts.precision).itemsize
         return float(size * len(x) * (1 + gradients) + m * inputs)
@@ -182,7 +182,7 @@ class Model(ABC):
 
     def _sum(self, x: Array, rows: Rows, clip: float) -> Array:
         """The same from `example_gradients`, so many rows at a time as have room."""
-        many, total = max(1, MOST // len(x)), np.zeros(len(x))
+        many, total = max(1, GRADIENT_NUMBERS // len(x)), np.zeros(len(x))
         for low in range(0, len(rows.labels), many):
             part = rows.part(low, low + many)
             if rows.key is not None and low:

@@ -1,4 +1,4 @@
-"""An objective taken apart for the optimiser: a smooth convex part and kinks.
+"""The objective as the optimiser sees it: a smooth convex part, and kinks.
 
 F(x) = S(x) + sum_k max(l_k v_k, r_k v_k) with v = K x - at. Every example of absolute or hinge loss
 is a kink, and so is every |x_j| (l, r finite) and every bound of a box (one of them infinite).
@@ -136,13 +136,13 @@ def taken_apart(problem: Problem) -> tuple[Smooth, Kinks]:
     limit = problem.limit if problem.clipped else np.full(len(problem.b), np.inf)
     if problem.loss.code == HUBER:
         limit = np.minimum(limit, 2.0 * problem.loss.knee)
-    kept = slice(None) if problem.loss.smooth else slice(0)
+    smooth_rows = slice(None) if problem.loss.smooth else slice(0)
     smooth = Smooth(
         problem.loss,
-        problem.A[kept],
-        problem.b[kept],
-        weight[kept],
-        limit[kept],
+        problem.A[smooth_rows],
+        problem.b[smooth_rows],
+        weight[smooth_rows],
+        limit[smooth_rows],
         problem.regularizer.l2,
     )
     parts = _coordinate_kinks(problem.regularizer, problem.dim)

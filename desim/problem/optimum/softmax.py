@@ -12,7 +12,7 @@ from desim.arrays import Array
 from desim.errors import InputError, RunError
 from desim.numerics.jit import one_blas_thread
 from desim.problem.losses.layers import LayeredLoss
-from desim.problem.optimum.newton import ENOUGH, EXACT, Found
+from desim.problem.optimum.proximal_newton import ENOUGH, EXACT, Found
 from desim.problem.problem import Problem
 
 STEPS, PRODUCTS, HALVINGS = 100, 500, 40

@@ -22,7 +22,7 @@ from desim.fields.numbers import finite, positive
 from desim.fields.strict import OrElse
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
-from desim.problem.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.problem.losses.layers import CLASS_LIMIT, LayeredLoss
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.models.user_model import Model
 from desim.scenario import registry
@@ -217,7 +217,7 @@ class Softmax(Strict):
 
     examples = {"classes": 10}
 
-    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    classes: Annotated[int, Field(ge=2, le=CLASS_LIMIT)] | None = None
     """how many; default: as many as the data have"""
 
 

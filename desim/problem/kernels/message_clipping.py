@@ -1,4 +1,4 @@
-"""Rows that are shortened to a norm, so that what an agent sends is bounded whatever its data."""
+"""Messages that are shortened to a norm, so that they are bounded whatever the data are."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Tables by source: generated, bundled with scikit-learn, of openml.org, files, of any shape."""
+"""The table of each source: generated, of scikit-learn, of openml.org, of files, of plug-ins."""
 
 import warnings
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Proximal Newton for optima with all digits at the end, and the model problem of its steps.
+"""The optimum of a convex problem with kinks, to all digits, by a proximal Newton method.
 
 Each iteration solves the model problem at x, then tries to finish: Newton's method on the kinks
 that hold, as equations. Where that does not certify, a line search makes progress and it goes on.
@@ -181,7 +181,7 @@ def _finish(smooth: Smooth, guide: Smooth, kinks: Kinks, x: Array, slopes: Array
     slopes = np.where(active | np.isinf(passive), slopes, passive)
     best = _certified(smooth, kinks, x, slopes)
     where = _independent(kinks, np.flatnonzero(active))
-    held = kinks.K[where].toarray()
+    active_rows = kinks.K[where].toarray()
     residual = np.inf
     for _ in range(50):
         r = guide.gradient(x) + kinks.K.T @ slopes
@@ -189,7 +189,7 @@ def _finish(smooth: Smooth, guide: Smooth, kinks: Kinks, x: Array, slopes: Array
         if not error < 0.9 * residual:
             break
         residual = error
-        dx, change = _newton_step(guide.hessian(x), held, r, kinks.offset(x)[where])
+        dx, change = _newton_step(guide.hessian(x), active_rows, r, kinks.offset(x)[where])
         x = _snapped(kinks, active, x + dx)
         slopes = slopes.copy()
         slopes[where] += change
@@ -222,13 +222,13 @@ def _independent(kinks: Kinks, where: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(where[np.sort(order[: int(np.sum(sizes > 1e-12 * sizes[0]))])])
 
 
-def _newton_step(H: Array, held: Array, r: Array, v: Array) -> tuple[Array, Array]:
+def _newton_step(H: Array, active_rows: Array, r: Array, v: Array) -> tuple[Array, Array]:
     """Solve H dx + held' ds = -r, held dx = -v, with least norm where that is not unique.
 
     No step where numbers are not finite: LAPACK would complain by itself, or never end.
     """
     n, m = len(r), len(v)
-    system = np.block([[H, held.T], [held, np.zeros((m, m))]])
+    system = np.block([[H, active_rows.T], [active_rows, np.zeros((m, m))]])
     right = -np.concatenate([r, v])
     if not (np.isfinite(system).all() and np.isfinite(right).all()):
         return np.zeros(n), np.zeros(m)
@@ -270,8 +270,8 @@ def _unique(smooth: Smooth, kinks: Kinks, found: Found) -> bool:
     """Whether F surely grows in every direction from x: curved where no kink that holds bends."""
     steepness = float(np.linalg.norm(smooth.gradient(found.x)))
     active = _active(kinks, found.x, found.slopes, steepness)
-    held = kinks.K[_independent(kinks, np.flatnonzero(active))].toarray()
-    free = linalg.null_space(held) if len(held) else np.eye(len(found.x))
+    active_rows = kinks.K[_independent(kinks, np.flatnonzero(active))].toarray()
+    free = linalg.null_space(active_rows) if len(active_rows) else np.eye(len(found.x))
     curvature = np.linalg.eigvalsh(free.T @ smooth.hessian(found.x) @ free)
     return bool(free.shape[1] == 0 or curvature[0] > 1e-12 * max(curvature[-1], 1e-300))
 
