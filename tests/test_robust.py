@@ -15,9 +15,9 @@ from desim.engine import call_trace
 from desim.errors import InputError
 from desim.experiments.ranking import contenders, turning, worlds
 from desim.experiments.ranking.contenders import aimed, entered
-from desim.experiments.ranking.laws import scaled
 from desim.experiments.ranking.turning import Contest
 from desim.interface.cli import main
+from desim.scenario.scaled import scaled
 
 TARGET = {"error": 1e-2}
 FACTORS = {

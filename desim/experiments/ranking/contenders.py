@@ -16,7 +16,6 @@ from desim.arrays import Array
 from desim.engine.call_trace import CallTrace, Player, noted
 from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
-from desim.experiments.ranking.laws import transported
 from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
@@ -25,6 +24,7 @@ from desim.runs.retime import Retimable, examined, trained
 from desim.scenario.build import build
 from desim.scenario.conditions import Conditions
 from desim.scenario.load import load
+from desim.scenario.scaled import transported
 from desim.scenario.schema import Scenario
 
 # A method, and how its time to the target is computed.

@@ -14,22 +14,13 @@ import numpy as np
 from desim.amounts import epsilon as epsilon_text
 from desim.experiments.studies.file import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
-from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
-from desim.privacy.accounting.selection import SMALL, best_of, drawn, pure_best_of
-from desim.privacy.accounting.tallies import NOTHING, tallies
+from desim.privacy.accounting.selection import drawn, epsilon_of_best
 from desim.problem.fairness import MEASURES
 from desim.runs.run import Run
 from desim.scenario import registry
 from desim.scenario.disclosures import unreleased
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.tabular import OwnTest, SomeRows
-
-PAPERS = {
-    "geometric": "Papernot and Steinke (2022), Theorem 2, as Liu and Talwar (2019)",
-    "logarithmic": "Papernot and Steinke (2022), Theorem 2",
-    "poisson": "Papernot and Steinke (2022), Theorem 6",
-}
 
 
 @dataclass(frozen=True)
@@ -112,21 +103,7 @@ def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Pric
     """
     accounts = [run.account(**asked) for run in runs]
     first = accounts[0]
-    curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
-    for account in accounts:
-        for agent in range(account.agents):
-            priced = account.prices(agent)
-            curve = np.maximum(curve, priced.divergences().sum(axis=0, initial=0.0))
-            found = tallies(priced, np.zeros(len(priced.mu2), np.int64)).get(0, NOTHING)
-            deltas = np.maximum(deltas, delta_at(found, SMALL))
-            alone = priced.laplace.sum() + priced.pure.sum()
-            others = (priced.mu2 + priced.rho + priced.xi + priced.ratio).any()
-            pure = max(pure, np.inf if others else float(alone))
-    chosen = best_of(curve, charge.law, charge.mean, deltas)
-    best = float(epsilon_of_divergences(chosen, first.delta))
-    method = PAPERS[charge.law]
-    if pure_best_of(pure, charge.law) < best:
-        best, method = pure_best_of(pure, charge.law), f"{method}, of pure epsilons"
+    best, method = epsilon_of_best(accounts, charge.law, charge.mean)
     failed = [run for run in runs if run.status != "done"]
     if failed:
         best, method = np.inf, UNBOUNDED
