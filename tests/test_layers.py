@@ -26,11 +26,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "interface": 6940,  # -o ""
 }
 WORDS = (  # of the first floor, and the doors, which stand where their room does
-    "errors units amounts arrays masks npz shapes tabulated readers columns memory fields "
-    "method model signals torch jax losses __init__ __main__"
+    "errors units amounts agent_names arrays masks npz shapes tabulated readers columns memory "
+    "fields method model signals torch jax losses __init__ __main__"
 ).split()
 LAYERS = [  # one floor a line: parts of it do not need each other, or are one room
-    "errors units amounts arrays masks npz shapes tabulated",
+    "errors units amounts agent_names arrays masks npz shapes tabulated",
     "numerics readers columns memory",
     "problem.models",
     "problem.losses losses",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from desim.agent_names import agents, listed
 from desim.amounts import between, size
 from desim.arrays import Array, Int
 from desim.engine.crossing import meeting, two_ways
@@ -23,8 +24,6 @@ from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
 from desim.runs.reading.facts import measured_text
-from desim.runs.reading.series import listed
-from desim.runs.reading.waits import agents
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.links import Tcp
 

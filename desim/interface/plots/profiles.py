@@ -46,9 +46,8 @@ from desim.interface.plots.style import (
     wrapped,
 )
 from desim.problem.fairness import RISING
-from desim.problem.targets import first_met
+from desim.problem.targets import first_met, improved
 from desim.runs.played import Played
-from desim.runs.reading.series import improved
 from desim.runs.run import Run
 
 SPREAD = 5.0  # the last value over the first from which on an abscissa is logarithmic

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from desim.agent_names import sites
 from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
+from desim.interface.shown_metrics import AXIS_END, on_axis, worded
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.series import AXIS_END, Meter, on_axis, series_of, sites, worded
+from desim.runs.reading.series import Meter, series_of
 from desim.runs.reading.traffic import ARRIVED, delivered_by
 from desim.runs.reading.waits import CALLED, listening
 from desim.runs.run import NETWORK, Run

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from desim.agent_names import agent_named, listed, sites
 from desim.amounts import NO_NOISE, epsilon, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.played import Played
 from desim.runs.premises import shortly, stored, unrepeatable
-from desim.runs.reading.series import agent_named, listed, sites
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
     DEADLINE,
