@@ -14,7 +14,7 @@ def list(
     ] = "",
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
-    from desim.interface.cli.catalogue import NONE, SECTIONS, overview
+    from desim.scenario.catalogue import NONE, SECTIONS, overview
 
     if not what:
         say("\n".join(overview()))
