@@ -19,7 +19,6 @@ from desim.experiments.studies import study as studies
 from desim.experiments.studies import work
 from desim.experiments.studies import work as jobs
 from desim.experiments.studies.study import plan, study
-from desim.interface.cli.commands.study import report
 from desim.runs import retime
 from desim.runs.likeness import obstacles
 from desim.runs.retime import examined
@@ -204,7 +203,7 @@ def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch
 def test_a_study_says_who_shares(tmp_path):
     made = study(MANY, tmp_path, workers=0)
     roots = list(made.shared)
-    assert report(made)[2:4] == [
+    assert made.text().splitlines()[2:4] == [
         f"  5 runs share the training of {key}, with the same bits" for key in roots
     ]
 

@@ -1,6 +1,7 @@
 """The candidates of a tuner with their scenarios, and the checks of its file before it begins."""
 
 import contextlib
+import math
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -123,6 +124,23 @@ class Planned:
     def size(self) -> float:
         """How many candidates there are; inf for a range without steps."""
         return size(self.tune.vary)
+
+    def each_value(self) -> dict[str, Scenario]:
+        """Scenarios by label, as `checked` has them."""
+        return checked(self.study, self.folder, self.tune.vary)
+
+    def lines(self) -> list[str]:
+        """What is looked for, in lines."""
+        tune, (metric, value) = self.tune, self.tune.target
+        lines = [f"{self.study.name}: least {' and '.join(tune.least)} to {metric} {value:g}"]
+        for key, one in tune.vary.items():
+            lines.append(f"  {key}: {setting_text(one.plain() if isinstance(one, Range) else one)}")
+        many = "no end of" if self.size == math.inf else f"{self.size:g}"
+        return [
+            *lines,
+            f"  {many} candidates, {len(tune.seeds)} seeds, sampler {tune.sampler}, at most "
+            f"{tune.budget} runs",
+        ]
 
 
 def planned(
