@@ -31,7 +31,6 @@ from desim.experiments.ranking.worlds import (
     times,
 )
 from desim.experiments.studies.cases import cases
-from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
 from desim.log.column_meanings import METRICS
 from desim.numerics.cores import cores
@@ -42,6 +41,7 @@ from desim.scenario.load import load, read
 from desim.scenario.noise_target import require_measured
 from desim.scenario.scaled import moved
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import check_overrides, read_study
 from desim.scenario.tree import named_file
 from desim.tabulated import Table
 

@@ -13,7 +13,6 @@ import pandas as pd
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.pool import check, players
 from desim.experiments.studies.cases import Case, cases, check_methods, key_of, opponents
-from desim.experiments.studies.file import StudyFile, check_overrides, read_study
 from desim.experiments.studies.folder import RUNS, about, claimed, finished, write_tables
 from desim.experiments.studies.study_tables import (
     StoredStudy,
@@ -32,6 +31,7 @@ from desim.runs.run import Run, open_run
 from desim.scenario.load import loaded, resolved_yaml, seeded
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import StudyFile, check_overrides, read_study
 from desim.tabulated import card, together
 
 Tell = Callable[[int, int, int], None]

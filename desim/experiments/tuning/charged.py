@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.experiments.studies.file import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
 from desim.problem.fairness import MEASURES
@@ -21,6 +20,7 @@ from desim.scenario import registry
 from desim.scenario.disclosures import unreleased
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.tabular import OwnTest, SomeRows
+from desim.scenario.study_file import Charge, Tune
 
 
 @dataclass(frozen=True)

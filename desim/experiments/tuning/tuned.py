@@ -19,7 +19,6 @@ from desim.arrays import Array
 from desim.experiments.studies.statistics import Estimate, lacking, median, median_estimate, paired
 from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
-from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated
 from desim.experiments.tuning.candidates import (
     BEST,
@@ -39,6 +38,7 @@ from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
+from desim.scenario.varied import Range, Vary
 from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
