@@ -110,6 +110,13 @@ class Tuned:
         """All that there is to say, in lines."""
         return "\n".join(lines(self))
 
+    def stated(self) -> list[str]:
+        """In which terms the epsilons of the best are told, where any are asked for."""
+        if self.terms is None or not self.best:
+            return []
+        mine = self.runs["case"].isin([one.number for one in self.best])
+        return list(stated(self.directory, self.runs[mine], self.terms))
+
 
 # The result in words: the best, what it is worth, who is level, and the caveats.
 MAX_ROWS = 12  # candidates of the table; all are in candidates.parquet
@@ -219,20 +226,13 @@ def table(found: Tuned) -> Table:
     return Table("candidates", [*head, "why"], rows, notes)
 
 
-def terms(found: Tuned) -> Iterator[str]:
-    """In which terms the epsilons of the best are told, where any are asked for."""
-    if found.terms is not None and found.best:
-        mine = found.runs["case"].isin([one.number for one in found.best])
-        yield from stated(found.directory, found.runs[mine], found.terms)
-
-
 def _foot(found: Tuned) -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
         pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
         shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
         yield f"  what each key alone explains of the order of candidates: {shares}"
-    yield from (f"  {text}" for text in terms(found))
+    yield from (f"  {text}" for text in found.stated())
     if found.price is None:
         yield f"  {UNCHARGED}"
 

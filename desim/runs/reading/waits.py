@@ -1,12 +1,13 @@
 """Whom each collection or barrier waited for, and which calls had no answer in time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.agent_names import agents, numbers
+from desim.agent_names import agents, numbers, sites
 from desim.arrays import Int
 from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.numerics.later import pd
@@ -216,6 +217,16 @@ def listening(run: Played) -> Unanswered | Untimely | None:
     if run.written.get("network", {}).get("topology", "star") != "star":
         return Untimely()
     return Unanswered(carried=policy.get("late") == "carry")
+
+
+def unheard(run: Played) -> str:
+    """The agents whose replies never, or rarely, came in time; "" where all were heard."""
+    counting = listening(run)
+    if counting is None or run.level == "rounds":
+        return ""
+    for log in run.store.pieces("events", CALLED):
+        deque(counting.at_collections(log), maxlen=0)
+    return counting.sentence(sites(run.manifest))
 
 
 def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:
