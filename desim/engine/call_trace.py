@@ -8,8 +8,8 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.blind import BlindHub, BlindMethod
+from desim.engine.opening import BLIND
 from desim.engine.play import Simulation
-from desim.engine.retimed import UNSEEN
 from desim.engine.world import Discard
 from desim.network.timeline.call_clock import CALL, COLLECT, POST, clock
 from desim.network.timeline.computations import Speeds, nobody_leaves
@@ -119,5 +119,5 @@ def noted(simulation: Simulation, rounds: int, blanks: dict[Any, Any]) -> tuple[
     method = NotedMethod(simulation.method)
     method.seen.blanks = blanks
     bounded = replace(simulation.settings, rounds=rounds, horizon=np.inf)
-    played = Simulation(method, bounded, UNSEEN, "cohort", "").play(Discard())
+    played = Simulation(method, bounded, BLIND, "cohort", "").play(Discard())
     return method.until(rounds, simulation.problem.agents), played.time

@@ -11,6 +11,7 @@ from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver, RoundObserver
+from desim.engine.opening import BLIND
 from desim.engine.patience import Patience
 from desim.engine.play import Explained, Observation, Simulation, listened, unexplained
 from desim.engine.signals import Sink
@@ -104,9 +105,6 @@ class Training:
         return observer
 
 
-UNSEEN = Observation((), 0.0, False, None)
-
-
 @dataclass(frozen=True)
 class Retimed(Simulation):
     """A simulation that does not train: what the training came to is known.
@@ -126,7 +124,7 @@ class Retimed(Simulation):
         if training.met:
             settings = replace(settings, rounds=training.rounds)
         engine: Any = "agents" if self.engine == "agents" else "cohort"
-        played = Simulation(method, settings, UNSEEN, engine, self.why)
+        played = Simulation(method, settings, BLIND, engine, self.why)
         return replace(played.play(sink, progress), engine=self.engine), method.seen
 
     def play(
