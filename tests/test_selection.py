@@ -328,7 +328,7 @@ def test_graph_methods_are_scored_on_what_they_release(tmp_path, monkeypatch):
 
     assert met(turned=False) == met(turned=True)
     monkeypatch.setattr("desim.experiments.tuning.candidates._noised_next", lambda scenario: False)
-    monkeypatch.setattr("desim.experiments.tuning.charged.unreleased", lambda scenario, metric: "")
+    monkeypatch.setattr("desim.scenario.checks.chargeable.unreleased", lambda scenario, metric: "")
     assert met(turned=False) != met(turned=True)
 
 

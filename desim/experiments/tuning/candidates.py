@@ -11,10 +11,10 @@ from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
-from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
+from desim.scenario.checks.chargeable import unchargeable
 from desim.scenario.load import load
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario

@@ -1,6 +1,6 @@
 """What a figure can draw of runs: courses of metrics, bands over seeds, or why there is nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -318,3 +318,12 @@ def _broken(
 def _who(group: Series[Played], run: Played) -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)
+
+
+def interval_named(statistic: str, sizes: Iterable[int], level: float = 0.95) -> str:
+    """What the intervals of estimates of so many values are called: "95 % interval".
+
+    With how many values they need, where some have too few.
+    """
+    needed, name = fewest(statistic, level), f"{100 * level:g} % interval"
+    return name if min(sizes, default=needed) >= needed else f"{name} (needs {needed} seeds)"

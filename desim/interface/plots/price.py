@@ -13,13 +13,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from desim.agent_names import agent_named
 from desim.arrays import Array
 from desim.errors import DesimError, InputError
-from desim.experiments.studies.statistics import (
-    Estimate,
-    interval_named,
-    mean_estimate,
-    median_estimate,
-)
-from desim.interface.plots.drawable import Measured, drawable, renamed, terms
+from desim.experiments.studies.statistics import Estimate, mean_estimate, median_estimate
+from desim.interface.plots.drawable import Measured, drawable, interval_named, renamed, terms
 from desim.interface.plots.style import (
     COLOURS,
     INK,

@@ -23,9 +23,9 @@ from desim.arrays import Array
 from desim.errors import InputError, chosen, finite
 from desim.experiments.studies import answers
 from desim.experiments.studies.folder import StudyTables
-from desim.experiments.studies.statistics import Estimate, fewest, interval_named, median_estimate
+from desim.experiments.studies.statistics import Estimate, fewest, median_estimate
 from desim.experiments.studies.trials import Trials, trials
-from desim.interface.plots.drawable import Abscissa, drawable, named, renamed
+from desim.interface.plots.drawable import Abscissa, drawable, interval_named, named, renamed
 from desim.interface.plots.style import (
     COLOURS,
     INK,

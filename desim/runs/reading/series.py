@@ -1,6 +1,7 @@
 """Runs as readers of tables and plots see them: series, labels, metrics, totals and sites."""
 
 import itertools
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from desim.scenario.own import LAYERED
 # Labels: the names of runs, or what they differ in where they share one.
 
 MAX_LETTERS = 60  # letters of a label
+MAX_VALUE_LETTERS = 160  # of a value in a table
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
     "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
@@ -135,6 +137,19 @@ def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from leaves(inner, (*place, str(key)))
     else:
         yield place, value
+
+
+def flattened(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Dotted keys with their values as text."""
+    for place, plain in leaves(tree):
+        value = with_unit(plain, place)
+        text = value if isinstance(value, str) else json.dumps(
+            value, ensure_ascii=False, default=str
+        )  # fmt: skip
+        yield (
+            ".".join(place),
+            text if len(text) <= MAX_VALUE_LETTERS else f"{text[: MAX_VALUE_LETTERS - 3]}...",
+        )
 
 
 def _at(tree: Any, place: Place) -> Any:
