@@ -408,7 +408,8 @@ def test_ctrl_c_in_a_training_ends_all(monkeypatch):
     class Stopped:
         status, manifest = "stopped", {"reason": "interrupted"}
 
-    monkeypatch.setattr(contenders, "trained", lambda *_: type("Root", (), {"run": Stopped()}))
+    stopped = type("Root", (), {"run": Stopped()})
+    monkeypatch.setattr(contenders.Root, "trained", lambda *_: stopped)
     with pytest.raises(KeyboardInterrupt):
         desim.robust([star(), star()], TARGET, worlds=4)
 

@@ -248,34 +248,41 @@ class Root:
     name: str
     problem: Problem | None = None
 
+    @classmethod
+    def trained(cls, scenario: Scenario, path: Path | None, text: str, name: str) -> "Root":
+        """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
+
+        Raise as `desim.run` does.
+        """
+        prepared = prepare(scenario, text)
+        return cls(record(prepared, path, force=True), name, prepared.simulation.problem)
+
     @property
     def worth(self) -> bool:
         """Whether it is done, and to train it again takes longer than to tell it."""
         return self.run.status == "done" and seconds(self.run) >= WORTH
 
+    @property
+    def retimable(self) -> Retimable:
+        """What there is to re-time in it; InputError where delays could change the iterates."""
+        return examined(self.run, self.problem)
 
-def trained(scenario: Scenario, path: Path | None, text: str, name: str) -> Root:
-    """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
+    def told(self, scenario: Scenario, path: Path | None, text: str) -> Run:
+        """The run of `scenario` with this training: bits and files as if it were played.
 
-    Raise as `desim.run` does.
-    """
-    prepared = prepare(scenario, text)
-    return Root(record(prepared, path, force=True), name, prepared.simulation.problem)
+        InputError where it must be played.
+        """
+        if self.run.manifest.get("versions") != versions():
+            raise InputError(f"{self.name}: found other versions of libraries than those at hand")
+        simulation = self.retimable.under(scenario)
+        if foretold(scenario, simulation) != self.retimable.warnings:
+            raise InputError("network: found other warnings than those of the run that was trained")
+        note = {"scenario_sha256": self.run.manifest["scenario_sha256"], "run": self.name}
+        return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
 
-
-def retold(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
-    """The run of `scenario` with the training of `root`: bits and files as if it were played.
-
-    InputError where it must be played.
-    """
-    if root.run.manifest.get("versions") != versions():
-        raise InputError(f"{root.name}: found other versions of libraries than those at hand")
-    retimable = examined(root.run, root.problem)
-    simulation = retimable.under(scenario)
-    if foretold(scenario, simulation) != retimable.warnings:
-        raise InputError("network: found other warnings than those of the run that was trained")
-    note = {"scenario_sha256": root.run.manifest["scenario_sha256"], "run": root.name}
-    return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
+    def slower(self, told: Run) -> bool:
+        """Whether it took less time than a run that was told after it."""
+        return seconds(told) > seconds(self.run)
 
 
 def seconds(run: Run) -> float:

@@ -20,7 +20,7 @@ from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
 from desim.runs.likeness import delayed
-from desim.runs.retime import Retimable, examined, trained
+from desim.runs.retime import Retimable, Root
 from desim.scenario.build import build
 from desim.scenario.conditions import Conditions
 from desim.scenario.load import load
@@ -166,7 +166,7 @@ def entered(scenario: Scenario, target: tuple[str, float]) -> Contender:
     if delays := delayed(scenario):
         return _played(scenario, target, delays[0])
     try:
-        root = trained(scenario, None, "", scenario.name)
+        root = Root.trained(scenario, None, "", scenario.name)
     except Diverged as error:
         return Contender(scenario, target, "never", str(error))
     except RunError as error:
@@ -177,7 +177,7 @@ def entered(scenario: Scenario, target: tuple[str, float]) -> Contender:
     found = Contender(scenario, target, "play", "", root.problem.agents, problem=root.problem)
     star, reason = scenario.kind == "coordinator", str(root.run.manifest["reason"])
     try:
-        retimable = examined(root.run, root.problem)
+        retimable = root.retimable
     except InputError as error:
         return replace(found, why=str(error).splitlines()[0])
     if star and not reason.startswith("stop.metric"):
