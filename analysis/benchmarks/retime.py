@@ -16,7 +16,7 @@ from typing import Any
 import desim
 from analysis.benchmarks.engines import GRAPH, STAR
 from analysis.benchmarks.timing import machine
-from desim.runs.retime import under
+from desim.scenario.scaled import under
 
 LATENCIES, BANDWIDTHS = range(1, 101, 10), range(1, 11)
 NETWORKS = [

@@ -10,7 +10,6 @@ are played one by one. `retimed` in a manifest names the run and the scenario th
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,22 +33,20 @@ from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run, as_run
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
-from desim.scenario.load import load, read
 from desim.scenario.noise_target import settled
+from desim.scenario.scaled import Section, under
 from desim.scenario.schema import Scenario
-from desim.scenario.tree import from_python, include_network
 
 # The run under another network.
 
-Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
 RETIMABLE: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
 
 def retime(
     run: Run | str | Path,
-    network: Conditions | None = None,
-    compute: Conditions | None = None,
+    network: Section | None = None,
+    compute: Section | None = None,
     out: str | Path | None = None,
     force: bool = False,
 ) -> Run:
@@ -71,44 +68,6 @@ def retime(
     simulation = retimable.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
     return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)
-
-
-def under(scenario: Scenario, network: Conditions | None, compute: Conditions | None) -> Scenario:
-    """`scenario` with another section network or compute; InputError for another topology."""
-    data = scenario.written()
-    if network is not None:
-        section = dict(network) if isinstance(network, Mapping) else {"include": str(network)}
-        laid = _laid_out(data, section)
-        if compute is None and "compute" in laid and not isinstance(network, Mapping):
-            raise InputError(
-                f"network: found {network}, whose section compute a stored scenario overrules; "
-                f"allowed: compute {network} beside it, or the run's own devices as a mapping"
-            )
-        topology = laid["network"].get("topology", data["network"]["topology"])
-        data["network"] = {**section, "topology": topology}
-    if compute is not None:
-        data["compute"] = compute
-        if not isinstance(compute, Mapping):
-            try:
-                found = _laid_out(data, {"include": str(compute)})
-            except InputError as error:  # it speaks of the section that a file is included in
-                raise InputError(str(error).replace("network: ", "compute: ", 1)) from None
-            if "compute" not in found:
-                raise InputError(f"compute: {compute} has no section compute")
-            data["compute"] = found["compute"]
-    new = load(data)
-    if new.network.topology != scenario.network.topology:
-        text = "another topology is another training"
-        raise InputError(f"network.topology: {text}; allowed: that of the run, or leave it out")
-    return new
-
-
-def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
-    """What a network that may include a file comes to: sections network and perhaps compute."""
-    tree = from_python({"algorithm": data["algorithm"], "network": network})
-    include_network(tree, Path(), read)
-    found: dict[str, Any] = tree.data
-    return found
 
 
 class ByValuesError(InputError):

@@ -1,4 +1,4 @@
-"""A scenario times factors, as if a user had written the products into its file."""
+"""A scenario in another world: times factors, with another network, as a user would write it."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from desim import units
+from desim.errors import InputError
 from desim.network.conditions.devices import law_times
 from desim.network.conditions.links import UNITS
 from desim.numerics.distributions import Distribution
 from desim.readers import matrices
-from desim.scenario.load import load
+from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed, SpeedTrace
 from desim.scenario.sections.links import (
@@ -25,6 +26,7 @@ from desim.scenario.sections.links import (
     scale,
 )
 from desim.scenario.sections.network import Behind, LatencyMatrix, Network
+from desim.scenario.tree import from_python, include_network
 
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
 INTAKE = ("reply", "number")
@@ -187,3 +189,44 @@ def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
         counted = trace.unit.endswith(UNIT)
         unit = f"{scale(trace.unit, units.speed) * factor!r} {UNIT if counted else '/s'}"
     return trace.model_copy(update={"unit": unit})
+
+
+Section = Mapping[str, Any] | str | Path  # or a network file, by its name or path
+
+
+def under(scenario: Scenario, network: Section | None, compute: Section | None) -> Scenario:
+    """`scenario` with another section network or compute; InputError for another topology."""
+    data = scenario.written()
+    if network is not None:
+        section = dict(network) if isinstance(network, Mapping) else {"include": str(network)}
+        laid = _laid_out(data, section)
+        if compute is None and "compute" in laid and not isinstance(network, Mapping):
+            raise InputError(
+                f"network: found {network}, whose section compute a stored scenario overrules; "
+                f"allowed: compute {network} beside it, or the run's own devices as a mapping"
+            )
+        topology = laid["network"].get("topology", data["network"]["topology"])
+        data["network"] = {**section, "topology": topology}
+    if compute is not None:
+        data["compute"] = compute
+        if not isinstance(compute, Mapping):
+            try:
+                found = _laid_out(data, {"include": str(compute)})
+            except InputError as error:  # it speaks of the section that a file is included in
+                raise InputError(str(error).replace("network: ", "compute: ", 1)) from None
+            if "compute" not in found:
+                raise InputError(f"compute: {compute} has no section compute")
+            data["compute"] = found["compute"]
+    new = load(data)
+    if new.network.topology != scenario.network.topology:
+        text = "another topology is another training"
+        raise InputError(f"network.topology: {text}; allowed: that of the run, or leave it out")
+    return new
+
+
+def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
+    """What a network that may include a file comes to: sections network and perhaps compute."""
+    tree = from_python({"algorithm": data["algorithm"], "network": network})
+    include_network(tree, Path(), read)
+    found: dict[str, Any] = tree.data
+    return found
