@@ -1,12 +1,11 @@
 """A simulation in words, so that a wrong unit or too large a size is seen before the run."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from desim.agent_names import agents, listed
-from desim.amounts import between, size
+from desim.amounts import between, measured_text, size
 from desim.arrays import Array, Int
 from desim.engine.crossing import meeting, two_ways
 from desim.engine.opening import Opening, opening
@@ -272,19 +271,3 @@ def events(simulation: Simulation) -> float:
     agents, messages = settings.problem.agents, len(settings.links.ends[0])
     own = {"all": 2 + noise, "messages": 1, "rounds": 1}
     return agents * own[settings.log] + (2.0 * messages if settings.log != "rounds" else 0.0)
-
-
-def measured_text(compute: Mapping[str, Any]) -> str:
-    """Rate, rows of a step, spread and machine; empty where nothing was measured.
-
-    compute: the section as a scenario has it written.
-    """
-    speed = compute.get("speed")
-    found = speed.get("measured") if isinstance(speed, Mapping) else None
-    if not isinstance(found, Mapping) or not found.get("rate"):
-        return ""
-    text = f"{found['rate']:.4g} gradients of one row in a second"
-    text += f", in steps of {found['batch']} rows" if "batch" in found else ""
-    if "spread" in found:
-        text += f", spread {100.0 * found['spread']:.2g} % over {found.get('steps', 'some')} steps"
-    return text + (f" ({found['machine']})" if "machine" in found else "")

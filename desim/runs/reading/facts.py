@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.agent_names import agent_named, listed, sites
-from desim.amounts import NO_NOISE, epsilon, size
+from desim.amounts import NO_NOISE, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
@@ -27,7 +27,6 @@ from desim.runs.reading.waits import (
     instants,
     listening,
 )
-from desim.scenario.described import measured_text
 
 # The clock of a run in a line: one of real time has hosts, an error, and links.
 
