@@ -20,10 +20,10 @@ from desim import __main__ as start
 from desim import amounts
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
-from desim.interface.cli import COMMANDS, catalogue, main, progress
+from desim.interface.cli import COMMANDS, main, progress
 from desim.runs import recording
 from desim.runs.reading import waits
-from desim.scenario import build, registry
+from desim.scenario import build, catalogue, registry
 
 
 @pytest.fixture

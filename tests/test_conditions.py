@@ -8,13 +8,12 @@ from mutant import mutant
 import desim
 from desim import amounts
 from desim.errors import InputError
-from desim.interface.cli import describe
-from desim.scenario import build
+from desim.scenario import build, described
 
 PLAIN = {"link": {"latency": "20 ms", "bandwidth": "10 Mbit/s"}}
 
 
-def words(made, module=describe, **keys):
+def words(made, module=described, **keys):
     """Lines about a scenario by their first word."""
     lines = module.circumstances(build.check(desim.load({**made, **keys})))
     return {name: text for name, _, text in (line.partition(": ") for line in lines)}
@@ -36,7 +35,7 @@ def check_words(module):
 
 
 def test_units_that_were_forgotten_are_seen():
-    check_words(describe)
+    check_words(described)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +50,15 @@ def test_units_that_were_forgotten_are_seen():
 )
 def test_other_words_are_noticed(right, wrong):
     with pytest.raises((AssertionError, KeyError)):
-        check_words(mutant(describe, right, wrong))
+        check_words(mutant(described, right, wrong))
 
 
 def test_the_first_exchange_is_that_of_the_run():
     made = {**star(), "network": PLAIN, "policy": "all"}
     simulation = build.check(desim.load(made))
-    [line] = [one for one in describe.circumstances(simulation) if one.startswith("first exchange")]
+    [line] = [
+        one for one in described.circumstances(simulation) if one.startswith("first exchange")
+    ]
     run = desim.run(made)
     first = run.events[run.events["round"] == 1]
     seconds = first[first.kind == "compute"].seconds

@@ -10,8 +10,8 @@ import pytest
 import desim
 from analysis.studies import asynchronous_phones, deadlines, numbers, oort_on_phones
 from analysis.studies.standings import Interval
-from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import plan
+from desim.scenario.study_file import read_study
 
 BRIEF = {"stop.time": "3 s"}
 

@@ -8,8 +8,9 @@ from test_plot_figures import Logged
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
+from desim.interface import shown_metrics
 from desim.interface.plots import epsilon, plot, price, staleness, timeline, tradeoff
-from desim.runs.reading import series
+from desim.problem import targets
 
 
 def test_a_figure_looks_as_it_is_told_to(tmp_path):
@@ -228,8 +229,8 @@ def test_a_cut_timeline_says_so_at_its_ends(tmp_path):
 
 def test_one_rule_says_which_metric_is_first():
     both = [{"loss", "error", "accuracy"}, {"error", "loss", "zeal"}]
-    assert series.ranked(both) == ["error", "loss", "accuracy", "zeal"]
-    assert series.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
+    assert shown_metrics.ranked(both) == ["error", "loss", "accuracy", "zeal"]
+    assert shown_metrics.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
 
 
 def check_improved(module):
@@ -243,7 +244,7 @@ def check_improved(module):
 
 
 def test_rising_curves_propose_no_target():
-    check_improved(series)
+    check_improved(targets)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,6 @@ def test_rising_curves_propose_no_target():
      ("float(value[-1])", "float(value[1])"), ("value[np.isfinite(value)]", "value")],
 )  # fmt: skip
 def test_wrong_proposals_are_noticed(right, wrong):
-    twin = mutant(series, right, wrong)
+    twin = mutant(targets, right, wrong)
     with pytest.raises(AssertionError):
         check_improved(twin)

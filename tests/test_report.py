@@ -165,7 +165,10 @@ class Long:
 @pytest.mark.slow
 def test_long_runs_make_a_small_page(monkeypatch):
     reading = "desim.interface.reports.readable.Reading"
-    monkeypatch.setattr(f"{reading}._arrived", lambda one, times: 64.0 * np.arange(len(times)))
+    monkeypatch.setattr(
+        "desim.interface.reports.readable.delivered_by",
+        lambda run, times: 64.0 * np.arange(len(times)),
+    )
     monkeypatch.setattr(f"{reading}.released", 0)
     found = readings([Run({"name": f"run {n}", "status": "done"}, Long()) for n in range(10)])
     told = charts.embedded(charts.chart_data(found))

@@ -11,6 +11,7 @@ from tuner_scenes import TUNER
 
 import desim
 from desim.errors import InputError
+from desim.experiments import reported
 from desim.experiments.studies.study_tables import StoredStudy, open_study
 from desim.experiments.studies.words import shown
 from desim.interface.cli import main
@@ -73,7 +74,7 @@ def test_the_report_of_a_study_says_which_method_is_first(study, text):
     assert text.count('<img class="drawn" src="data:image/svg+xml;base64,') == 1  # one problem
     assert "Targets met over time" in said
     assert "img-src data:" in text
-    part = studies.first_part(study)
+    part = studies.study_part(study).first
     assert [one.title for one in part.tables][-1].startswith("profile of expected time over one")
     assert [one.caption for one in part.figures] == ["Targets met over time"]
     alone = {
@@ -82,7 +83,7 @@ def test_the_report_of_a_study_says_which_method_is_first(study, text):
     }
     for written in (alone, {**study.written, "grid": {}}):  # a key of none, and one method
         other = StoredStudy("x", None, (), study.runs, study.summary, study.comparisons, written)
-        assert studies.first_part(other) is None
+        assert studies.study_part(other).first is None
 
 
 def test_a_study_in_memory_says_the_same(study, text, tmp_path):
@@ -101,7 +102,7 @@ def test_a_study_that_was_cut_says_so(study, tmp_path):
     for name in ("runs", "summary", "comparisons"):
         (cut / f"{name}.parquet").unlink()
     said = studies.study_part(open_study(cut)).said
-    assert said == [studies.UNWRITTEN]
+    assert said == [reported.UNWRITTEN]
     with pytest.raises(InputError, match="not the directory of a study"):
         open_study(tmp_path)
     (cut / "study.json").write_text("{}")
@@ -115,7 +116,7 @@ def test_a_study_that_was_cut_says_so(study, tmp_path):
 
 def test_failures_of_a_study_are_told_with_their_reasons(study):
     runs = study.runs.assign(status="failed", reason="diverged\nmore")
-    assert studies._said(runs) == ["2 cases, 6 runs: 6 failed.", "Failed 6 times: diverged"]
+    assert reported._said(runs) == ["2 cases, 6 runs: 6 failed.", "Failed 6 times: diverged"]
 
 
 def check_row(module, found):
@@ -184,9 +185,9 @@ def test_a_tuner_has_a_page_of_its_candidates_and_of_fresh_seeds(tmp_path):
     assert [row[0] for row in fresh.rows] == made.fresh["label"].tolist()
     assert found.targets == (("error", 0.1),)
     assert "has not written its tables" not in page
-    chosen = studies.of_the_best(found, found.by_case())
+    chosen = reported.of_the_best(found, found.by_case())
     seen = {label: sorted(run.manifest["seed"] for run in runs) for label, runs in chosen.items()}
     assert set(seen) == {made.best[0].label, "base"}
     assert len(set(map(tuple, seen.values()))) == 1
-    other = mutant(studies, 'if run.manifest.get("seed") in shared', "if True")
+    other = mutant(reported, 'if run.manifest.get("seed") in shared', "if True")
     assert len({len(runs) for runs in other.of_the_best(found, found.by_case()).values()}) == 2

@@ -8,7 +8,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import blind
+from desim.engine import blind, retimed
 from desim.errors import Deadlock, InputError
 from desim.methods.fed_plt import FedPLT
 from desim.runs import retime
@@ -91,9 +91,9 @@ def test_the_agent_engine_tells_the_same(name):
 
 
 WRONG = [
-    (retime, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
-    (retime, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
-    (retime, "observer.leave(agent, time)", "pass", "nfl-budget"),
+    (retimed, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
+    (retimed, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
+    (retimed, "observer.leave(agent, time)", "pass", "nfl-budget"),
     (blind, "*inputs, **duration", "*inputs, work=2.0", "nfl-lossy"),
     (blind, "us.clock[live], us", "0.5 * us.clock[live], us", "nfl-every"),
 ]
@@ -102,9 +102,9 @@ WRONG = [
 @pytest.mark.parametrize(("module", "right", "wrong", "name"), WRONG)
 def test_a_wrong_tale_is_noticed(monkeypatch, module, right, wrong, name):
     trained, broken = desim.run(CASES[name]), mutant(module, right, wrong)
-    for part in ("Training", "BlindMethod"):
+    for user, part in ((retime, "Training"), (retimed, "BlindMethod")):
         if hasattr(broken, part):
-            monkeypatch.setattr(retime, part, getattr(broken, part))
+            monkeypatch.setattr(user, part, getattr(broken, part))
     with pytest.raises((InputError, AssertionError, IndexError)):
         assert told(trained, LOSSY) == []
 

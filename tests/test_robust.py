@@ -11,12 +11,13 @@ from mutant import mutant
 from scipy.stats import binomtest
 
 import desim
+from desim.engine import call_trace
 from desim.errors import InputError
 from desim.experiments.ranking import contenders, turning, worlds
 from desim.experiments.ranking.contenders import aimed, entered
-from desim.experiments.ranking.laws import scaled
 from desim.experiments.ranking.turning import Contest
 from desim.interface.cli import main
+from desim.scenario.scaled import scaled
 
 TARGET = {"error": 1e-2}
 FACTORS = {
@@ -122,7 +123,7 @@ def test_methods_do_not_meet_each_others_connections(monkeypatch):
 
 
 def test_connections_that_remember_another_method_are_noticed(monkeypatch):
-    wrong = mutant(contenders, "down.unused, up.unused", "down, up")
+    wrong = mutant(call_trace, "down.unused, up.unused", "down, up")
     with pytest.raises(AssertionError):
         check_methods_apart(monkeypatch, wrong)
 
@@ -136,8 +137,8 @@ WRONG_NOTES = {
 
 @pytest.mark.parametrize("name", WRONG_NOTES)
 def test_notes_that_are_wrong_are_not_used(name, monkeypatch):
-    twin = mutant(contenders, *WRONG_NOTES[name])
-    monkeypatch.setattr(contenders, "NotedMethod", twin.NotedMethod)
+    twin = mutant(call_trace, *WRONG_NOTES[name])
+    monkeypatch.setattr(call_trace, "NotedMethod", twin.NotedMethod)
     assert entrant(STARS["fed-plt"], ("error", 0.3)).way == "retime"
 
 
@@ -407,7 +408,8 @@ def test_ctrl_c_in_a_training_ends_all(monkeypatch):
     class Stopped:
         status, manifest = "stopped", {"reason": "interrupted"}
 
-    monkeypatch.setattr(contenders, "trained", lambda *_: type("Root", (), {"run": Stopped()}))
+    stopped = type("Root", (), {"run": Stopped()})
+    monkeypatch.setattr(contenders.Root, "trained", lambda *_: stopped)
     with pytest.raises(KeyboardInterrupt):
         desim.robust([star(), star()], TARGET, worlds=4)
 

@@ -7,8 +7,8 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.experiments.ranking import laws as module
-from desim.experiments.ranking.laws import INPUTS, moved, scaled, transported
+from desim.scenario import scaled as module
+from desim.scenario.scaled import INPUTS, moved, scaled, transported
 
 FACTORS = {
     "latency": 1.5, "bandwidth": 0.3, "speed": 0.7, "loss": 1.9, "behind": 0.6, "overhead": 1.3,

@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 
 import desim
-from desim.experiments.studies.file import study_schema
 from desim.scenario import registry
 from desim.scenario.load import read
 from desim.scenario.schema import json_schema
+from desim.scenario.study_file import study_schema
 from desim.scenario.tree import networks
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"

@@ -10,7 +10,6 @@ from scipy import integrate
 
 import desim
 from desim.errors import InputError
-from desim.experiments.tuning import candidates
 from desim.experiments.tuning.candidates import planned
 from desim.experiments.tuning.charged import price
 from desim.privacy.accounting import selection as module
@@ -28,6 +27,7 @@ from desim.privacy.accounting.selection import (
 )  # fmt: skip
 from desim.privacy.accounting.tallies import LOST, Tally
 from desim.runs.joint import joint
+from desim.scenario import study_file
 
 LAWS = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 
@@ -282,7 +282,7 @@ def test_the_number_of_runs_is_secret(tmp_path, monkeypatch):
     drawn_seeds = {planned(given).tune.seed for _ in range(3)}
     assert len(drawn_seeds) == 3
     assert min(drawn_seeds) >= 2**48
-    monkeypatch.setattr(candidates.secrets, "randbelow", lambda n: SEED - 2**48)
+    monkeypatch.setattr(study_file.secrets, "randbelow", lambda n: SEED - 2**48)
     first = desim.tune(given, tmp_path / "tuned", workers=0)
     monkeypatch.undo()
     second = desim.tune(given, tmp_path / "tuned", workers=0)  # goes on with the seed that was
@@ -328,7 +328,7 @@ def test_graph_methods_are_scored_on_what_they_release(tmp_path, monkeypatch):
 
     assert met(turned=False) == met(turned=True)
     monkeypatch.setattr("desim.experiments.tuning.candidates._noised_next", lambda scenario: False)
-    monkeypatch.setattr("desim.experiments.tuning.charged.unreleased", lambda scenario, metric: "")
+    monkeypatch.setattr("desim.scenario.checks.chargeable.unreleased", lambda scenario, metric: "")
     assert met(turned=False) != met(turned=True)
 
 

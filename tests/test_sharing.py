@@ -19,7 +19,6 @@ from desim.experiments.studies import study as studies
 from desim.experiments.studies import work
 from desim.experiments.studies import work as jobs
 from desim.experiments.studies.study import plan, study
-from desim.interface.cli.commands.study import report
 from desim.runs import retime
 from desim.runs.likeness import obstacles
 from desim.runs.retime import examined
@@ -42,8 +41,7 @@ TAKEN = ("wall_seconds", "compile_seconds", "counts", "retimed")
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """Every training is long enough to be shared, and to tell it always takes less."""
-    for module in (retime, work):
-        monkeypatch.setattr(module, "seconds", lambda run: 1.0)
+    monkeypatch.setattr(retime, "seconds", lambda run: 1.0)
 
 
 def manifest(place):
@@ -195,7 +193,7 @@ def test_what_only_the_program_knows_is_played_too(tmp_path):
 
 
 def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
+    monkeypatch.setattr(retime, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
     assert list(study(MANY, tmp_path / "a", workers=0).shared.values()) == [1, 1]
     monkeypatch.setattr(retime, "seconds", lambda run: 0.9 * retime.WORTH)
     assert not study(MANY, tmp_path / "b", workers=0).shared
@@ -204,7 +202,7 @@ def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch
 def test_a_study_says_who_shares(tmp_path):
     made = study(MANY, tmp_path, workers=0)
     roots = list(made.shared)
-    assert report(made)[2:4] == [
+    assert made.text().splitlines()[2:4] == [
         f"  5 runs share the training of {key}, with the same bits" for key in roots
     ]
 

@@ -6,11 +6,11 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import plan
 from desim.interface.cli import main
 from desim.scenario import tree
 from desim.scenario.load import load
+from desim.scenario.study_file import read_study
 
 OWN = """\
 name: mine

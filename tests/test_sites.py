@@ -6,9 +6,9 @@ import pytest
 from sections import made, written
 
 import desim
+from desim import agent_names
 from desim.interface.cli import main
 from desim.interface.plots import utilisation
-from desim.runs.reading import series
 
 TEXT = "age,city,sick\n" + "".join(
     f"{20 + 3 * k},{('Thun', 'Bern', 'Chur')[k % 3]},{('no', 'yes')[k // 3 % 2]}\n"
@@ -76,8 +76,8 @@ def test_figures_and_reports_name_them(folder):
 def test_agents_that_are_no_sites_have_numbers_alone(tmp_path):
     keys = {**written(tmp_path, TEXT), "agents": 3}
     assert made(**keys).sites == ()
-    assert series.agent_named({}, 2) == "agent 2"
-    assert series.numbered({"sites": "damaged"}, 2) == "2"
-    assert series.agent_named({"sites": NAMES}, -1) == "agent -1"
-    assert series.listed([f"s{i}" for i in range(20)]).endswith("11 s11, ... 20 in all")
-    assert series.numbered({"sites": ["x" * 40]}, 0) == "0 " + "x" * 21 + "..."
+    assert agent_names.agent_named({}, 2) == "agent 2"
+    assert agent_names.numbered({"sites": "damaged"}, 2) == "2"
+    assert agent_names.agent_named({"sites": NAMES}, -1) == "agent -1"
+    assert agent_names.listed([f"s{i}" for i in range(20)]).endswith("11 s11, ... 20 in all")
+    assert agent_names.numbered({"sites": ["x" * 40]}, 0) == "0 " + "x" * 21 + "..."

@@ -6,7 +6,8 @@ from cases import CASES, graph, star
 from mutant import mutant
 
 import desim
-from desim.interface.cli import describe, main
+from desim.interface.cli import main
+from desim.scenario import described
 from desim.scenario.build import check
 
 KEPT = ("plt-all", "plt-noisy", "nfl", "dp-nfl", "qsgd", "p-admm")
@@ -26,7 +27,7 @@ def estimates(module):
 
 def test_rows_are_estimated():
     assert sum(name in CASES for name in KEPT) > 3
-    estimates(describe)
+    estimates(described)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +40,11 @@ def test_rows_are_estimated():
 )
 def test_a_wrong_estimate_is_noticed(right, wrong):
     with pytest.raises(AssertionError, match=r"plt|fed|nfl|qsgd|gd"):
-        estimates(mutant(describe, right, wrong))
+        estimates(mutant(described, right, wrong))
 
 
 def lines(scenario):
-    return list(describe.sizes(check(desim.load(scenario))))
+    return list(described.sizes(check(desim.load(scenario))))
 
 
 def test_small_runs_are_not_talked_of():
@@ -69,7 +70,7 @@ def test_large_files_are_told():
 def test_a_model_of_every_round_is_what_is_stored(tmp_path):
     run = desim.run(star(stop={"rounds": 300}), out=tmp_path / "a")
     stored = (tmp_path / "a" / "model.npz").stat().st_size
-    assert run.model.nbytes == 301 * run.model.shape[1] * describe.NUMBER
+    assert run.model.nbytes == 301 * run.model.shape[1] * described.NUMBER
     assert np.isclose(stored, run.model.nbytes, rtol=0.2)
 
 

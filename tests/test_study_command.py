@@ -8,7 +8,6 @@ from study_scenes import BASE, changed, with_failures
 from desim.errors import InputError
 from desim.experiments.studies.study import study
 from desim.interface.cli import main, progress
-from desim.interface.cli.commands import study as printed
 from desim.interface.cli.commands.study import memory_size
 
 
@@ -124,7 +123,7 @@ def test_a_long_table_is_cut():
     many = changed(grid={"algorithm.rho": [1.0 + 0.01 * n for n in range(45)], "seed": [1]})
     many["base"] = {**BASE, "stop": {"rounds": 1}}
     many["compare"] = {}
-    lines = printed.report(study(many, workers=0))
+    lines = study(many, workers=0).text().splitlines()
     assert sum(line == "  ... and 5 more cases, in summary.parquet" for line in lines) == 2
 
 

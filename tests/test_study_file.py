@@ -15,11 +15,11 @@ import desim
 from desim.errors import InputError
 from desim.experiments.studies import cases as module
 from desim.experiments.studies.cases import drawn, key_of, seeded
-from desim.experiments.studies.file import Search, read_study
 from desim.experiments.studies.study import plan
-from desim.experiments.studies.varied import expanded
 from desim.interface.cli.options import target as parsed
 from desim.scenario.load import resolved_yaml
+from desim.scenario.study_file import Search, read_study
+from desim.scenario.varied import expanded
 
 
 def labels(study):

@@ -9,9 +9,9 @@ from analysis.docs.generate import completed
 from analysis.docs.generate.examples import example
 from analysis.docs.generate.scenario import study
 from desim.errors import InputError
-from desim.experiments.studies.file import Charge, Compare, Profile, Search, StudyFile, Terms, Tune
 from desim.experiments.studies.study import plan
 from desim.experiments.tuning import candidates as tuning
+from desim.scenario.study_file import Charge, Compare, Profile, Search, StudyFile, Terms, Tune
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"
 KEYS = [(StudyFile, ()), (Search, ("random",)), (Compare, ("compare",))]

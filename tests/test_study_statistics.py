@@ -11,7 +11,6 @@ from desim.experiments.studies import statistics
 from desim.experiments.studies.statistics import (
     RESAMPLES,
     fewest,
-    interval_named,
     lacking,
     mean_estimate,
     median_estimate,
@@ -19,6 +18,7 @@ from desim.experiments.studies.statistics import (
     settled,
     skewed,
 )
+from desim.interface.plots.drawable import interval_named
 
 INF = math.inf
 

@@ -9,8 +9,8 @@ from test_transport import WIDE
 import desim
 from desim.engine.opening import opening
 from desim.interface.cli import main
-from desim.interface.cli.describe import _messages
 from desim.scenario.build import build
+from desim.scenario.described import _messages
 
 
 def scenario(transport="ideal", speed=10, **network):

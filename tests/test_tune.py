@@ -16,12 +16,12 @@ from tuner_scenes import TUNER, VARY, private, tuner
 import desim
 from desim.errors import InputError
 from desim.experiments.studies.cases import key_of
-from desim.experiments.studies.varied import Range, vary
 from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
 from desim.experiments.tuning.search import front, until
 from desim.experiments.tuning.tuned import explained
 from desim.scenario.load import resolved_yaml
+from desim.scenario.varied import Range, vary
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from test_times import left
 
 import desim
 import desim.network.conditions.links as links_of_networks
-from desim.interface.cli.describe import circumstances
 from desim.network.timeline.link_laws import in_burst
 from desim.numerics.keys import seed_word
 from desim.scenario import registry
 from desim.scenario.build import build
+from desim.scenario.described import circumstances
 from desim.scenario.tree import networks
 
 PLUGINS = Path(__file__).parent / "plugins"

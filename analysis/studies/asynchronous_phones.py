@@ -27,10 +27,10 @@ from analysis.studies.numbers import (
     publish,
     rows,
 )
-from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
 from desim.runs.reading.series import setting_text
+from desim.scenario.study_file import read_study
 
 NAME, REPORTED = "asynchronous_phones", "1..12"
 FILE = SCENARIOS / "asynchronous-phones.yaml"

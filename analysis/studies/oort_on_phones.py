@@ -33,12 +33,12 @@ from analysis.studies.numbers import (
 )
 from analysis.studies.standings import Interval
 from desim.arrays import Array
-from desim.experiments.studies.file import read_study
 from desim.experiments.studies.statistics import median_estimate
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
 from desim.network.timeline.record import is_beside
 from desim.privacy.accounting.gaussian import epsilon_of
+from desim.scenario.study_file import read_study
 
 BASELINE = "thirteen by lot"  # what the paper compares with: 1.3 K invited, K taken
 NAME, FILE = "oort_on_phones", SCENARIOS / "oort-on-phones.yaml"

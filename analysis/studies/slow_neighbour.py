@@ -19,9 +19,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 import desim
 from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows
-from desim.experiments.studies.file import read_study
 from desim.experiments.studies.study import Study
 from desim.interface.plots import COLOURS, STYLE, Axes, save
+from desim.scenario.study_file import read_study
 
 NAME, REPORTED, FACTORS = "slow_neighbour", "1..6", (1, 10, 100)
 FILE = SCENARIOS / "slow-neighbour.yaml"

@@ -33,9 +33,8 @@ from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody
 from desim.network.conditions.policy import Policy
 from desim.network.timeline.computations import takes
-from desim.network.timeline.messages import NO_LINES, NONE, log_message
+from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import Kind
-from desim.network.timeline.transport import NOTHING_BETWEEN
 from desim.numerics.jit import one_thread
 from desim.numerics.plain import at_once
 from desim.runs import directory
@@ -160,11 +159,9 @@ def warm(simulation: Simulation) -> Asked:
     if simulation.method.kind == "coordinator":
         everybody = Everybody(now.problem.agents)
         settings = replace(settings, policy=Policy(), participation=everybody)
-    plain = {"transport": NOTHING_BETWEEN, "contention": NONE, "lines": NO_LINES}
-    bare = {"plays": np.empty((2, 0), np.int64), "samples": np.empty((3, 0)), "loss": (0.0, 0.0)}
     for name in ("links", "uplinks", "downlinks"):  # laws that no deployment needs code for
         if (links := getattr(now, name)) is not None:
-            settings = replace(settings, **{name: links._replace(**plain, **bare)})
+            settings = replace(settings, **{name: links.bare})
     with at_once(), one_thread():
         rehearsal = replace(
             simulation, method=method, settings=settings, engine="agents", listeners=()

@@ -20,8 +20,8 @@ from desim.errors import DesimError, InputError
 from desim.privacy.accounting.composition import Block
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import spent
-from desim.privacy.accounting.risk import RATES, Risk, of_tally
-from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
+from desim.privacy.accounting.risk import Risk, of_tally
+from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest
 from desim.privacy.accounting.views import (
     Signs,
     adversary,
@@ -170,7 +170,7 @@ def _block(
     alone = not shared and not real(run.manifest)  # else batches are known
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
-    own = dict(tallies(block.priced, agent))
+    own = block.by_agent()
     drawn = ~block.seen["mechanism"].equal("none") & (np.asarray(block.seen["scale"], float) > 0.0)
     exchange = np.asarray(block.seen["release"], np.int64) >> 48
     address = exchange << 32 | np.asarray(block.seen["round"], np.int64)  # both in one number
@@ -181,7 +181,7 @@ def _block(
         own = dict.fromkeys(range(agents), LOST)
         if might is not None:
             block = Block.of(might, adversary("eavesdropper", agents), None, owned, relation, alone)
-            own = dict(tallies(block.priced, np.asarray(block.seen["agent"], np.int64)))
+            own = block.by_agent()
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
@@ -286,7 +286,7 @@ def plain(statement: Statement) -> dict[str, Any]:
 
 def together(found: Joint) -> dict[str, Any]:
     """A statement about several runs for one view."""
-    values = found._asdict() | _risk(found.risk) | {"epsilon": number(found.epsilon)}
+    values = found._asdict() | found.risk.plain | {"epsilon": number(found.epsilon)}
     del values["risk"]
     return values | {name: list(values[name]) for name in ("assumptions", "flags")}
 
@@ -302,15 +302,8 @@ def _view(row: Any, statement: Statement) -> dict[str, Any]:
     values: dict[str, Any] = {name: str(row[name]) for name in ("view", "relation", "method")}
     values |= {"delta": float(row["delta"]), "epsilon": number(row["rigorous epsilon"])}
     values |= {"agent": int(row["agent"]), "median epsilon": number(row["median epsilon"])}
-    values |= {"paper epsilon": number(row["paper epsilon"]), **_risk(row["risk"])}
+    values |= {"paper epsilon": number(row["paper epsilon"]), **row["risk"].plain}
     if statement.accountant:
         values |= {"accountant": statement.accountant, "own epsilon": number(row["own epsilon"])}
     values |= {"sensitivities": statement.unsure or "desim's"}
     return values | {name: list(row[name]) for name in ("assumptions", "flags")}
-
-
-def _risk(risk: Risk) -> dict[str, Any]:
-    rates = {f"{rate:g}": found for rate, found in zip(RATES, risk.tpr, strict=True)}
-    bound = "attained" if risk.exact else "upper bound"
-    values: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
-    return {**values, "risk is": bound}

@@ -11,6 +11,7 @@ from desim.errors import DesimError, InputError, refusal
 from desim.numerics.keys import seed_word
 from desim.problem.fairness import MEASURES
 from desim.runs.premises import names, plugged, unrepeatable
+from desim.runs.reading.series import other_problems
 from desim.runs.run import Run
 from desim.scenario import registry
 from desim.scenario.disclosures import changing
@@ -126,6 +127,15 @@ def other_problem(runs: Iterable[Run]) -> bool:
             if value is not None:
                 found.setdefault(key, set()).add(value)
     return any(len(hashes) > 1 for hashes in found.values())
+
+
+def problems_apart(firsts: Sequence[Run], every: Iterable[Run]) -> tuple[list[str], bool]:
+    """Keys of `problem` in which firsts differ, and whether metrics of all do not compare.
+
+    firsts: one run of each label, every: all of them.
+    """
+    keys = other_problems(firsts)
+    return keys, bool(keys) or other_problem(every)
 
 
 def refuse_other_model(where: Any, found: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

@@ -33,7 +33,6 @@ from desim.privacy.ledger.terms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.runs.played import Played
 from desim.scenario import disclosures
-from desim.scenario.disclosures import uncounted, unreleased_targets
 from desim.scenario.own import LOSSES, METHODS
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     budget = None
     if terms is not None and terms.budget is not None:
         budget = [terms.budget, terms.delta, str(terms.relation)]
-    unreleased = [*unreleased_targets(scenario)]
+    unreleased = [*disclosures.unreleased_targets(scenario)]
     rows = None if unreleased else _listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
     return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
@@ -497,7 +496,7 @@ def declared(run: Played) -> Iterator[str]:
         tested = TESTED.format(name=model)
         yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
     if names := (run.manifest.get("privacy") or {}).get("changing"):
-        yield uncounted(names)
+        yield disclosures.uncounted(names)
 
 
 def void(run: Played) -> str:

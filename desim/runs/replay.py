@@ -1,6 +1,6 @@
 """`desim.replay`: a stored scenario played again, and the first row that comes out different."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,25 @@ def first_difference(
     if len(stored) == len(replayed) or (not whole and len(stored) < len(replayed)):
         return None
     return Difference(table, common, "row", _row(stored, common), _row(replayed, common))
+
+
+def unlike(
+    one: Run, other: Run, tables: Sequence[str] = TABLES, arrays: Sequence[str] = ARRAYS
+) -> str:
+    """In what two runs differ first, to the last bit, in words; empty where they are the same."""
+    for name in tables:
+        found = first_difference(getattr(one, name), getattr(other, name), name)
+        if found is not None:
+            values = f"{found.stored} and {found.replayed}"
+            return f"{name} differ in row {found.row}, {found.column}: {values}"
+    for name in arrays:
+        first, second = one.store.arrays(name), other.store.arrays(name)
+        for key in sorted({*first, *second}):
+            a, b = first.get(key), second.get(key)
+            numbers = a is not None and b is not None and a.dtype.kind == b.dtype.kind == "f"
+            if a is None or b is None or not np.array_equal(a, b, equal_nan=numbers):
+                return f"{name if key == name else f'state us.{key}'} differs"
+    return ""
 
 
 def _odd(stored: "pd.Series[Any]", replayed: "pd.Series[Any]") -> NDArray[np.int64]:

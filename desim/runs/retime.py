@@ -10,7 +10,6 @@ are played one by one. `retimed` in a manifest names the run and the scenario th
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from desim.arrays import Array
-from desim.columns import Words
-from desim.engine.blind import BlindMethod, Seen, watched
-from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver, RoundObserver
-from desim.engine.patience import Patience
-from desim.engine.play import Explained, Observation, Simulation, listened, unexplained
-from desim.engine.signals import Sink
-from desim.engine.world import Discard
+from desim.engine.blind import watched
+from desim.engine.play import Simulation
+from desim.engine.retimed import Retimed, Training
 from desim.errors import InputError
-from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.methods.shared.declarations import Ingredients
-from desim.network.timeline.record import Kind
-from desim.numerics.later import pd
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.directory import named, versions
@@ -43,124 +33,20 @@ from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run, as_run
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
-from desim.scenario.load import load, read
 from desim.scenario.noise_target import settled
+from desim.scenario.scaled import Section, under
 from desim.scenario.schema import Scenario
-from desim.scenario.tree import from_python, include_network
-
-# The metrics of a training at other times: values stay, clocks are new.
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a run came to, apart from its times.
-
-    metrics: its table; iterates (rounds + 1, agents, dim) and model (rounds + 1, dim), None where
-    they were not kept; state: final arrays; targets: see Settings; seen: what was measured.
-    """
-
-    coordinator: bool
-    rounds: int
-    reason: str
-    metrics: pd.DataFrame
-    state: dict[str, Array]
-    iterates: Array | None
-    model: Array | None
-    checkpoints: dict[str, Array]
-    seen: Observation
-    targets: tuple[tuple[str, float], ...]
-    problem: Problem
-    warnings: list[str]
-
-    @classmethod
-    def of(cls, run: Run, simulation: Simulation) -> "Training":
-        """The training of `run`, which `simulation` is built of."""
-        return cls(
-            simulation.method.kind == "coordinator", int(run.manifest["rounds"]),
-            str(run.manifest["reason"]), run.metrics, run.state, run.iterates, run.model,
-            run.store.arrays("checkpoints"), simulation.observation, simulation.settings.targets,
-            simulation.problem, list(run.manifest["warnings"]),
-        )  # fmt: skip
-
-    @property
-    def met(self) -> bool:
-        """Whether it was a metric that ended the run."""
-        return self.reason.startswith("stop.metric")
-
-    @property
-    def lacking(self) -> list[str]:
-        """What must have been stored for its metrics to have other times, in words."""
-        wanted = [*self.seen.metrics, *(name for name, _ in self.targets)]
-        return unstored(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
-
-    def metrics_at(
-        self, blind: Seen, left: dict[int, float], end: float
-    ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Columns of the metrics table up to `end` s, models being shown as in `blind`.
-
-        And the checkpoints, as Marks.arrays has them. left: when agents retired, s.
-        """
-        if self.coordinator and not self.seen.every:
-            return self._dated(blind, end)
-        metrics = Metrics(self.problem, self.seen.metrics, self.seen.optimum, self.seen.sample)
-        rows = MetricRows(metrics, self.targets if self.coordinator else (), self.seen.marks)
-        if not self.seen.metrics and not rows.targets:
-            return rows.take(end), {}
-        after = float(np.nextafter(end, np.inf))
-        tell = self._rounds if self.coordinator else self._clocks
-        tell(rows, blind, left).settle(after)
-        return rows.take(after), rows.marks.arrays(end)
-
-    def _dated(self, blind: Seen, end: float) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The rows of a coordinator's rounds with new times."""
-        dates = np.full(self.rounds + 1, np.inf)
-        for time, round_ in blind.shown:
-            dates[round_] = time
-        new = dates[self.metrics["round"]]
-        rows = self.metrics.assign(time=new)[new <= end]
-        dated = {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
-        if not self.checkpoints:
-            return dated, {}
-        again = dates[self.checkpoints["round"]]
-        marks = {**self.checkpoints, "time": again}
-        marks = {name: column[again <= end] for name, column in marks.items()}
-        return dated, marks if len(marks["time"]) else {}
-
-    def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
-        observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))
-        assert self.model is not None
-        nobody = np.zeros((self.problem.agents, self.model.shape[1]))
-        for time, k in blind.shown:
-            x = nobody if self.iterates is None else self.iterates[k]
-            observer.publish(time, k, x, self.model[k])
-        return observer
-
-    def _clocks(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> ClockObserver:
-        assert self.iterates is not None
-        patience = Patience(self.problem.agents, self.rounds, np.inf)
-        observer = ClockObserver(rows, self.seen.every, False, self.iterates[0], patience)
-        for times, who, k in blind.reported:
-            if k >= len(self.iterates):
-                text = f"models of round {k}, which only some agents did, are not kept"
-                raise InputError(f"privacy.budget: {text}; allowed: observe.metrics: []")
-            observer.report(times, who, k, self.iterates[k][who])
-        for agent, time in left.items():
-            observer.leave(agent, time)
-        return observer
-
 
 # The run under another network.
 
-Conditions = Mapping[str, Any] | str | Path
 WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
-UNSEEN = Observation((), 0.0, False, None)
 RETIMABLE: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
 
 def retime(
     run: Run | str | Path,
-    network: Conditions | None = None,
-    compute: Conditions | None = None,
+    network: Section | None = None,
+    compute: Section | None = None,
     out: str | Path | None = None,
     force: bool = False,
 ) -> Run:
@@ -184,126 +70,8 @@ def retime(
     return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)
 
 
-def under(scenario: Scenario, network: Conditions | None, compute: Conditions | None) -> Scenario:
-    """`scenario` with another section network or compute; InputError for another topology."""
-    data = scenario.written()
-    if network is not None:
-        section = dict(network) if isinstance(network, Mapping) else {"include": str(network)}
-        laid = _laid_out(data, section)
-        if compute is None and "compute" in laid and not isinstance(network, Mapping):
-            raise InputError(
-                f"network: found {network}, whose section compute a stored scenario overrules; "
-                f"allowed: compute {network} beside it, or the run's own devices as a mapping"
-            )
-        topology = laid["network"].get("topology", data["network"]["topology"])
-        data["network"] = {**section, "topology": topology}
-    if compute is not None:
-        data["compute"] = compute
-        if not isinstance(compute, Mapping):
-            try:
-                found = _laid_out(data, {"include": str(compute)})
-            except InputError as error:  # it speaks of the section that a file is included in
-                raise InputError(str(error).replace("network: ", "compute: ", 1)) from None
-            if "compute" not in found:
-                raise InputError(f"compute: {compute} has no section compute")
-            data["compute"] = found["compute"]
-    new = load(data)
-    if new.network.topology != scenario.network.topology:
-        text = "another topology is another training"
-        raise InputError(f"network.topology: {text}; allowed: that of the run, or leave it out")
-    return new
-
-
-def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
-    """What a network that may include a file comes to: sections network and perhaps compute."""
-    tree = from_python({"algorithm": data["algorithm"], "network": network})
-    include_network(tree, Path(), read)
-    found: dict[str, Any] = tree.data
-    return found
-
-
 class ByValuesError(InputError):
     """The clocks of a run do not come out again without its values, though no answer decides."""
-
-
-@dataclass(frozen=True)
-class Retimed(Simulation):
-    """A simulation of `scenario` that does not train: what the training came to is known.
-
-    Where it fails it is trained after all, for the arrays at that moment.
-    """
-
-    training: Training
-    scenario: Scenario
-    blanks: dict[Any, Any]  # of blind plays before: shapes of results, which no network changes
-
-    def blind(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
-        """Play blind; return the outcome and what was seen."""
-        method = BlindMethod(self.method)
-        method.seen.blanks = self.blanks
-        settings, training = self.settings, self.training
-        if training.met:
-            settings = replace(settings, rounds=training.rounds)
-        engine: Any = "agents" if self.engine == "agents" else "cohort"
-        played = Simulation(method, settings, UNSEEN, engine, self.why)
-        return replace(played.play(sink, progress), engine=self.engine), method.seen
-
-    def play(
-        self, sink: Sink, progress: Any = None, listeners: Any = (), keeper: Any = None,
-        explained: Explained = unexplained,
-    ) -> Outcome:  # fmt: skip
-        """Play blind into `sink`, metrics told at their new times; the results are those known."""
-        signals = self.signals(listeners)
-        outcome = self.outcome_and_views(signals.over(sink), progress)[0]
-        return listened(outcome, signals, explained)
-
-    @np.errstate(all="ignore")
-    def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
-        """As `play`; return what was seen, too."""
-        training, dated = self.training, Dated(sink, self.method.kind != "coordinator")
-        outcome, seen = self.blind(dated, progress)
-        metrics, checkpoints = training.metrics_at(seen, dated.left, outcome.time)
-        sink.append("metrics", metrics)
-        if outcome.status == "failed":  # what agents had come to by then nobody has kept
-            alone = replace(build(self.scenario, training.problem), listeners=())
-            again = alone.play(Discard(), progress)
-            arrays = {name: getattr(again, name) for name in place.ARRAYS}
-            return replace(outcome, **arrays, warnings=again.warnings), seen
-        if outcome.status != "done":
-            return replace(outcome, state={}, iterates=None, model=None), seen
-        known = replace(
-            outcome, reason=training.reason if training.met else outcome.reason,
-            state=training.state, iterates=training.iterates, model=training.model,
-            warnings=training.warnings, checkpoints=checkpoints,
-        )  # fmt: skip
-        return known, seen
-
-    def in_time(self) -> None:
-        """InputError unless the last round is over before the end of the run."""
-        horizon = self.settings.horizon
-        endless = replace(self, settings=replace(self.settings, horizon=np.inf))
-        needs = endless.blind(Discard())[0].time
-        if needs > horizon:
-            text = f"the run would need {needs:.6g} s for its rounds and end at {horizon:g} s"
-            raise InputError(f"stop.time: {text}; allowed: a network that is fast enough")
-
-
-class Dated:
-    """A sink before another one, which leaves metrics out; noting: and notes when agents retire."""
-
-    def __init__(self, sink: Sink, noting: bool) -> None:
-        self.sink, self.noting = sink, noting
-        self.left: dict[int, float] = {}
-
-    def append(self, name: str, columns: Mapping[str, Any]) -> None:
-        """Pass rows of events and releases on."""
-        if name == "metrics":
-            return
-        if name == "events" and self.noting:
-            kinds: Words = columns["kind"]
-            for row in (kinds.codes == Kind.RETIRE).nonzero()[0]:
-                self.left.setdefault(int(columns["agent"][row]), float(columns["time"][row]))
-        self.sink.append(name, columns)
 
 
 @dataclass(frozen=True)
@@ -331,7 +99,8 @@ class Retimable:
         plain = build(bare, self.training.problem)
         found = Retimed(
             plain.method, plain.settings, plain.observation, plain.engine, plain.why,
-            self.training, scenario, self.blanks, listeners=plain.listeners,
+            self.training, lambda: build(scenario, self.training.problem), self.blanks,
+            listeners=plain.listeners,
         )  # fmt: skip
         if found.settings.horizon < np.inf:
             found.in_time()
@@ -358,19 +127,22 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
     run.store.check()
     if found := obstacles(run):
         raise InputError(found)
-    training = Training.of(run, build(run.scenario, problem))
+    training = _training(run, build(run.scenario, problem))
     if run.manifest.get("problem_sha256") not in (None, training.problem.digest()):
         text = "the data are not those of the run; allowed: as they were"
         raise InputError(f"{run.name}: {text}")
     refuse_other_model(run.name, getattr(training.problem.loss, "recorded", {}), run.manifest)
-    if found := training.lacking:
+    seen = training.seen
+    wanted = [*seen.metrics, *(name for name, _ in training.targets)]
+    kept = training.iterates is not None
+    if found := unstored(training.coordinator, wanted, seen.every > 0.0, kept):
         raise InputError(found)
     retimable = Retimable(run.scenario, training)
     tables, own = Tables(), retimable.under(run.scenario)
     warnings = foretold(run.scenario, own)
     own, looked = _watched(own)
-    seen = own.outcome_and_views(tables)[1]
-    if seen.clocked:
+    views = own.outcome_and_views(tables)[1]
+    if views.clocked:
         raise InputError("algorithm: its program looks at the clock, so that delays may change it")
     if looked & WIRES:
         raise InputError("algorithm: it looks at the links, so that delays may change it")
@@ -379,7 +151,17 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
         if odd is not None:
             text = "the clocks of the run do not come out again without its values"
             raise ByValuesError(f"{run.name}: {text}; {odd}")
-    return replace(retimable, paced=seen.paced or "speeds" in looked, warnings=warnings)
+    return replace(retimable, paced=views.paced or "speeds" in looked, warnings=warnings)
+
+
+def _training(run: Run, simulation: Simulation) -> Training:
+    """The training of `run`, which `simulation` is built of."""
+    return Training(
+        simulation.method.kind == "coordinator", int(run.manifest["rounds"]),
+        str(run.manifest["reason"]), run.metrics, run.state, run.iterates, run.model,
+        run.store.arrays("checkpoints"), simulation.observation, simulation.settings.targets,
+        simulation.problem, list(run.manifest["warnings"]),
+    )  # fmt: skip
 
 
 def _watched(simulation: Retimed) -> tuple[Retimed, set[str]]:
@@ -425,34 +207,41 @@ class Root:
     name: str
     problem: Problem | None = None
 
+    @classmethod
+    def trained(cls, scenario: Scenario, path: Path | None, text: str, name: str) -> "Root":
+        """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
+
+        Raise as `desim.run` does.
+        """
+        prepared = prepare(scenario, text)
+        return cls(record(prepared, path, force=True), name, prepared.simulation.problem)
+
     @property
     def worth(self) -> bool:
         """Whether it is done, and to train it again takes longer than to tell it."""
         return self.run.status == "done" and seconds(self.run) >= WORTH
 
+    @property
+    def retimable(self) -> Retimable:
+        """What there is to re-time in it; InputError where delays could change the iterates."""
+        return examined(self.run, self.problem)
 
-def trained(scenario: Scenario, path: Path | None, text: str, name: str) -> Root:
-    """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
+    def told(self, scenario: Scenario, path: Path | None, text: str) -> Run:
+        """The run of `scenario` with this training: bits and files as if it were played.
 
-    Raise as `desim.run` does.
-    """
-    prepared = prepare(scenario, text)
-    return Root(record(prepared, path, force=True), name, prepared.simulation.problem)
+        InputError where it must be played.
+        """
+        if self.run.manifest.get("versions") != versions():
+            raise InputError(f"{self.name}: found other versions of libraries than those at hand")
+        simulation = self.retimable.under(scenario)
+        if foretold(scenario, simulation) != self.retimable.warnings:
+            raise InputError("network: found other warnings than those of the run that was trained")
+        note = {"scenario_sha256": self.run.manifest["scenario_sha256"], "run": self.name}
+        return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
 
-
-def retold(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
-    """The run of `scenario` with the training of `root`: bits and files as if it were played.
-
-    InputError where it must be played.
-    """
-    if root.run.manifest.get("versions") != versions():
-        raise InputError(f"{root.name}: found other versions of libraries than those at hand")
-    retimable = examined(root.run, root.problem)
-    simulation = retimable.under(scenario)
-    if foretold(scenario, simulation) != retimable.warnings:
-        raise InputError("network: found other warnings than those of the run that was trained")
-    note = {"scenario_sha256": root.run.manifest["scenario_sha256"], "run": root.name}
-    return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
+    def slower(self, told: Run) -> bool:
+        """Whether it took less time than a run that was told after it."""
+        return seconds(told) > seconds(self.run)
 
 
 def seconds(run: Run) -> float:

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from desim.errors import DesimError, InputError, refusal
+from desim.numerics.cache import cache_home
 from desim.numerics.environment import environment
 from desim.numerics.plain import at_once, when
 from desim.numerics.watched import watched
@@ -23,6 +24,19 @@ class Warmth(NamedTuple):
     skipped: dict[str, str]
     functions: int
     seconds: float
+
+    def lines(self) -> list[str]:
+        """The same in lines of text; of those that were skipped with the reason of the first."""
+        about = "everything was compiled before"
+        if self.functions:
+            about = f"{self.functions} functions compiled in {self.seconds:.1f} s"
+        lines = []
+        if self.played:
+            lines.append(f"{self.played} scenarios ready: {about}, kept in {cache_home()}")
+        if self.skipped:
+            lines.append(f"skipped {len(self.skipped)}: {', '.join(self.skipped)}")
+            lines.append(f"  {next(iter(self.skipped.values()))}")
+        return lines
 
 
 def shipped() -> list[Path]:

@@ -3,7 +3,7 @@
 import inspect
 
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
-from desim.interface.cli.catalogue import NONE, SECTIONS
+from desim.scenario.catalogue import NONE, SECTIONS
 
 
 def entries(section: str) -> str:

@@ -6,13 +6,13 @@ from functools import cache
 from analysis.docs.generate.keys import key_table
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs
 from analysis.docs.generate.types import sections_in
-from desim.experiments.studies.file import StudyFile
 from desim.fields import Form, Init, Local, Step, Strict
 from desim.fields.method_fields import Decay
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Algorithm
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.tabular import MarkedRows, SomeRows
+from desim.scenario.study_file import StudyFile
 
 Places = dict[type[Strict], str]
 SHARED: Places = {

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from desim.agent_names import called
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.numerics.later import pd
 from desim.runs.reading.critical import LINK, computations, messages, rounds
-from desim.runs.reading.series import called
 from desim.runs.reading.traffic import hearing
 from desim.runs.run import Run
 

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.network.conditions.links import connected, law, make_links
-from desim.network.timeline.flow import carried
+from desim.network.conditions.links import joined
+from desim.network.timeline.carried_in_turn import all_carried
 from desim.network.timeline.messages import Links
-from desim.numerics.jit import lean_kernel
 from desim.numerics.later import optimize
 from desim.scenario.sections.links import Link, Tcp
 
@@ -83,7 +82,7 @@ class Streams:
     """Connections of TCP, each line's own, that carry messages in turn and lose packets."""
 
     def __init__(self, tcp: Tcp, loss: float = 0.0) -> None:
-        self._law, self._loss = law(tcp, False), loss
+        self._tcp, self._link, self._loss = tcp, Link(loss=loss), loss
         self._links: dict[tuple[int, int], Links] = {}  # by how many there are, and their seed
 
     def __call__(self, latency: Any, rate: Any, sent: Sent, factor: float = 1.0) -> Array:
@@ -114,31 +113,8 @@ class Streams:
     def _drawn(self, number: int, seed: int) -> Links:
         """So many links, on which nothing depends on what they carried before."""
         if (number, seed) not in self._links:
-            ends = np.arange(number)
-            links = make_links(Link(loss=self._loss), ends, ends + number, seed)
-            self._links[number, seed] = connected(links, [self._law] * number, links)
+            self._links[number, seed] = joined(self._link, self._tcp, number, seed)
         return self._links[number, seed]
-
-
-@lean_kernel
-def all_carried(
-    links: Any, line: Any, begin: Any, bits: Any, latency: Any, rate: Any, factor: float, out: Array
-) -> None:
-    """Fill out (k, n) with when messages arrive, s, that are handed over at begin (n,) s, in order.
-
-    line, bits (n,): on which link, and how large; latency s, rate bit/s (k,): of all links, whose
-    connections begin anew for each; factor: on the latency of the messages.
-    """
-    back, memory = links.transport.back, links.transport.memory
-    for k in range(latency.shape[0]):
-        for e in range(links.wires.shape[1]):
-            links.wires[0, e] = back[0, e] = latency[k]
-            links.wires[1, e] = back[1, e] = rate[k]
-            for field in range(memory.shape[1]):
-                memory[e, field] = 0.0
-        late = latency[k] * factor
-        for n in range(line.shape[0]):
-            out[k, n] = carried(links, line[n], begin[n], bits[n], late, n, 0, False)[1]
 
 
 # The fit: a median law by robust least squares, its standard errors, how well it fits.

@@ -21,7 +21,7 @@ from desim.engine.signals import Listener, Message, Release, Sink
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.log.outcome import Outcome
-from desim.privacy.ledger.terms import Mechanism
+from desim.privacy.ledger.ledger import Mechanism
 
 # What a play reveals, kept and replayed: the same transcript on other data shows what moved.
 

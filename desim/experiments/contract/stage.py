@@ -1,6 +1,6 @@
 """Where the laws are tried: small scenarios for an algorithm, and the rows of one for a model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,9 +16,8 @@ from desim.methods.shared.declarations import Method
 from desim.numerics.environment import environment
 from desim.problem.models.user_model import Facts, Model, Rows
 from desim.problem.problem import Problem
-from desim.runs.directory import ARRAYS
 from desim.runs.recording import run as play
-from desim.runs.replay import TABLES, first_difference
+from desim.runs.replay import unlike
 from desim.runs.run import Run
 from desim.scenario.build import build, check
 from desim.scenario.load import load
@@ -81,26 +80,13 @@ def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> It
         yield Finding("others", "skipped", f"not tried for that error: {', '.join(untried)}")
 
 
-# The first difference between two runs, to the last bit.
-Names = tuple[str, ...]
+def demand_same(one: Run, other: Run, what: str, *names: Sequence[str]) -> None:
+    """Raise BrokenError, which begins with `what`, where two runs are not the same.
 
-
-def demand_same(
-    one: Run, other: Run, what: str, tables: Names = TABLES, arrays: Names = ARRAYS
-) -> None:
-    """Raise BrokenError, which begins with `what`, where two runs are not the same."""
-    for name in tables:
-        found = first_difference(getattr(one, name), getattr(other, name), name)
-        if found is not None:
-            values = f"{found.stored} and {found.replayed}"
-            raise BrokenError(f"{what}: {name} differ in row {found.row}, {found.column}: {values}")
-    for name in arrays:
-        first, second = one.store.arrays(name), other.store.arrays(name)
-        for key in sorted({*first, *second}):
-            a, b = first.get(key), second.get(key)
-            numbers = a is not None and b is not None and a.dtype.kind == b.dtype.kind == "f"
-            if a is None or b is None or not np.array_equal(a, b, equal_nan=numbers):
-                raise BrokenError(f"{what}: {name if key == name else f'state us.{key}'} differs")
+    names: of tables and of arrays that are compared; all.
+    """
+    if found := unlike(one, other, *names):
+        raise BrokenError(f"{what}: {found}")
 
 
 ROUNDS = 12

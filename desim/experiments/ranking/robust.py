@@ -16,17 +16,7 @@ from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, chosen, finite, refusal
 from desim.experiments.ranking.contenders import WORDS, Contender, aimed, entered
-from desim.experiments.ranking.laws import (
-    SEED,
-    TRANSPORT,
-    Choice,
-    Law,
-    Laws,
-    Vary,
-    laws,
-    moved,
-    said,
-)
+from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, Vary, laws, said
 from desim.experiments.ranking.turning import Change, rivals, turned
 from desim.experiments.ranking.worlds import (
     Points,
@@ -41,7 +31,6 @@ from desim.experiments.ranking.worlds import (
     times,
 )
 from desim.experiments.studies.cases import cases
-from desim.experiments.studies.file import check_overrides, read_study
 from desim.experiments.studies.folder import stored_runs
 from desim.log.column_meanings import METRICS
 from desim.numerics.cores import cores
@@ -50,7 +39,9 @@ from desim.runs.reading.series import labels
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load, read
 from desim.scenario.noise_target import require_measured
+from desim.scenario.scaled import moved
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import check_overrides, read_study
 from desim.scenario.tree import named_file
 from desim.tabulated import Table
 

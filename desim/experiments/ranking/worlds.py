@@ -23,8 +23,8 @@ from desim.arrays import Array, Mask
 from desim.errors import DesimError, InputError
 from desim.experiments.pool import mapped
 from desim.experiments.ranking.contenders import Contender, again
-from desim.experiments.ranking.laws import scaled
 from desim.numerics.plain import at_once
+from desim.scenario.scaled import scaled
 from desim.scenario.schema import Scenario
 
 FIRST = 0.5  # s for which this process plays worlds alone, to see how long they take

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, refusal, show, spelling
-from desim.experiments.studies.file import Search, StudyFile
-from desim.experiments.studies.varied import MAX_VALUES
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import Search, StudyFile
+from desim.scenario.varied import MAX_VALUES
 
 # The two sides of a case: the method that is compared, and the problem that it is given.
 METHOD = ("algorithm", "policy", "participation", "codec")  # sections of a scenario

@@ -33,9 +33,10 @@ from desim.experiments.studies.words import (
 )
 from desim.log.column_meanings import described
 from desim.problem.fairness import RISING
+from desim.problem.targets import best
 from desim.runs.played import Given
 from desim.runs.reading.facts import bare
-from desim.runs.reading.series import Series, best, series_of
+from desim.runs.reading.series import Series, series_of
 from desim.runs.run import Run
 from desim.tabulated import Table, card, together
 

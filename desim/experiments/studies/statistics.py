@@ -127,15 +127,6 @@ def fewest(statistic: str, level: float = 0.95) -> int:
     return n
 
 
-def interval_named(statistic: str, sizes: Iterable[int], level: float = 0.95) -> str:
-    """What the intervals of estimates of so many values are called: "95 % interval".
-
-    With how many values they need, where some have too few.
-    """
-    needed, name = fewest(statistic, level), f"{100 * level:g} % interval"
-    return name if min(sizes, default=needed) >= needed else f"{name} (needs {needed} seeds)"
-
-
 def lacking(statistic: str, n: int, level: float = 0.95) -> str:
     """Why an estimate of n values has no interval, "" where it has one."""
     needed = fewest(statistic, level)

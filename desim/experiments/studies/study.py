@@ -1,6 +1,7 @@
 """`desim.study`: many runs of a scenario, stored by their hashes; `repeat`: seeds in memory."""
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ import pandas as pd
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.pool import check, players
 from desim.experiments.studies.cases import Case, cases, check_methods, key_of, opponents
-from desim.experiments.studies.file import StudyFile, check_overrides, read_study
 from desim.experiments.studies.folder import RUNS, about, claimed, finished, write_tables
 from desim.experiments.studies.study_tables import (
     StoredStudy,
@@ -21,7 +21,7 @@ from desim.experiments.studies.study_tables import (
     summary_table,
 )
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.words import shown
+from desim.experiments.studies.words import failures, shown
 from desim.experiments.studies.work import Job, Result, families, run_job, with_files_stored
 from desim.log.column_meanings import described
 from desim.runs.directory import named
@@ -31,7 +31,8 @@ from desim.runs.run import Run, open_run
 from desim.scenario.load import loaded, resolved_yaml, seeded
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
-from desim.tabulated import card
+from desim.scenario.study_file import StudyFile, check_overrides, read_study
+from desim.tabulated import card, together
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
@@ -56,6 +57,21 @@ class Plan:
     def about(self) -> dict[str, Any]:
         """What the study's directory says of it."""
         return about(self.study, self.folder, self.keys)
+
+    def lines(self) -> list[str]:
+        """What there is to play, in lines: how many runs, and the seeds of each case."""
+        stored = sum(finished(job.place) is not None for job in self.jobs)
+        counts = f"{len(self.cases)} cases, {len(self.jobs)} runs, {stored} stored"
+        cases = [f"  {one.label or 'base'}: {_seeds(one.seeds)}" for one in self.cases]
+        return [f"{self.study.name}: {counts}", *cases]
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"{len(seeds)} seeds"
 
 
 class Study(StoredStudy):
@@ -82,6 +98,28 @@ class Study(StoredStudy):
     def _repr_html_(self) -> str:
         where = [("stored in", str(self.directory))] if self.directory else []
         return card(self.counted, where, more=[table.html() for table in shown(self)])
+
+    def text(self, form: str = "text", width: float = math.inf) -> str:
+        """How the runs ended, then a table for each measure that was asked for; or these alone.
+
+        form: text, markdown or latex, which are the tables alone; width: columns into which text is
+        folded.
+        """
+        if form != "text":
+            return together(shown(self), form, name=self.name)
+        lines = [self.counted]
+        lines += [f"  stored in {self.directory}"] if self.directory else []
+        roots = list(self.shared.items())
+        many = "runs share the training of"
+        lines += [f"  {n} {many} {key}, with the same bits" for key, n in roots[:3]]
+        lines += [f"  and so with {len(roots) - 3} other runs"] if len(roots) > 3 else []
+        counts = failures(self.runs)
+        for reason, n in counts.head(5).items():
+            lines.append(f"  failed {'once' if n == 1 else f'{n} times'}: {reason}")
+        lines += [f"  and {len(counts) - 5} other reasons"] if len(counts) > 5 else []
+        for table in shown(self):
+            lines += ["", *table.text(width).splitlines()]
+        return "\n".join(lines)
 
     @property
     def counted(self) -> str:

@@ -10,9 +10,9 @@ from desim.errors import DesimError
 from desim.experiments.studies.folder import RUNS, StudyTables, finished
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.runs.directory import UNLISTED
-from desim.runs.likeness import ALIKE, other_problem, sharing
+from desim.runs.likeness import ALIKE, problems_apart, sharing
 from desim.runs.premises import shortly
-from desim.runs.reading.series import Series, differing, other_problems
+from desim.runs.reading.series import Series, differing
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -116,8 +116,8 @@ def shared(rows: Sequence[Series[Run]]) -> Iterator[str]:
 
 def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
     """Whether one problem is told by all: runs of one seed must share their data and loss."""
-    others = other_problems([row.runs[0] for row in rows])
-    if others or other_problem(run for row in rows for run in row.runs):
+    every = (run for row in rows for run in row.runs)
+    if problems_apart([row.runs[0] for row in rows], every)[1]:
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return
     seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}

@@ -19,7 +19,7 @@ from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
 from desim.runs.recording import played, sources
 from desim.runs.resume import resume
-from desim.runs.retime import Root, retold, seconds, trained
+from desim.runs.retime import Root
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
@@ -204,11 +204,11 @@ def with_training(job: Job, scenario: Scenario) -> Run:
     known = _roots.get(family)
     if known is not None:
         with contextlib.suppress(DesimError):
-            run = retold(known, scenario, job.place, job.text)
-            if seconds(run) > seconds(known.run):
+            run = known.told(scenario, job.place, job.text)
+            if known.slower(run):
                 _roots[family] = None
             return run
-    own = trained(scenario, job.place, job.text, job.key)
+    own = Root.trained(scenario, job.place, job.text, job.key)
     if family not in _roots:
         _keep(family, own)
     return own.run

@@ -1,7 +1,7 @@
 """The candidates of a tuner with their scenarios, and the checks of its file before it begins."""
 
 import contextlib
-import secrets
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,25 +9,17 @@ from typing import Any
 
 from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
-from desim.experiments.studies.file import (
-    LEARNING,
-    SECRET,
-    StudyFile,
-    Tune,
-    check_overrides,
-    read_study,
-)
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
-from desim.experiments.studies.varied import Range, Vary
-from desim.experiments.tuning.charged import unchargeable
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
-from desim.fields.numbers import MAX_WHOLE
 from desim.log.event_log import levels_with
 from desim.runs.reading.series import setting_text
+from desim.scenario.checks.chargeable import unchargeable
 from desim.scenario.load import load
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import StudyFile, Tune, check_overrides, read_study, secret_seed
+from desim.scenario.varied import Range, Vary
 
 RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (
     "racing", "dropped", "infeasible", "invalid", "best", "front", "within noise", "not decided",
@@ -124,6 +116,23 @@ class Planned:
         """How many candidates there are; inf for a range without steps."""
         return size(self.tune.vary)
 
+    def each_value(self) -> dict[str, Scenario]:
+        """Scenarios by label, as `checked` has them."""
+        return checked(self.study, self.folder, self.tune.vary)
+
+    def lines(self) -> list[str]:
+        """What is looked for, in lines."""
+        tune, (metric, value) = self.tune, self.tune.target
+        lines = [f"{self.study.name}: least {' and '.join(tune.least)} to {metric} {value:g}"]
+        for key, one in tune.vary.items():
+            lines.append(f"  {key}: {setting_text(one.plain() if isinstance(one, Range) else one)}")
+        many = "no end of" if self.size == math.inf else f"{self.size:g}"
+        return [
+            *lines,
+            f"  {many} candidates, {len(tune.seeds)} seeds, sampler {tune.sampler}, at most "
+            f"{tune.budget} runs",
+        ]
+
 
 def planned(
     source: str | Path | Mapping[str, Any],
@@ -165,7 +174,7 @@ def _seed(tune: Tune, path: Path | None) -> int:
     with contextlib.suppress(InputError):
         if path is not None:
             return int(from_file(path, lambda file: file["study"]["tune"]["seed"]))
-    return secrets.randbelow(MAX_WHOLE - SECRET) + SECRET
+    return secret_seed()
 
 
 def _unmeasured(
@@ -198,7 +207,7 @@ def sampler_of(tune: Tune) -> Sampler:
     """The sampler that the file asks for; InputError where its package is not installed."""
     if tune.sampler == "grid":
         return Grid(tune.vary)
-    if tune.sampler in LEARNING:
+    if tune.learns:
         require("tune.sampler", "optuna", "tune")
         if tune.sampler == "cmaes":
             require("tune.sampler", "cmaes", "tune")

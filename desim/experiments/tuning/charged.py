@@ -5,31 +5,17 @@ file's on, and no race looks at it. How many there are is drawn before the first
 """
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.experiments.studies.file import Charge, Tune
 from desim.privacy.accounting.accountants import UNBOUNDED
-from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
-from desim.privacy.accounting.selection import SMALL, best_of, drawn, pure_best_of
-from desim.privacy.accounting.tallies import NOTHING, tallies
-from desim.problem.fairness import MEASURES
+from desim.privacy.accounting.selection import drawn, epsilon_of_best
 from desim.runs.run import Run
-from desim.scenario import registry
-from desim.scenario.disclosures import unreleased
-from desim.scenario.schema import Scenario
-from desim.scenario.sections.tabular import OwnTest, SomeRows
-
-PAPERS = {
-    "geometric": "Papernot and Steinke (2022), Theorem 2, as Liu and Talwar (2019)",
-    "logarithmic": "Papernot and Steinke (2022), Theorem 2",
-    "poisson": "Papernot and Steinke (2022), Theorem 6",
-}
+from desim.scenario.study_file import Charge, Tune
 
 
 @dataclass(frozen=True)
@@ -61,43 +47,6 @@ class Price:
         )
 
 
-def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
-    """Why no theorem prices the best of several runs of this scenario, scored by this metric."""
-    if metric != "accuracy" and metric not in MEASURES:
-        yield (
-            f"tune.charge: found the target {metric}, which is computed from private rows and "
-            "would be one more release; allowed: accuracy, of test rows"
-        )
-    elif unreleased(scenario, metric):
-        released = (name for name in registry.OWN if registry.get(name).shows() != "own")
-        yield (
-            f"tune.charge: found {scenario.algorithm.name}, whose {metric} is of models before "
-            "their noise, which nobody releases; allowed: methods with a coordinator, or that "
-            f"release their models or compute them from releases: {', '.join(released)}"
-        )
-    if scenario.privacy is None:
-        yield "tune.charge: found no privacy; allowed: a scenario with the section privacy"
-    data = scenario.problem.data
-    if getattr(data, "source", "") == "synthetic":
-        yield (
-            "tune.charge: found problem.data.source synthetic, which every seed draws anew; "
-            "allowed: data that all runs share"
-        )
-    test = getattr(data, "test", None)
-    drawn_test = isinstance(test, SomeRows) or (isinstance(test, float) and test > 0.0)
-    if drawn_test or (isinstance(test, OwnTest) and test.kind != "all"):
-        yield (
-            "tune.charge: found test rows that every seed draws anew, so that one run tests what "
-            "another one trains on; allowed: test rows of the source, or that a column marks"
-        )
-    of_agents = scenario.privacy is not None and scenario.privacy.relation == "agent"
-    if of_agents and (kind := scenario.problem.partition.kind) not in ("contiguous", "by"):
-        yield (
-            f"tune.charge: found relation agent and partition {kind}, which every seed deals anew; "
-            "allowed: contiguous, {by: ...}"
-        )
-
-
 def number_of_runs(charge: Charge, tune: Tune) -> int:
     """How many runs there are, by the law; the seed is secret, and so is the number."""
     assert tune.seed is not None
@@ -112,21 +61,7 @@ def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Pric
     """
     accounts = [run.account(**asked) for run in runs]
     first = accounts[0]
-    curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
-    for account in accounts:
-        for agent in range(account.agents):
-            priced = account.prices(agent)
-            curve = np.maximum(curve, priced.divergences().sum(axis=0, initial=0.0))
-            found = tallies(priced, np.zeros(len(priced.mu2), np.int64)).get(0, NOTHING)
-            deltas = np.maximum(deltas, delta_at(found, SMALL))
-            alone = priced.laplace.sum() + priced.pure.sum()
-            others = (priced.mu2 + priced.rho + priced.xi + priced.ratio).any()
-            pure = max(pure, np.inf if others else float(alone))
-    chosen = best_of(curve, charge.law, charge.mean, deltas)
-    best = float(epsilon_of_divergences(chosen, first.delta))
-    method = PAPERS[charge.law]
-    if pure_best_of(pure, charge.law) < best:
-        best, method = pure_best_of(pure, charge.law), f"{method}, of pure epsilons"
+    best, method = epsilon_of_best(accounts, charge.law, charge.mean)
     failed = [run for run in runs if run.status != "done"]
     if failed:
         best, method = np.inf, UNBOUNDED

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from desim.arrays import Array
-from desim.experiments.studies.file import Tune
-from desim.experiments.studies.varied import Range, Vary
 from desim.numerics.later import Later
+from desim.scenario.study_file import Tune
+from desim.scenario.varied import Range, Vary
 
 TRIES = 1000  # draws in a row that were all known before a sampler has nothing more to say
 

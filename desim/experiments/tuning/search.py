@@ -28,7 +28,6 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.pool import Play
 from desim.experiments.studies.cases import key_of
-from desim.experiments.studies.file import StudyFile, Tune
 from desim.experiments.studies.folder import RUNS
 from desim.experiments.studies.statistics import median
 from desim.experiments.studies.trials import Asked
@@ -49,6 +48,7 @@ from desim.numerics.later import special
 from desim.runs.retime import training_of
 from desim.scenario.load import resolved_yaml, seeded
 from desim.scenario.schema import Scenario
+from desim.scenario.study_file import StudyFile, Tune
 
 # What was played for a tuner: every run by candidate and seed, stored under its hash.
 

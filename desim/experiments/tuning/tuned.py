@@ -19,7 +19,6 @@ from desim.arrays import Array
 from desim.experiments.studies.statistics import Estimate, lacking, median, median_estimate, paired
 from desim.experiments.studies.study_tables import runs_table
 from desim.experiments.studies.trials import UNITS
-from desim.experiments.studies.varied import Range, Vary
 from desim.experiments.studies.words import interval, stated
 from desim.experiments.tuning.candidates import (
     BEST,
@@ -39,6 +38,7 @@ from desim.numerics.later import pd
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
+from desim.scenario.varied import Range, Vary
 from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ class Tuned:
     def text(self) -> str:
         """All that there is to say, in lines."""
         return "\n".join(lines(self))
+
+    def stated(self) -> list[str]:
+        """In which terms the epsilons of the best are told, where any are asked for."""
+        if self.terms is None or not self.best:
+            return []
+        mine = self.runs["case"].isin([one.number for one in self.best])
+        return list(stated(self.directory, self.runs[mine], self.terms))
 
 
 # The result in words: the best, what it is worth, who is level, and the caveats.
@@ -219,20 +226,13 @@ def table(found: Tuned) -> Table:
     return Table("candidates", [*head, "why"], rows, notes)
 
 
-def terms(found: Tuned) -> Iterator[str]:
-    """In which terms the epsilons of the best are told, where any are asked for."""
-    if found.terms is not None and found.best:
-        mine = found.runs["case"].isin([one.number for one in found.best])
-        yield from stated(found.directory, found.runs[mine], found.terms)
-
-
 def _foot(found: Tuned) -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
         pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
         shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
         yield f"  what each key alone explains of the order of candidates: {shares}"
-    yield from (f"  {text}" for text in terms(found))
+    yield from (f"  {text}" for text in found.stated())
     if found.price is None:
         yield f"  {UNCHARGED}"
 

@@ -15,6 +15,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from desim.agent_names import numbered
 from desim.arrays import Array
 from desim.columns import columns_of
 from desim.errors import InputError, refusal
@@ -31,7 +32,6 @@ from desim.interface.plots.style import (
 )
 from desim.runs.played import Played
 from desim.runs.reading.critical import messages
-from desim.runs.reading.series import numbered
 from desim.runs.reading.traffic import Occupation
 
 # Spans: from when until when agents compute, have messages on their way, or are away.

@@ -34,9 +34,9 @@ from desim.interface.plots.style import (
     twin_of,
     unit_of,
 )
+from desim.interface.shown_metrics import worded
 from desim.problem.fairness import RISING
 from desim.runs.played import Played
-from desim.runs.reading.series import worded
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it

@@ -1,6 +1,6 @@
 """What a figure can draw of runs: courses of metrics, bands over seeds, or why there is nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -12,9 +12,10 @@ from desim.arrays import Array
 from desim.errors import InputError, chosen, show
 from desim.experiments.studies.statistics import fewest, place
 from desim.interface.plots.style import fitted, plain
+from desim.interface.shown_metrics import on_axis, ranked
 from desim.runs.directory import UNENDED, UNLISTED
 from desim.runs.played import Played
-from desim.runs.reading.series import Member, Meter, Series, delivered, on_axis, ranked, series_of
+from desim.runs.reading.series import Member, Meter, Series, delivered, series_of
 
 # Runs that differ in their seeds only, as one curve: the median, and a band around it.
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
@@ -317,3 +318,12 @@ def _broken(
 def _who(group: Series[Played], run: Played) -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)
+
+
+def interval_named(statistic: str, sizes: Iterable[int], level: float = 0.95) -> str:
+    """What the intervals of estimates of so many values are called: "95 % interval".
+
+    With how many values they need, where some have too few.
+    """
+    needed, name = fewest(statistic, level), f"{100 * level:g} % interval"
+    return name if min(sizes, default=needed) >= needed else f"{name} (needs {needed} seeds)"

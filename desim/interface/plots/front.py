@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.experiments.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
-from desim.experiments.tuning.tuned import terms
 from desim.interface.plots.style import (
     COLOURS,
     Framed,
@@ -69,7 +68,7 @@ def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]
         if any(known[f"{kind} low"].notna().any() for kind in goals):
             text += f", {100 * found.level:g} % interval"
         if "epsilon" in goals:
-            text = "; ".join([text, *terms(found)])
+            text = "; ".join([text, *found.stated()])
         legend(axes, wrapped(text, int(10.5 * wide)))
     return axes
 

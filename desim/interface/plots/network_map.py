@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from desim.agent_names import listed, sites
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.interface.plots.style import COLOURS, INK, Framed, framed, grade, plain, unit_of, wrapped
 from desim.runs.played import Played
-from desim.runs.reading.series import listed, sites
 
 STEPS = 300
 AGENTS = 200

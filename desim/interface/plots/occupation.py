@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from desim.agent_names import numbered
 from desim.errors import InputError
 from desim.interface.plots.drawable import grouped, named
 from desim.interface.plots.style import (
@@ -23,7 +24,6 @@ from desim.interface.plots.style import (
     patches,
 )
 from desim.runs.played import Played
-from desim.runs.reading.series import numbered
 
 Ints = NDArray[Any]
 BARS = 80

@@ -10,15 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from desim.agent_names import agent_named
 from desim.arrays import Array
 from desim.errors import DesimError, InputError
-from desim.experiments.studies.statistics import (
-    Estimate,
-    interval_named,
-    mean_estimate,
-    median_estimate,
-)
-from desim.interface.plots.drawable import Measured, drawable, renamed, terms
+from desim.experiments.studies.statistics import Estimate, mean_estimate, median_estimate
+from desim.interface.plots.drawable import Measured, drawable, interval_named, renamed, terms
 from desim.interface.plots.style import (
     COLOURS,
     INK,
@@ -32,7 +28,7 @@ from desim.interface.plots.style import (
     unit_of,
 )
 from desim.runs.played import Played
-from desim.runs.reading.series import Meter, agent_named, labels
+from desim.runs.reading.series import Meter, labels
 
 # The price of privacy: the final metric against epsilon, over runs or a study's cases.
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves

@@ -23,9 +23,9 @@ from desim.arrays import Array
 from desim.errors import InputError, chosen, finite
 from desim.experiments.studies import answers
 from desim.experiments.studies.folder import StudyTables
-from desim.experiments.studies.statistics import Estimate, fewest, interval_named, median_estimate
+from desim.experiments.studies.statistics import Estimate, fewest, median_estimate
 from desim.experiments.studies.trials import Trials, trials
-from desim.interface.plots.drawable import Abscissa, drawable, named, renamed
+from desim.interface.plots.drawable import Abscissa, drawable, interval_named, named, renamed
 from desim.interface.plots.style import (
     COLOURS,
     INK,
@@ -46,9 +46,8 @@ from desim.interface.plots.style import (
     wrapped,
 )
 from desim.problem.fairness import RISING
-from desim.problem.targets import first_met
+from desim.problem.targets import first_met, improved
 from desim.runs.played import Played
-from desim.runs.reading.series import improved
 from desim.runs.run import Run
 
 SPREAD = 5.0  # the last value over the first from which on an abscissa is logarithmic

@@ -25,8 +25,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
+from desim.interface.shown_metrics import LOGARITHMIC, WORDS, is_share, worded
 from desim.runs.directory import output
-from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, worded
 
 # Words: how wide they are, cut to what fits, and the fonts that have their letters.
 LONGEST = 48  # letters of a word, and of a label that is cut

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from desim.errors import InputError, finite
+from desim.experiments.reported import of_the_best
 from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study_tables import StoredStudy
 from desim.interface.reports.charts import chart_data, metrics, thinning
@@ -19,7 +20,7 @@ from desim.interface.reports.results import (
     time_to_targets,
 )
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
-from desim.interface.reports.studies import of_the_best, study_part
+from desim.interface.reports.studies import study_part
 from desim.interface.reports.timing import clocks, occupation, traffic, waiting
 from desim.runs.played import Given
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.interface.reports.readable import Reading
+from desim.interface.shown_metrics import LOGARITHMIC, WORDS, is_share, ranked
 from desim.problem.fairness import RISING
-from desim.runs.reading.series import LOGARITHMIC, WORDS, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MIN_POINTS, MAX_POINTS = 40, 2000  # of one curve

@@ -1,7 +1,7 @@
 """A run as a report reads it, and how a report words numbers; what cannot be read has a reason."""
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +13,11 @@ import pandas as pd
 from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
+from desim.interface.shown_metrics import AXIS_END, on_axis, worded
 from desim.privacy.accounting.accountants import Account
-from desim.runs.reading.series import AXIS_END, Meter, on_axis, series_of, sites, worded
-from desim.runs.reading.traffic import ARRIVED, delivered_by
-from desim.runs.reading.waits import CALLED, listening
+from desim.runs.reading.series import Meter, series_of
+from desim.runs.reading.traffic import delivered_by
+from desim.runs.reading.waits import unheard
 from desim.runs.run import NETWORK, Run
 
 Part = TypeVar("Part")
@@ -58,12 +59,7 @@ class Reading:
     @cached_property
     def unheard(self) -> str:
         """The agents whose replies never, or rarely, came in time; "" where all were heard."""
-        counting = listening(self.run)
-        if counting is None or self.run.level == "rounds":
-            return ""
-        for log in self.run.store.pieces("events", CALLED):
-            deque(counting.at_collections(log), maxlen=0)
-        return counting.sentence(sites(self.run.manifest))
+        return unheard(self.run)
 
     def stored(self, name: str, kind: type[Part]) -> Part | None:
         """A value of the manifest; None where it is not there, or not of this kind."""
@@ -95,7 +91,7 @@ class Reading:
         rows = self.measured
         times = np.unique([] if rows is None else rows["time"].to_numpy(float))
         ends = np.append(times[np.isfinite(times)], np.inf)
-        totals = self.tried("bytes delivered", lambda: self._arrived(ends))
+        totals = self.tried("bytes delivered", lambda: delivered_by(self.run, ends))
         return None if totals is None else Meter(ends, totals)
 
     @property
@@ -105,11 +101,6 @@ class Reading:
         if "deliver_bytes" in counts:
             return float(counts["deliver_bytes"])
         return np.nan if self.delivered is None else float(self.delivered.totals[-1])
-
-    def _arrived(self, times: Array) -> Array:
-        """Bytes (n,) that have arrived by each of times (n,) s."""
-        self.run.require("bytes", "deliver")
-        return delivered_by(self.run.store.pieces("events", ARRIVED), times)
 
     @cached_property
     def released(self) -> int | None:

@@ -23,9 +23,8 @@ from desim.interface.reports.readable import (
 )
 from desim.privacy.accounting.views import each_once
 from desim.problem.fairness import RISING
-from desim.problem.targets import first_met
+from desim.problem.targets import best, first_met, improved
 from desim.runs.privacy import Statement, statement
-from desim.runs.reading.series import best, improved
 from desim.tabulated import Table
 
 # Runs that differ in nothing but the seed, as one row: medians of what they show.

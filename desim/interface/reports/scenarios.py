@@ -1,21 +1,18 @@
 """What was played, side by side: scenarios and manifests, and what a reader has to know first."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
 
 from desim.deployments.fidelity.clock_errors import deployed, provisos
 from desim.interface.reports.charts import metrics, terms, terms_differ
 from desim.interface.reports.readable import NOTHING, Reading, by_text
 from desim.runs.directory import SCENARIO
-from desim.runs.likeness import other_problem, sharing
-from desim.runs.reading.series import leaves, other_problems, with_unit
+from desim.runs.likeness import problems_apart, sharing
+from desim.runs.reading.series import flattened
 from desim.runs.run import Run
 from desim.tabulated import Table
 
 LONGEST = 20_000  # characters of a scenario that are shown
-SHORT = 160  # of a value in a table
 
 
 def differences(found: Sequence[Reading]) -> Table | None:
@@ -29,16 +26,6 @@ def differences(found: Sequence[Reading]) -> Table | None:
     note = "" if rows else "The scenarios are the same."
     heads = ["key", *(one.label for one in found)]
     return Table("In what the scenarios differ", heads, rows, [note])
-
-
-def flattened(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Dotted keys with their values as text."""
-    for place, plain in leaves(tree):
-        value = with_unit(plain, place)
-        text = value if isinstance(value, str) else json.dumps(
-            value, ensure_ascii=False, default=str
-        )  # fmt: skip
-        yield ".".join(place), text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
 def scenario_text(one: Reading) -> str:
@@ -124,13 +111,14 @@ def _of_one(one: Reading) -> Iterator[str]:
 def _of_all(found: Sequence[Reading]) -> Iterator[str]:
     if len(found) < 2:
         return
-    unlike = other_problems([one.run for one in found])
+    runs = [one.run for one in found]
+    unlike, apart = problems_apart(runs, runs)
     if unlike:
         yield (
             f"the runs differ in {', '.join(unlike)}: a metric of one is not comparable with that "
             "of another"
         )
-    elif other_problem(one.run for one in found):
+    elif apart:
         yield (
             "the same problem and seed gave different data or another model (problem_sha256 or "
             "first_sha256 differs): files or library versions have changed between the runs"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from desim.agent_names import agent_named, called
 from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
 from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading, count, seconds, share, size
 from desim.interface.reports.results import Target
-from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY
 from desim.tabulated import Table
 

@@ -287,6 +287,13 @@ def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> L
     return links._replace(transport=connections)
 
 
+def joined(link: Any, tcp: Any, number: int, seed: int) -> Links:
+    """So many links with a connection on each, on which nothing depends on what others carry."""
+    ends = np.arange(number)
+    links = make_links(link, ends, ends + number, seed)
+    return connected(links, [law(tcp, False)] * number, links)
+
+
 def seconds_after(links: Links, edges: Int, bits: int, pauses: Array, before: int = 2) -> Array:
     """How long a message takes on links edges (n,), s, after others, pauses (n,) s apart.
 

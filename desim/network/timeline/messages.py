@@ -110,6 +110,14 @@ class Links(NamedTuple):
         return self._replace(transport=self.transport.forgotten)
 
     @property
+    def bare(self) -> "Links":
+        """The same links by their latency and bandwidth alone."""
+        return self._replace(
+            transport=NOTHING_BETWEEN, contention=NONE, lines=NO_LINES, loss=(0.0, 0.0),
+            plays=np.empty((2, 0), np.int64), samples=np.empty((3, 0)),
+        )  # fmt: skip
+
+    @property
     def first(self) -> tuple[Any, ...]:
         """What first attempts follow from if links are plain: handing over all takes 2 us."""
         return self.seed, self.jitter, self.ends, self.wires

@@ -18,7 +18,7 @@ from desim.privacy.accounting.prices import (
     epsilon_of_divergences,
     prices,
 )
-from desim.privacy.accounting.tallies import distinct_prices
+from desim.privacy.accounting.tallies import Tally, distinct_prices, tallies
 from desim.privacy.accounting.views import Adversary, Signs, charged
 
 # Running sums and maxima within groups, in the order of the rows, to the bits that pandas gives.
@@ -84,6 +84,10 @@ class Block(NamedTuple):
         """The block of these rows of the table."""
         seen = _once(rows_of(releases, charged(releases, who, events)))
         return cls(seen, prices(seen, owned, relation, amplification))
+
+    def by_agent(self) -> dict[int, Tally]:
+        """The sums of each agent."""
+        return dict(tallies(self.priced, np.asarray(self.seen["agent"], np.int64)))
 
     def spent(self, delta: float) -> Spent:
         """What they come to."""

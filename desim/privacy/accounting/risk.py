@@ -9,7 +9,7 @@ sets never raises a divergence.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,6 +50,13 @@ class Risk(NamedTuple):
         power = f"{first[0]} at {100.0 * first[1]:g} % false positives"
         more = "".join(f", {found} at {100.0 * rate:g} %" for found, rate in rest)
         return f"the best attack finds {bound}{power}{more}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The same as plain values."""
+        rates = {f"{rate:g}": found for rate, found in zip(RATES, self.tpr, strict=True)}
+        bound = "attained" if self.exact else "upper bound"
+        return {"advantage": self.advantage, "true positives at": rates, "risk is": bound}
 
 
 NO_PRIVACY = Risk(1.0, (1.0,) * len(RATES), True)

@@ -8,19 +8,28 @@ shape eta and gamma (Papernot and Steinke, Definition 1): eta 1 is geometric, et
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.errors import chosen
 from desim.numerics.later import optimize
+from desim.privacy.accounting.accountants import Account
 from desim.privacy.accounting.gaussian import check_delta
-from desim.privacy.accounting.prices import ORDERS
+from desim.privacy.accounting.loss_distribution import delta_at
+from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
+from desim.privacy.accounting.tallies import NOTHING, tallies
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 LAWS = (*SHAPES, "poisson")
 SMALL: Array = np.log1p(1.0 / (ORDERS - 1.0))  # epsilons (orders,) of Theorem 6
 TINY = 1e-300  # the least gamma that is looked at
+PAPERS = {
+    "geometric": "Papernot and Steinke (2022), Theorem 2, as Liu and Talwar (2019)",
+    "logarithmic": "Papernot and Steinke (2022), Theorem 2",
+    "poisson": "Papernot and Steinke (2022), Theorem 6",
+}
 
 
 def mean_of(gamma: float, law: str) -> float:
@@ -92,6 +101,28 @@ def pure_best_of(epsilon: float, law: str) -> float:
     """
     chosen("law", law, LAWS)
     return (2.0 + SHAPES[law]) * epsilon if law in SHAPES else math.inf
+
+
+def epsilon_of_best(accounts: Sequence[Account], law: str, mean: float) -> tuple[float, str]:
+    """Epsilon of releasing the best of runs with these accounts, and by which theorem.
+
+    By the most costly agents of the most costly runs; at the delta of the first account.
+    """
+    curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
+    for account in accounts:
+        for agent in range(account.agents):
+            priced = account.prices(agent)
+            curve = np.maximum(curve, priced.divergences().sum(axis=0, initial=0.0))
+            found = tallies(priced, np.zeros(len(priced.mu2), np.int64)).get(0, NOTHING)
+            deltas = np.maximum(deltas, delta_at(found, SMALL))
+            alone = priced.laplace.sum() + priced.pure.sum()
+            others = (priced.mu2 + priced.rho + priced.xi + priced.ratio).any()
+            pure = max(pure, np.inf if others else float(alone))
+    released = best_of(curve, law, mean, deltas)
+    best = float(epsilon_of_divergences(released, accounts[0].delta))
+    if pure_best_of(pure, law) < best:
+        return pure_best_of(pure, law), f"{PAPERS[law]}, of pure epsilons"
+    return best, PAPERS[law]
 
 
 def check(law: str, mean: float, delta: float) -> None:

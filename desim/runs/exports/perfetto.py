@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from desim.agent_names import agent_named, called
 from desim.errors import DesimError, InputError, require
 from desim.runs.directory import output
-from desim.runs.reading.series import agent_named, called
 from desim.runs.reading.waits import DEADLINE, NOBODY, waits
 from desim.runs.run import NETWORK, Run
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from desim.amounts import NO_NOISE, epsilon, size
+from desim.agent_names import agent_named, listed, sites
+from desim.amounts import NO_NOISE, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.played import Played
 from desim.runs.premises import shortly, stored, unrepeatable
-from desim.runs.reading.series import agent_named, listed, sites
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
     DEADLINE,
@@ -131,22 +131,6 @@ class Glance:
 
 
 # The measured speed of a step, in words: a number means nothing without its machine.
-
-
-def measured_text(compute: Mapping[str, Any]) -> str:
-    """Rate, rows of a step, spread and machine; empty where nothing was measured.
-
-    compute: the section as a scenario has it written.
-    """
-    speed = compute.get("speed")
-    found = speed.get("measured") if isinstance(speed, Mapping) else None
-    if not isinstance(found, Mapping) or not found.get("rate"):
-        return ""
-    text = f"{found['rate']:.4g} gradients of one row in a second"
-    text += f", in steps of {found['batch']} rows" if "batch" in found else ""
-    if "spread" in found:
-        text += f", spread {100.0 * found['spread']:.2g} % over {found.get('steps', 'some')} steps"
-    return text + (f" ({found['machine']})" if "machine" in found else "")
 
 
 # The facts, one after the other.

@@ -1,14 +1,14 @@
 """Runs as readers of tables and plots see them: series, labels, metrics, totals and sites."""
 
 import itertools
+import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.amounts import BELOW, best_unit
 from desim.arrays import Array
@@ -20,6 +20,7 @@ from desim.scenario.own import LAYERED
 # Labels: the names of runs, or what they differ in where they share one.
 
 MAX_LETTERS = 60  # letters of a label
+MAX_VALUE_LETTERS = 160  # of a value in a table
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
     "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
@@ -138,6 +139,19 @@ def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield place, value
 
 
+def flattened(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Dotted keys with their values as text."""
+    for place, plain in leaves(tree):
+        value = with_unit(plain, place)
+        text = value if isinstance(value, str) else json.dumps(
+            value, ensure_ascii=False, default=str
+        )  # fmt: skip
+        yield (
+            ".".join(place),
+            text if len(text) <= MAX_VALUE_LETTERS else f"{text[: MAX_VALUE_LETTERS - 3]}...",
+        )
+
+
 def _at(tree: Any, place: Place) -> Any:
     """What a scenario has in a place, which may be a whole section; "none" for nothing."""
     for key in place:
@@ -234,70 +248,6 @@ def _parted(runs: Sequence[Member]) -> Parts[Member]:
     return (done, tuple(run for run in runs if run.status != "done")) if done else (tuple(runs), ())
 
 
-# Metrics wherever they are shown: which one comes first, which are shares, which fall.
-
-ORDER = (
-    "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
-)  # fmt: skip
-LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
-AXIS_END = 1e100  # values that an axis holds are less
-WORDS = {  # metrics whose names are no words
-    "accuracy": "test accuracy",
-    "loss": "loss, summed over agents",
-    "risk_difference": "risk difference",
-    "positive_rate": "positive decisions",
-    "positive_rate_protected": "positive decisions, protected group",
-    "positive_rate_others": "positive decisions, others",
-    "accuracy_protected": "test accuracy, protected group",
-    "accuracy_others": "test accuracy, others",
-}
-
-
-def ranked(recorded: Sequence[Collection[str]]) -> list[str]:
-    """Every metric of some runs, each given by what it recorded: the order in which to show them.
-
-    Those that most runs have come first, of these accuracy, then ORDER, then the alphabet.
-    """
-    have = Counter(str(name) for names in recorded for name in set(names))
-    place = {name: number for number, name in enumerate(ORDER)}
-    return sorted(have, key=lambda name: (-have[name], place.get(name, len(place)), name))
-
-
-def on_axis(value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values (n,), nan for those that no axis holds: there the run has diverged."""
-    return np.where(np.abs(value) < AXIS_END, value, np.nan)
-
-
-def is_share(metric: str) -> bool:
-    """Whether values of the metric are shares, to be read in percent."""
-    return metric.startswith(("accuracy", "positive_rate", "risk"))
-
-
-def worded(metric: str, value: float, digits: int = 4) -> str:
-    """A value of a metric, shares in percent."""
-    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
-
-
-def improved(value: NDArray[np.float64], rising: bool) -> float | None:
-    """What a metric's values (n,) came to, if the run ended better than it began, else None.
-
-    rising: whether larger is better. It is no better moment on the way, which noise may have made
-    and the run did not hold; nor is one without a finite end a ground for a target.
-    """
-    sign = -1.0 if rising else 1.0
-    if len(value) < 2 or not sign * value[-1] < sign * value[0]:
-        return None
-    return float(value[-1])
-
-
-def best(value: NDArray[np.float64], rising: bool) -> float:
-    """The best of a metric's values (n,): how near a run came to a target that it never met."""
-    finite = value[np.isfinite(value)]
-    if not len(finite):
-        return np.nan
-    return float(finite.max() if rising else finite.min())
-
-
 # What a run had spent by then: a total that grows with time, of bytes or of epsilon.
 
 
@@ -318,46 +268,3 @@ def delivered(run: Played) -> Meter:
     """Bytes of the messages that arrived; InputError where the log leaves messages out."""
     arrived = run.delivered()
     return Meter(arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float)))
-
-
-# Sites, where `problem.partition.by` makes one agent for each value.
-
-MAX_SITE_LETTERS = 24  # letters of a site's name in labels
-MAX_SITES = 12  # sites that a line names
-
-
-def sites(manifest: Mapping[str, Any]) -> list[str]:
-    """The sites' names in the order of the agents; [] where agents are no sites."""
-    found = manifest.get("sites")
-    return [str(one) for one in found] if isinstance(found, list) else []
-
-
-def agent_named(manifest: Mapping[str, Any], who: int) -> str:
-    """An agent, with its site if it is one: agent 2 (south)."""
-    return f"agent {beside(who, sites(manifest))}"
-
-
-def beside(who: int, names: Sequence[str]) -> str:
-    """The same without the word; names: of all sites, none where agents are none."""
-    return f"{who} ({_cut(names[who])})" if 0 <= who < len(names) else str(who)
-
-
-def called(who: int) -> str:
-    """An agent, or the coordinator, by number alone."""
-    return "coordinator" if who < 0 else f"agent {who}"
-
-
-def numbered(manifest: Mapping[str, Any], who: int) -> str:
-    """The same as an axis has it: 2 south."""
-    known = sites(manifest)
-    return f"{who} {_cut(known[who])}" if 0 <= who < len(known) else str(who)
-
-
-def listed(names: Sequence[str]) -> str:
-    """All sites by agent: 0 east, 1 north, 2 south."""
-    more = [f"... {len(names)} in all"] if len(names) > MAX_SITES else []
-    return ", ".join([*(f"{i} {_cut(one)}" for i, one in enumerate(names[:MAX_SITES])), *more])
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= MAX_SITE_LETTERS else name[: MAX_SITE_LETTERS - 3] + "..."

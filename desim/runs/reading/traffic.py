@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Pieces, Words, pieces_of, rows_of
 from desim.numerics.later import pd
+from desim.runs.played import Played
 
 # Sums by key over a table that is read piece by piece: the bits are those of one reading.
 
@@ -114,10 +115,11 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(table | {"sending": time.at(places), "on_the_way": mean})
 
 
-def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def delivered_by(run: Played, times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bytes (n,) that have arrived by each of times (n,) s, which are in order."""
+    run.require("bytes", "deliver")
     found = np.zeros(len(times) + 1)  # by the first of these times, or never
-    for log in events:
+    for log in run.store.pieces("events", ARRIVED):
         came = rows_of(log, log["kind"].equal("deliver"))
         np.add.at(found, np.searchsorted(times, came["time"]), came["bytes"])
     return np.cumsum(found[:-1])

@@ -1,16 +1,17 @@
 """Whom each collection or barrier waited for, and which calls had no answer in time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.agent_names import agents, numbers, sites
 from desim.arrays import Int
 from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.numerics.later import pd
 from desim.runs.played import Played
-from desim.runs.reading.series import beside
 from desim.runs.reading.traffic import longer
 
 if TYPE_CHECKING:
@@ -104,7 +105,6 @@ def closers(log: Columns) -> NDArray[np.int64]:
 
 RARELY = 0.25  # of its calls: an agent that is heard less often is named
 CALLED = ["kind", "agent", "peer", "round"]
-NAMED = 8  # agents that a sentence names
 
 
 class Unanswered:
@@ -206,21 +206,6 @@ def _seldom(
     return "; ".join(parts)
 
 
-def agents(who: Int, sites: Sequence[str] = ()) -> str:
-    """Agents by number: agent 1; agents 1, 3 and 5; of more than NAMED the first ones.
-
-    sites: their names, in the order of the agents, where agents are sites.
-    """
-    return f"agent{'s' if len(who) > 1 else ''} {numbers(who, sites)}"
-
-
-def numbers(who: Int, sites: Sequence[str] = ()) -> str:
-    """The same without the word."""
-    words = [beside(int(one), sites) for one in who[:NAMED]]
-    words += [f"{len(who) - NAMED} more"] if len(who) > NAMED else []
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
-
-
 def listening(run: Played) -> Unanswered | Untimely | None:
     """What counts a run's unanswered calls, or late messages; None where nobody waits by name.
 
@@ -232,6 +217,16 @@ def listening(run: Played) -> Unanswered | Untimely | None:
     if run.written.get("network", {}).get("topology", "star") != "star":
         return Untimely()
     return Unanswered(carried=policy.get("late") == "carry")
+
+
+def unheard(run: Played) -> str:
+    """The agents whose replies never, or rarely, came in time; "" where all were heard."""
+    counting = listening(run)
+    if counting is None or run.level == "rounds":
+        return ""
+    for log in run.store.pieces("events", CALLED):
+        deque(counting.at_collections(log), maxlen=0)
+    return counting.sentence(sites(run.manifest))
 
 
 def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:

@@ -34,9 +34,9 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
         with announced(), preparing():
             require_lawful(scenario, settings(override))
         return
-    from desim.interface.cli.describe import circumstances, sentence
     from desim.numerics.plain import few_calls
     from desim.scenario import build
+    from desim.scenario.described import circumstances, sentence
 
     loaded = load_scenario(scenario, override)
     with announced(), preparing(), few_calls():

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from desim.errors import chosen
 from desim.interface.cli.progress import say
 
 
@@ -14,17 +13,6 @@ def list(
     ] = "",
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
-    from desim.interface.cli.catalogue import NONE, SECTIONS, overview
+    from desim.scenario.catalogue import listed, overview
 
-    if not what:
-        say("\n".join(overview()))
-        return
-    entries = SECTIONS[chosen("list", what, SECTIONS)]()
-    if not entries:
-        typer.echo(NONE[what])
-    width = max((len(entry) for entry, _ in entries), default=0)
-    for entry, about in entries:
-        first, *rest = about.split("\n")
-        say(f"  {entry:{width}}  {first}".rstrip())
-        for line in rest:
-            say(f"  {'':{width}}  {line}")
+    say("\n".join(listed(what) if what else overview()))

@@ -20,10 +20,10 @@ def run(
     force: Force = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
-    from desim.interface.cli.describe import circumstances
     from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
     from desim.runs.recording import prepare, record
+    from desim.scenario.described import circumstances
 
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)

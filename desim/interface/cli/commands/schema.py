@@ -15,9 +15,9 @@ def schema(
     """Write the JSON Schema of scenario files, or of study files, for editors."""
     import json
 
-    from desim.experiments.studies.file import study_schema
     from desim.runs.directory import output
     from desim.scenario.schema import json_schema
+    from desim.scenario.study_file import study_schema
 
     text = json.dumps(study_schema() if study else json_schema(), indent=2, ensure_ascii=False)
     if out is None:

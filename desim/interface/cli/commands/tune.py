@@ -1,7 +1,7 @@
 """`desim tune`: which values of keys reach a target with least."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,9 +24,6 @@ from desim.interface.cli.options import (
     switch,
 )
 from desim.interface.cli.progress import complain, say
-
-if TYPE_CHECKING:
-    from desim.experiments.tuning.candidates import Planned
 
 Out = Annotated[Path | None, output_option("DIR", "Default: tuned/NAME, to go on there.")]
 DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is looked for.")]
@@ -55,7 +52,7 @@ def tune(
     """
     from desim.experiments.studies.study import name_of
     from desim.experiments.tuning import tune as tuning
-    from desim.experiments.tuning.candidates import checked, planned
+    from desim.experiments.tuning.candidates import planned
     from desim.interface.cli.progress import moving_bar
 
     bound = None if memory is None else memory_size(memory)
@@ -65,8 +62,8 @@ def tune(
         file_of_kind("--figure", figure, FIGURES)
     if dry_run:
         plan = planned(study, changes)
-        build_all(checked(plan.study, plan.folder, plan.tune.vary), "candidate", study.stem)
-        say("\n".join(_sought(plan, path)))
+        build_all(plan.each_value(), "candidate", study.stem)
+        say("\n".join([*plan.lines(), f"  goes to {path}"]))
         return
     with moving_bar(f"{study.stem}: preparing") as show:
         tuned = tuning.tune(
@@ -89,20 +86,3 @@ def tune(
         complain("no candidate met the target")
     if not tuned.complete or not tuned.best:
         raise typer.Exit(1)
-
-
-def _sought(plan: "Planned", path: Path) -> list[str]:
-    """What would be looked for."""
-    from desim.experiments.studies.varied import Range
-    from desim.runs.reading.series import setting_text
-
-    tune, (metric, value) = plan.tune, plan.tune.target
-    lines = [f"{plan.study.name}: least {' and '.join(tune.least)} to {metric} {value:g}"]
-    plain = {key: one.plain() if isinstance(one, Range) else one for key, one in tune.vary.items()}
-    lines += [f"  {key}: {setting_text(one)}" for key, one in plain.items()]
-    many = "no end of" if plan.size == float("inf") else f"{plan.size:g}"
-    seeds = len(tune.seeds)
-    lines += [
-        f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, at most {tune.budget} runs"
-    ]
-    return [*lines, f"  goes to {path}"]

@@ -18,20 +18,10 @@ def warmup(
     ] = None,
 ) -> None:
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
-    from desim.numerics.cache import cache_home
     from desim.runs.warmup import shipped
 
     warmth = warm(scenarios or shipped())
-    about = "everything was compiled before"
-    if warmth.functions:
-        about = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
-    lines = []
-    if warmth.played:
-        lines.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
-    if warmth.skipped:  # with the reason of the first
-        lines.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
-        lines.append(f"  {next(iter(warmth.skipped.values()))}")
-    say("\n".join(lines))
+    say("\n".join(warmth.lines()))
     if scenarios and warmth.skipped:  # what ships may lack its data; what was named may not
         raise typer.Exit(1)
 

@@ -1,5 +1,6 @@
-"""Study files: a base scenario, which of its keys vary over which varied, and what to compare."""
+"""Study files: a base scenario, which of its keys vary over which values, and what to compare."""
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,15 +10,15 @@ from pydantic import model_validator as together
 
 from desim import units
 from desim.errors import InputError, refusal
-from desim.experiments.studies import varied
-from desim.experiments.studies.varied import Range, Vary
 from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import MAX_WHOLE, existing, finite, number, positive, whole
 from desim.fields.strict import explain
+from desim.scenario import varied
 from desim.scenario.load import read
 from desim.scenario.schema import SECTIONS, directory_name, without_null
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.tree import from_python, named_file, require_mapping, scenarios, unfit
+from desim.scenario.varied import Range, Vary
 
 # The section of a study file that makes it a tuner's: what is looked for, over which keys.
 
@@ -158,7 +159,7 @@ class Tune(Strict):
                     raise ValueError(
                         f"sampler: found grid, and more in vary.{key}; allowed: {most}"
                     )
-        if self.sampler in LEARNING and (self.seed or 0) > LARGEST_SEED:
+        if self.learns and (self.seed or 0) > LARGEST_SEED:
             allowed = f"at most {LARGEST_SEED} with {self.sampler}"
             raise ValueError(f"seed: {refusal(self.seed, allowed)}")
         if self.fresh_seeds and max(self.fresh_seeds) > MAX_WHOLE:
@@ -197,6 +198,11 @@ class Tune(Strict):
         return next(iter(self.until.items()))
 
     @property
+    def learns(self) -> bool:
+        """Whether its sampler proposes by what earlier candidates came to."""
+        return self.sampler in LEARNING
+
+    @property
     def budget(self) -> int:
         """How many runs may be asked for before candidates end; charged: no such number."""
         return 200 if self.runs is None else self.runs
@@ -208,6 +214,11 @@ class Tune(Strict):
             return ()
         wanted = len(self.seeds) if self.fresh is None else self.fresh
         return tuple(range(max(self.seeds) + 1, max(self.seeds) + 1 + wanted))
+
+
+def secret_seed() -> int:
+    """A seed that nobody finds by trying."""
+    return secrets.randbelow(MAX_WHOLE - SECRET) + SECRET
 
 
 def _level(value: object) -> float:

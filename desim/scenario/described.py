@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from desim.amounts import between, size
+from desim.agent_names import agents, listed
+from desim.amounts import between, measured_text, size
 from desim.arrays import Array, Int
 from desim.engine.crossing import meeting, two_ways
 from desim.engine.opening import Opening, opening
@@ -22,9 +23,6 @@ from desim.network.conditions.links import (
 from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
-from desim.runs.reading.facts import measured_text
-from desim.runs.reading.series import listed
-from desim.runs.reading.waits import agents
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.links import Tcp
 

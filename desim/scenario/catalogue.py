@@ -6,6 +6,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from desim.errors import chosen
 from desim.fields import Form
 from desim.log.column_meanings import METRICS
 from desim.network.conditions.choosing import CHOOSERS
@@ -145,6 +146,19 @@ def overview() -> list[str]:
         names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
         text = _cut(", ".join(names), WIDTH - 21, ", ") if names else NONE[name]
         lines.append(f"  {name:14}{len(names):3}  {text}")
+    return lines
+
+
+def listed(what: str) -> list[str]:
+    """Lines of text: what there is of a section, each name with what it stands for."""
+    entries = SECTIONS[chosen("list", what, SECTIONS)]()
+    if not entries:
+        return [NONE[what]]
+    width = max(len(entry) for entry, _ in entries)
+    lines = []
+    for entry, about in entries:
+        first, *rest = about.split("\n")
+        lines += [f"  {entry:{width}}  {first}".rstrip(), *(f"  {'':{width}}  {x}" for x in rest)]
     return lines
 
 
