@@ -55,7 +55,7 @@ def test_the_engines_agree_to_the_last_bit(name):
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("nfl", "us.clock, request.seconds", "us.clock, 1.0000001 * request.seconds"),
+        ("nfl", '"clock"], request.seconds', '"clock"], 1.0000001 * request.seconds'),
         ("nfl", "self.sent = payload.copy()", "self.sent = 0.0 * payload"),
         ("nfl-time", "us.clock <= end) &", "us.clock <= 1.2 * end) &"),
     ],

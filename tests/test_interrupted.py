@@ -227,7 +227,7 @@ TWINS = [
     ("instants", observer, "self.rounds - later", "self.rounds", play, "RoundObserver"),
     ("graph", observer, "if time > end]", "if False]", play, "ClockObserver"),
     ("unmeasured", observer, "if at >= frontier", "if False", play, "ClockObserver"),
-    ("even", world, "if whole else float(np.nextafter(frontier, -np.inf))", "", play, "World"),
+    ("even", world, "if whole else math.nextafter(frontier, -math.inf)", "", play, "World"),
     ("agents", interruption, "raise AtOnce", "raise KeyboardInterrupt", runs, "Interruption"),
 ]
 

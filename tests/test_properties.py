@@ -288,8 +288,8 @@ def test_the_search_finds_wrong_engines(monkeypatch):
         (
             "graph",
             graph_cohort,
-            "us.clock, request.seconds",
-            "us.clock, 0.99 * request.seconds",
+            '"clock"], request.seconds',
+            '"clock"], 0.99 * request.seconds',
             graphs(),
         ),
         ("graph", graph_cohort, "self.sent = payload.copy()", "self.sent = -payload", graphs()),

@@ -244,7 +244,9 @@ def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
 
 
 def test_a_wrong_rule_is_noticed_on_the_other_engine(monkeypatch):
-    broken = mutant(star_cohort, "hub.until(opened)", "hub.until(opened) + 1e-3")
+    broken = mutant(
+        star_cohort, "policy.until(opened, hub.calls)", "policy.until(opened, hub.calls) + 1e-3"
+    )
     scenario = star(policy={"adaptive": {"mad": 1}})
     agents = desim.run(scenario, overrides={"engine": "agents"})
     monkeypatch.setitem(play.ENGINES, ("coordinator", "cohort"), broken.play)

@@ -149,7 +149,7 @@ def demand_turn(us: Any, sends: bool) -> None:
         verb = "us.send" if sends else "us.gather"
         allowed = "us.send and us.gather, one of each in turn"
         raise ValueError(f"{verb}: found {found}; allowed: {allowed}")
-    us._set(_sent=sends)
+    us.__dict__["_sent"] = sends
 
 
 def waiting(us: Any, within: Any) -> Rule:
@@ -186,7 +186,7 @@ def reported(us: Any, models: Any, dim: int) -> tuple[int, Array]:
 def unchanged(before: Array, work: Any) -> bool:
     """Whether work, one number or (n,), is what it was before (n,)."""
     alike = type(work) in (int, float) or getattr(work, "shape", None) in ((), before.shape)
-    return alike and bool((before == work).all())
+    return alike and bool(np.logical_and.reduce(before == work))
 
 
 def weights_given(weights: Any, links: int) -> Array:
@@ -307,19 +307,20 @@ def set_state(us: Any, name: str, value: Any, live: Mask | None = None) -> None:
 
 
 def called(
-    who: Any, job: Any, payload: Any, work: Any, charge: Terms | None, agents: int
+    who: Any, job: Any, payload: Any, work: Any, charge: Terms | None, agents: int, again: bool
 ) -> tuple[Int, Array, Array]:
     """What hub.call asks for; ValueError unless of agents that there are, for work that ends.
 
     who (n,): their numbers, each once; payload (p,) or (n, p); work (agents,): gradients of one
-    row, finite and not negative.
+    row, finite and not negative; again: it is the array that was looked at before, of which only
+    the rows of those that are called are looked at.
     """
     job_given("hub.call", job)
     rows = isinstance(payload, np.ndarray) and payload.ndim in (1, 2)
     if (
         not rows
         or payload.dtype.kind not in "biuf"
-        or payload.shape[:-1] not in ((), np.shape(who))
+        or (payload.ndim == 2 and payload.shape[:-1] != np.shape(who))
     ):
         number = f"{np.size(who)} rows, one for each agent that is called"
         refuse("hub.call: payload", payload, f"an array of numbers: one row for all, or {number}")
@@ -330,7 +331,7 @@ def called(
     who, effort = agents_given("hub.call", who, agents), np.asarray(work)
     if effort.dtype.kind not in "biuf" or effort.shape != (agents,):
         refuse("hub.call: work", work, f"({agents},) numbers, one for each of all agents")
-    if not all_between(effort, 0.0, np.inf):
+    if not all_between(effort[who] if again else effort, 0.0, np.inf):
         raise ValueError(f"hub.call: found work {show(effort.tolist())}; allowed: finite, >= 0")
     return who, np.asarray(payload, float), np.asarray(effort, float)
 
@@ -347,10 +348,10 @@ def check_owing(hub: Any, who: Int, size: int) -> None:
     Where a call interrupts, older ones than those since the latest collection are void. size:
     numbers of the new payload.
     """
-    pending, width = hub.calls.pending, hub.payloads.width
-    if hub.world.settings.policy.interrupts:
+    pending, width = hub.pending, hub.payloads.width
+    if hub._world.settings.policy.interrupts:
         owed = len(hub.called) > 0
-    elif owed := bool(pending.any()):
+    elif owed := bool(np.count_nonzero(pending)):
         if len(busy := who[pending[who] > 0]):
             text = "which owes a reply; allowed: agents that owe none, as hub.invite() names them"
             raise ValueError(f"hub.call: found agent {busy[0]}, {text}")

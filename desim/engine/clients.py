@@ -286,7 +286,7 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
     one, limit = hub.assignments.one, hub.world.settings.batch_limit
     if one is not None and 0 < len(who) <= limit:
-        return reply_of(hub, one, who, rounds), np.full(len(who), one.exchange)
+        return reply_of(hub, one, who, rounds), np.zeros(len(who), np.int64) + one.exchange
     replies, exchange = np.empty((0, hub.payloads.width)), np.zeros_like(who)
     for asked, rows in hub.assignments.groups(who):
         exchange[rows] = asked.exchange

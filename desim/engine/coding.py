@@ -69,8 +69,7 @@ class Coding(Feature):
 
     def _rounded(self, payload: Array) -> Array:
         """A payload (p,) or (n, p) through a codec that leaves out digits alone."""
-        rows = self.down.coded(self.seed, np.atleast_2d(payload), False)
-        return rows if payload.ndim == 2 else rows[0]
+        return self.down.coded(self.seed, payload, False)
 
     def replied(self, us: Any, reply: Array) -> Array:
         """What a coordinator hears of the replies (n, dim) of agents `us`."""

@@ -5,7 +5,7 @@ Beside it are what calls carry, large matrices that are lent again, and a progra
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from weakref import finalize, ref
 
 import numpy as np
@@ -51,7 +51,7 @@ class Payloads:
         if payload.shape[-1] != self.width:
             self.width, self._blocks = payload.shape[-1], {}
         self._number += 1
-        self._blocks[self._number] = np.atleast_2d(np.array(payload, float))
+        self._blocks[self._number] = np.array(payload, float, ndmin=2)
         self._block[who] = self._number
         self._row[who] = 0 if payload.ndim == 1 else np.arange(len(who))
         if len(self._blocks) > 2 * len(self._block) + 2:
@@ -63,7 +63,7 @@ class Payloads:
     def of(self, who: Int) -> Array:
         """A copy of the rows (n, width) of agents who (n,)."""
         block, row = self._block[who], self._row[who]
-        if len(who) and (block == block[0]).all():
+        if len(who) and np.logical_and.reduce(block == block[0]):
             return self._blocks[int(block[0])][row]
         rows = np.empty((len(who), self.width))
         for one in np.unique(block).tolist():
@@ -202,7 +202,8 @@ class Hub:
         self.exchange = 0
         self.unheard = 0  # latest collections in a row without a reply
         self.calls = no_calls(agents)
-        self.flat = tuple(self.calls)
+        self._world, self._station, self._calls = world, station, self.calls  # not asked who looks
+        self.pending, self.flat = self.calls.pending, tuple(self.calls)
         self.bare = self.terms = plain(agents, View.COORDINATOR)
         self.assignments = Assignments(agents)
         self.busy = np.zeros(agents, bool)  # agents that have not replied to their latest call
@@ -212,6 +213,8 @@ class Hub:
         settings = world.settings
         self.learns = settings.policy.adaptive or settings.participation.remembers
         self.features = features(world)
+        self.beside = sum(one.beside for one in self.features)
+        self.work: Array | None = None  # of the latest call
         self.prices = np.zeros((3, agents))  # of the present call, for each agent's budget
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: Variables | None = None
@@ -222,16 +225,16 @@ class Hub:
     def now(self) -> float:
         """Virtual time s."""
         self.outside("hub.now")
-        return self.station.now
+        return self._station.now
 
     @property
     def open(self) -> bool:
         """Whether another round may begin."""
         self.outside("hub.open")
-        self.before, settings = None, self.world.settings
-        another = self.round <= settings.rounds and self.now <= settings.horizon
-        another = another and not self.world.reached
-        known = self.assignments.single or not self.calls.pending.any()
+        self.before, settings = None, self._world.settings
+        another = self.round <= settings.rounds and self._station.now <= settings.horizon
+        another = another and not self._world.reached
+        known = self.assignments.single or not self.pending.any()
         if another and known and self.own is not None and self.boundary is not None:
             self.boundary()
         return another
@@ -249,10 +252,10 @@ class Hub:
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the payloads, of those that owe a reply."""
-        owing = np.flatnonzero(self.calls.pending)
+        owing = np.flatnonzero(self._calls.pending)
         return attributes(self, STORED) | {
             "own": remembered(self.own),
-            "calls": self.calls._asdict(),
+            "calls": self._calls._asdict(),
             "assignments": self.assignments.remembered(owing),
             "payload": self.payloads.of(owing),
             "told": self.informed,
@@ -262,10 +265,10 @@ class Hub:
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint: until the first round begins, nothing is started or shown."""
         recall(self, tree, STORED)
-        for name, array in self.calls._asdict().items():
+        for name, array in self._calls._asdict().items():
             fill(array, tree["calls"][name])
         self.before, self.informed = tree["own"], tree["told"]
-        owing = np.flatnonzero(self.calls.pending)
+        owing = np.flatnonzero(self._calls.pending)
         like = np.empty((len(owing), np.shape(tree["payload"])[-1]))
         self.payloads.note(owing, fitting(like, tree["payload"]))
         self.assignments.recall(owing, tree["assignments"])
@@ -275,10 +278,10 @@ class Hub:
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
-            dim = self.world.settings.problem.dim
-            self.world.state.update(started(state, self.agents, dim, Clients))
+            dim = self._world.settings.problem.dim
+            self._world.state.update(started(state, self.agents, dim, Clients))
             for one in self.features:
-                self.world.state.update(one.state())
+                self._world.state.update(one.state())
             self.moved = None
 
     def invite(self) -> Int:
@@ -287,7 +290,7 @@ class Hub:
         Those that have spent their budgets do no more.
         """
         self.outside("hub.invite")
-        settings, pending = self.world.settings, self.calls.pending
+        settings, pending = self._world.settings, self.pending
         who: Int = settings.participation.draw(self.round)
         if settings.policy.late != "discard" and pending.any():  # what is discarded is void
             who = who[pending[who] == 0]
@@ -315,7 +318,8 @@ class Hub:
         the reply to as many as the payload.
         """
         self.outside("hub.call")
-        who, payload, work = called(who, job, payload, work, charge, self.agents)
+        again = work is self.work  # which was looked at
+        who, payload, self.work = called(who, job, payload, work, charge, self.agents, again)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
@@ -327,16 +331,16 @@ class Hub:
             bits, reply_bits = one.sized(size, bits, reply_bits)
         self.payloads.note(who, payload)
         new = Assignment(job, self.terms, self.exchange)
-        self.assignments.note(self.rows(who), new, self.calls.pending)
+        self.assignments.note(self.rows(who), new, self.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
         self.begun, self.busy[who] = True, True
         down, up = sizes(size, bits, reply_bits)
-        up += sum(one.beside for one in self.features)
+        up += self.beside
         if len(self.informed):
             if not np.array_equal(self.informed, who):
-                self.station.post(self, np.setdiff1d(self.informed, who), down)
+                self._station.post(self, np.setdiff1d(self.informed, who), down)
             self.informed = NOBODY
-        self.station.call(self, who, down, up, work)
+        self._station.call(self, who, down, up, self.work)
         self.exchange += 1
 
     def collect(self) -> Collect:
@@ -358,8 +362,8 @@ class Hub:
         payload = self.news(row_given("hub.tell: payload", payload))
         if len(who):
             self._move(who)
-            us = Clients(self.world, who, np.full(len(who), self.round), None)
-            self.world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
+            us = Clients(self._world, who, np.full(len(who), self.round), None)
+            self._world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
 
     def news(self, payload: Array) -> Array:
         """What agents hear of news (p,)."""
@@ -372,19 +376,19 @@ class Hub:
         who = agents_given("hub.inform", who, self.agents)
         self.tell(who, job, payload)
         if len(who):
-            self.station.post(self, who, self.world.settings.codecs.down.bits(len(payload)))
+            self._station.post(self, who, self._world.settings.codecs.down.bits(len(payload)))
         self.informed = NOBODY
 
     def close(self, who: Int, opened: float) -> None:
         """The collection with the replies of agents who (n,) closes now: log it."""
-        world, now = self.world, self.station.now
+        world, now = self._world, self._station.now
         if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
         self.busy[who] = False
         if self.learns:
             learned(who, now, self.flat)
         late = world.settings.policy.late
-        self.calls.whole[slice(None) if late == "discard" else who, PENDING] = 0
+        self._calls.whole[slice(None) if late == "discard" else who, PENDING] = 0
         self.unheard = 0 if len(who) else self.unheard + 1
         place = DISTANT, -1, self.round, now
         world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
@@ -392,21 +396,21 @@ class Hub:
 
     def worked(self, who: Int, closed: float) -> None:
         """Log that the coordinator, since it closed the collection, has taken in these replies."""
-        now = self.station.now
+        now = self._station.now
         place = AT_WORK, -1, self.round, now
-        self.world.log.add(Kind.COMPUTE, *place, seconds=now - closed, value=len(who))
+        self._world.log.add(Kind.COMPUTE, *place, seconds=now - closed, value=len(who))
 
     def accept(self, who: Int) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch."""
-        world = self.world
+        world = self._world
         self._move(who)
-        rounds = self.calls.whole[who, CALLED]
+        rounds = self._calls.whole[who, CALLED]
         payload, exchange = self.answered(who, rounds)
         for one in self.features:
             one.taken(self, who, rounds, exchange)
         if world.signals.sending:
             ids = release_id(self.agents, who, rounds, exchange)
-            traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)
+            traffic = np.full(len(who), self._station.now), *self._calls.traffic(who)
             payload = world.signals.sent(who, rounds, ids, payload, traffic)
         weight = world.settings.policy.staleness.weights(self.round - rounds)
         return Replies(who, payload, rounds, weight)
@@ -431,31 +435,27 @@ class Hub:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""
         return slice(None) if len(who) == self.agents else who
 
-    def until(self, opened: float) -> float:
-        """When the limit of the collection that is opened now is, s; inf where there is none."""
-        return self.world.settings.policy.until(opened, self.calls)
-
     def missed(self, opened: float, missing: int) -> None:
         """Log that a limit closed the collection with replies missing; note how long they took."""
         if self.learns:
-            learned(NOBODY, self.now, self.flat)
-        place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
-        self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
+            learned(NOBODY, self._station.now, self.flat)
+        place, waited = (DISTANT, -1, self.round, self._station.now), self._station.now - opened
+        self._world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
         self.outside("hub.publish")
         if self.before is not None:
             return
-        world: Any = self.world
+        world, now = cast(Any, self._world), self._station.now
         round_ = self.round if self.begun else 0
         moved = None if self.moved is None else np.concatenate([NOBODY, *self.moved])
         model = published(model, world.state, self.agents, world.settings.problem.dim)
-        world.observer.publish(self.now, round_, world.state["x"], model, moved)
+        world.observer.publish(now, round_, world.state["x"], model, moved)
         self.moved = []
         self.round += self.begun
         self.begun, self.exchange = True, 0
-        world.tick(self.now)
-        if self.station.ahead:
-            world.between(self.now)
-        world.patience.require_reply(self.unheard, self.now)
+        world.tick(now)
+        if self._station.ahead:
+            world.between(now)
+        world.patience.require_reply(self.unheard, now)

@@ -82,7 +82,7 @@ class LossReports:
 
     def _log(self, ints: Int, time: Array) -> None:
         """Log the releases of rows ints (n, 6) at time (n,) s."""
-        none: Any = self.world.zeros(len(time))
+        none: Any = np.zeros(len(time))
         self.world.log.each(
             Kind.RELEASE, UPLINK, ints[:, 0], ints[:, ROUND], np.inf, time, none, none,
             ints[:, RELEASE],

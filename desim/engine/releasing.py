@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import terms_given
-from desim.engine.at_work import Outside
+from desim.engine.at_work import Outside, refused
 from desim.engine.observer import ReleasedObserver
 from desim.engine.requests import Compute, Gather
 from desim.engine.world import World
@@ -47,10 +47,10 @@ def used_links(to: Any, graph: Graph, changing: Any) -> Mask:
         found = f"an array of {rows.dtype} {rows.shape}"
         allowed = f"whom each of all {agents} agents sends to, whole numbers ({agents},)"
         raise ValueError(f"{WHERE}: found {found}; allowed: {allowed}")
-    used = rows[graph.source] == graph.target
-    number = np.bincount(graph.source[used], minlength=agents)
-    if len(wrong := np.flatnonzero((rows != -1) & (number == 0))):
-        i = int(wrong[0])
+    used, sends = rows[graph.source] == graph.target, rows != -1
+    if np.count_nonzero(used) != np.count_nonzero(sends):
+        sends[graph.source[used]] = False
+        i = int(sends.argmax())
         near = graph.target[graph.source == i].tolist()
         allowed = f"-1 for nobody, or a neighbour of it: {show(near)}"
         raise ValueError(f"{WHERE}: found {rows[i]} for agent {i}; allowed: {allowed}")
@@ -59,9 +59,9 @@ def used_links(to: Any, graph: Graph, changing: Any) -> Mask:
 
 def outgoing_part(graph: Graph, used: Mask) -> tuple[Int, Int]:
     """Outgoing pointers (agents + 1,) and links of the graph's used links (links,) alone."""
-    links = graph.out_links[used[graph.out_links]]
-    before = np.concatenate([[0], np.cumsum(used[graph.out_links])])
-    return before[graph.outgoing], links
+    out, before = used[graph.out_links], np.zeros(len(used) + 1, np.int64)
+    out.cumsum(out=before[1:])
+    return before[graph.outgoing], graph.out_links[out]
 
 
 def demand_released(who: Int, speaks: Mask, releases: list[Int]) -> None:
@@ -77,13 +77,11 @@ def demand_released(who: Int, speaks: Mask, releases: list[Int]) -> None:
 
 def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
     """The links (links,) that `us` send on, or None for all; and which agents (n,) send at all."""
-    everybody = np.ones(len(us.who), bool)
     if to is None or settings.graph is None:
-        return None, everybody
+        return None, us._everybody
     used = used_links(to, settings.graph, settings.changing)
     speaks = np.asarray(np.asarray(to)[us.who] >= 0)
-    now = [ids for ids in us._unsent if not any(ids is one for one in us._ahead)]
-    demand_released(us.who, speaks | ~us.live, now)
+    demand_released(us.who, speaks | ~us.live, us._fresh)
     return used, speaks
 
 
@@ -123,15 +121,20 @@ class Releasing:
     _exposure: Exposure
     _releases: int  # in this round
     _asked: Compute | Gather | None  # the request that is to be yielded now
+    _everybody: Mask  # (n,), and its opposite, not to be written to
+    _nobody: Mask
     _codings: tuple[int, int] = (0, 0)  # the round of the latest one, and its number there
 
     def _set(self, **names: Any) -> None:
         """Set what the engine owns, which a program cannot."""
         self.__dict__.update(names)
+        if "live" in names:
+            self.__dict__["_all_live"] = bool(names["live"].all())
 
     def _begin(self, what: str) -> None:
         """RuntimeError in a job, and where what was asked for before has not been yielded."""
-        self._world.outside(what)
+        if self._world.working:
+            raise refused(what)
         if self._asked is not None:
             computes = isinstance(self._asked, Compute)
             cure = "g = yield us.compute(...)" if computes else "heard = yield us.gather()"
@@ -140,7 +143,7 @@ class Releasing:
 
     def _asks(self, request: Request) -> Request:
         """The request, which the program is to yield before all else, once."""
-        self._set(_asked=request)
+        self.__dict__["_asked"] = request
         return request
 
     @property
@@ -166,12 +169,11 @@ class Releasing:
             refuse("us.release: draw", draw, f"a whole number below {DRAWS}")
         self._tell(where)
         world, mask = self._world, self._admitted(terms, where)
-        noisy, ids = world.ledger.release(
-            self.clock, self.who, self.round, self._releases, value, terms, mask, draw, kept,
-        )  # fmt: skip
-        self._note(ids, np.zeros_like(mask) if kept else mask)
+        now = self.__dict__["clock"], self.who, self.round, self._releases
+        noisy, ids = world.ledger.release(*now, value, terms, mask, draw, kept)
+        self._note(ids, self._nobody if kept else mask)
         if kept:
-            self._set(_ahead=[*self._ahead, ids])
+            self.__dict__["_ahead"] = [*self._ahead, ids]
         self._exposure.release(mask)
         if world.signals.inside:
             noisy = world.signals.released(self.who, self.round, ids, value, noisy, terms)
@@ -211,7 +213,7 @@ class Releasing:
         ledger, mask = self._world.ledger, self._admitted(terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._world.signals.waits(ids, True)
-        self._note(ids, np.zeros_like(mask))
+        self._note(ids, self._nobody)
         self._exposure.cover(mask)
         self._set(_ahead=[*self._ahead, ids])
         return noise
@@ -281,7 +283,7 @@ class Releasing:
     def yielded(self, request: Any) -> bool:
         """Whether the request is the one that is to be yielded now, and no older one."""
         expected = request is self._asked
-        self._set(_asked=None)
+        self.__dict__["_asked"] = None
         return expected
 
     def computed(self, work: Array, result: Array) -> None:
@@ -303,7 +305,7 @@ class Releasing:
 
     def _tell(self, where: Any) -> None:
         """Charge all agents for a mask that may come from their data: an answer without noise."""
-        if is_public(of_agents(where, len(self.who), "where")):
+        if where is None or is_public(of_agents(where, len(self.who), "where")):
             return
         n, world = len(self.who), self._world
         nothing = np.full(n, np.nan)
@@ -312,12 +314,13 @@ class Releasing:
         )
         mask = self._admitted(bare, None)
         place = self.clock, self.who, self.round, self._releases
-        ids = world.ledger.answered(*place, bare, mask)
+        ids = world.ledger.charged(*place, bare, mask)
         self._note(ids, mask)
 
     def _admitted(self, terms: Terms, where: Any) -> Mask:
         """Agents (n,) that release now where `where`: live, and within their budgets."""
-        mask = np.asarray(self.live if where is None else self.live & np.asarray(where))
+        live = self.__dict__["live"]
+        mask = live if where is None else np.asarray(live & np.asarray(where))
         if self._world.filter is None or not mask.any():
             return mask
         from desim.engine.budgets import admitted
@@ -329,26 +332,25 @@ class Releasing:
         if self._releases % LEFT >= MAX_RELEASES:
             text = f"found more than {MAX_RELEASES} releases in a round"
             raise RuntimeError(f"{text}; allowed: {MAX_RELEASES}")
-        whole = np.count_nonzero(now) == len(now)
-        release = ids if whole else np.where(ids >= 0, ids, self._release)
-        own = {"_releases": self._releases + 1, "_unsent": [*self._unsent, ids]}
-        self.__dict__.update(own, _release=release)
-        self._log_releases(ids, now)
+        own, number = self.__dict__, np.count_nonzero(now)
+        own["_release"] = ids if number == len(now) else np.where(ids >= 0, ids, self._release)
+        own["_releases"] += 1
+        own["_unsent"] = [*self._unsent, ids]
+        self._log_releases(ids, now, number, self.round)
 
-    def _log_releases(self, ids: Int, now: NDArray[np.bool_], past: bool = False) -> None:
-        """Log releases ids (n,) where they are made `now` (n,). past: perhaps of rounds before."""
-        number, world = np.count_nonzero(now), self._world
-        agents, round_ = world.settings.problem.agents, self.round
-        if past:
-            round_ = np.where(ids >= 0, round_of(agents, ids), round_)
+    def _log_releases(self, ids: Int, now: NDArray[np.bool_], number: Any, round_: Int) -> None:
+        """Log releases ids (n,) of rounds (n,) where they are made `now` (n,), so many of them."""
         if number > 0:
-            whole = number == len(now)
-            time = self.clock if whole else np.where(now, self.clock, np.inf)
-            none = world.zeros(len(now))
-            world.log.each(
-                Kind.RELEASE, UPLINK, self.who, round_, world.settings.horizon, time, none,
-                none, ids,
-            )  # fmt: skip
+            end, clock = self._world.settings.horizon, self.__dict__["clock"]
+            time = clock if number == len(now) else np.where(now, clock, np.inf)
+            place, none = (UPLINK, self.who, round_, end, time), np.zeros(len(now))
+            self._world.log.each(Kind.RELEASE, *place, none, none, ids)
+
+    @property
+    def _fresh(self) -> list[Int]:
+        """Ids (n,) of releases that the next message carries, but for those drawn ahead."""
+        ahead = [id(ids) for ids in self._ahead]
+        return [ids for ids in self._unsent if id(ids) not in ahead]
 
     def _tell_kept(self, speaks: Mask) -> list[Int]:
         """The next message tells of what was kept: now where `speaks` (n,); return what waits on.
@@ -356,14 +358,18 @@ class Releasing:
         Releases ids (n,) of agents that send to nobody in this round.
         """
         world, waiting = self._world, list[Int]()
-        rest = [ids for ids in self._unsent if not any(ids is one for one in self._ahead)]
+        agents = world.settings.problem.agents
+        rest, live = self._fresh, self.__dict__["live"]
         for drawn in self._ahead:
             ids, later = parted(drawn, speaks)
-            world.ledger.sent(ids, self.clock, self.live)
-            self._log_releases(ids, self.live & (ids >= 0), past=True)
-            world.signals.waits(np.where(self.live, ids, -1), False)
+            world.ledger.sent(ids, self.__dict__["clock"], live)
+            now = live & (ids >= 0)
+            rounds = np.where(ids >= 0, round_of(agents, ids), self.round)
+            self._log_releases(ids, now, np.count_nonzero(now), rounds)
+            if world.signals.waiting:
+                world.signals.waits(np.where(live, ids, -1), False)
             rest.append(ids)
-            waiting += [later] if (later >= 0).any() else []
+            waiting += [later] if np.maximum.reduce(later) >= 0 else []
         self._set(_ahead=[], _unsent=rest)
         return waiting
 
@@ -380,4 +386,4 @@ class Releasing:
             ledger.delivered(ids, recipients)
         if ledger.waiting is not None:
             ledger.waiting[self.who] = np.inf
-        self._set(_unsent=[])
+        self.__dict__["_unsent"] = []

@@ -76,7 +76,8 @@ class Heard:
     @property
     def count(self) -> Array:
         """How many fresh messages each agent has heard (n, 1)."""
-        before = np.concatenate([[0.0], np.cumsum(self.fresh)])
+        before = np.zeros(len(self.fresh) + 1)
+        self.fresh.cumsum(dtype=float, out=before[1:])
         return np.asarray(before[self.pointer[1:]] - before[self.pointer[:-1]])[:, None]
 
 

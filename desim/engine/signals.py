@@ -188,6 +188,8 @@ class Signals:
         self.said: dict[str, dict[str, Any]] = {}  # by named ones, once the play is over
         for signal in SIGNALS:
             setattr(self, signal, tuple(self._hearing(signal)))
+        #: whether somebody listens inside rounds, of which compiled ones say nothing
+        self.inside = any(getattr(self, signal) for signal in CHANGING)
 
     def _hearing(self, signal: str) -> Iterator[Callable[..., Any]]:
         for one in self.listeners:
@@ -201,11 +203,6 @@ class Signals:
         other = Signals(changing)
         other.rows = ()
         return other
-
-    @property
-    def inside(self) -> bool:
-        """Whether somebody listens inside rounds, of which compiled ones say nothing."""
-        return any(getattr(self, signal) for signal in CHANGING)
 
     def sent(
         self, who: Int, round_: Int, release: Int, payload: Array, traffic: tuple[Any, ...],

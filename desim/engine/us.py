@@ -5,7 +5,7 @@ of agents whose clock has passed the end of the run no longer change.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.engine import arguments
 from desim.engine.arguments import set_state, unknown
-from desim.engine.at_work import Outside
+from desim.engine.at_work import Outside, refused
 from desim.engine.releasing import Releasing, addressed, entries_heard
 from desim.engine.requests import Carrier, Compute, Gather, Heard, Job
 from desim.engine.world import World
@@ -62,6 +62,7 @@ class Cohort(Releasing):
         own["_past"] = own["_reported"] = own["_width"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
+        own["_everybody"], own["_nobody"] = np.ones(len(who), bool), np.zeros(len(who), bool)
         if (graph := world.settings.graph) is not None:
             own["degree"] = graph.degree[who]
 
@@ -72,14 +73,9 @@ class Cohort(Releasing):
             raise unknown(name) from None
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
-    def _set(self, **names: Any) -> None:
-        """Set what the engine owns, which a program cannot."""
-        self.__dict__.update(names)
-        if "live" in names:
-            self.__dict__["_all_live"] = bool(names["live"].all())
-
     def __setattr__(self, name: str, value: Any) -> None:
-        self._world.outside(f"us.{name} = ...")
+        if self._world.working:
+            raise refused(f"us.{name} = ...")
         set_state(self, name, value, None if self._all_live else self.live)
 
     def rounds(self) -> Iterator[int]:
@@ -193,14 +189,14 @@ class Cohort(Releasing):
         arguments.demand_turn(self, sends=True)
         self._tell(where)
         if not is_public(to):
-            self._tell(~np.zeros(len(self.who), bool))
-        now = int(self.round[0])
-        self._set(turn=now if turn is None else whole_given("us.send: turn", turn))
+            self._tell(~self._nobody)
+        own = self.__dict__
+        own["turn"] = int(self.round[0]) if turn is None else whole_given("us.send: turn", turn)
         used, speaks = addressed(self, self._world.settings, to)
-        silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
+        silent = self._nobody if where is None else ~np.asarray(where, bool)
         if self._exposure.bare:
             payload = self._bare(payload, speaks & ~silent)
-        leaving, waiting = self.leaving, list[Int]()
+        leaving, waiting = own["leaving"], list[Int]()
         farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
             silent = silent | leaving
@@ -277,10 +273,10 @@ class Cohort(Releasing):
         self._show(*arguments.reported(self, models, self._world.settings.problem.dim))
 
     def _show(self, round_: int, models: Array) -> None:
-        self._set(_reported=round_)
-        live = self.live
-        observer: Any = self._world.observer
+        own, observer = self.__dict__, cast(Any, self._world.observer)
+        own["_reported"] = round_
+        clock, live = own["clock"], own["live"]
         if self._all_live:
-            observer.report(self.clock, self.who, round_, models)
+            observer.report(clock, self.who, round_, models)
         elif live.any():
-            observer.report(self.clock[live], self.who[live], round_, models[live])
+            observer.report(clock[live], self.who[live], round_, models[live])

@@ -1,6 +1,7 @@
 """What a run is made of apart from the algorithm: built from a scenario, played by an engine."""
 
 import logging
+import math
 import time as wall
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -96,7 +97,6 @@ class World:
     _flushed: float = field(default_factory=wall.monotonic)
     _rested: float = 0.0
     _ones: Array = field(default_factory=lambda: np.ones(0))
-    _zeros: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         """Open the log and the ledger."""
@@ -123,12 +123,6 @@ class World:
             self._ones = np.ones(size)
         return self._ones[:size]
 
-    def zeros(self, size: int) -> Array:
-        """An array of `size` zeros, as `ones`."""
-        if len(self._zeros) < size:
-            self._zeros = np.zeros(size)
-        return self._zeros[:size]
-
     def work(self, job: Job, us: Any, *inputs: Array) -> Array:
         """Run job(us, *inputs), from which the program's `us` and `hub` are closed meanwhile."""
         self.working = True
@@ -149,7 +143,7 @@ class World:
 
         whole: whether all that happens at `frontier` has happened, which may then be the end.
         """
-        self.now = frontier if whole else float(np.nextafter(frontier, -np.inf))
+        self.now = frontier if whole else math.nextafter(frontier, -math.inf)
         self.observer.settle(frontier)  # may take long, and Ctrl-C may end it
         seconds = wall.monotonic()
         if self.log.full or seconds - self._flushed > FLUSH_SECONDS:

@@ -102,15 +102,15 @@ class EventLog(Appended):
 
     def each(
         self, kind: Kind, side: int, who: Any, round_: Any, end: float, time: Any, seconds: Any,
-        value: Any, release: Any,
+        value: Any, release: Any, within: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         """Append a row for each agent who[r] at time[r] s; all (n,), none may change any more.
 
-        Left out where time[r] is after `end` s or never.
+        Left out where time[r] is after `end` s or never; within: the earliest and the latest.
         """
         row, n = (int(kind), side, who, -1, round_, end, time, seconds, value, release), len(who)
         if n > 1:
-            earliest, latest = span(time)
+            earliest, latest = within or span(time)
             if latest <= end and latest < np.inf:
                 self.later(Batch(log_each, row, n, earliest, latest, ((row[0], n, 0),)))
                 return

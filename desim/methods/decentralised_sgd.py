@@ -23,9 +23,7 @@ from desim.method import (
     Strict,
     Terms,
     Us,
-    View,
     batch_gradient,
-    terms,
 )
 
 
@@ -90,6 +88,7 @@ class DecentralisedSGD(Method):
 
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """What releasing gradients of samples (n,) rows in round k costs agents who (n,)."""
-        share = samples / self.problem.rows[who]
-        sensitivity = self.sensitivity(who, samples)
-        return terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, share)
+        key = who.tobytes(), samples.tobytes()
+        return self.priced(
+            k, key, lambda: (self.sensitivity(who, samples), samples / self.problem.rows[who])
+        )

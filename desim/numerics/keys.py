@@ -233,11 +233,14 @@ def _fill_integers(high, k0, k1, c0, out):
 
 def words(seed, stream, agent=-1, peer=-1, round=0, step=0):
     """(key0, key1, counter0, shape) of broadcast addresses; key1, counter0 flat uint64."""
-    place = (np.asarray(part, dtype=np.int64) for part in (agent, peer, round, step))
-    parts = np.broadcast_arrays(*place)
-    agents, peers, rounds, steps = (part.ravel().astype(np.uint64) for part in parts)
-    k1 = (np.uint64(int(stream)) << _56) | ((agents + _1) << _28) | (peers + _1)
-    return seed_word(seed), k1, (rounds << _32) | steps, parts[0].shape
+    agents, peers, rounds, steps = (
+        np.asarray(part, dtype=np.int64).view(np.uint64) for part in (agent, peer, round, step)
+    )
+    shape = np.broadcast(agents, peers, rounds, steps).shape
+    k1, c0 = np.empty(shape, np.uint64), np.empty(shape, np.uint64)
+    k1[...] = (np.uint64(int(stream)) << _56) | ((agents + _1) << _28) | (peers + _1)
+    c0[...] = (rounds << _32) | steps
+    return seed_word(seed), k1.ravel(), c0.ravel(), shape
 
 
 def seed_word(seed):

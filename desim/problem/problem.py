@@ -153,7 +153,7 @@ class Problem:
         """How many agents there are."""
         return len(self.start) - 1
 
-    @property
+    @cached_property
     def dim(self) -> int:
         """Parameters of the model."""
         return self.loss.dimension(self.A.shape[1])

@@ -323,7 +323,7 @@ class AgentStation:
 
     def _limit(self, hub: Hub) -> None:
         """See to it that the collection closes at its limit, which may follow what has come."""
-        until, waits = hub.until(self.opened), self.enough
+        until, waits = hub.world.settings.policy.until(self.opened, hub.calls), self.enough
         if waits is None or until == self.until or self.over:
             return
         self.until = until

@@ -24,6 +24,8 @@ from desim.network.conditions.topology import Graph
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import (
+    DELIVER,
+    SEND,
     TOGETHER,
     send_all,
     span,
@@ -71,7 +73,8 @@ class Wires:
         """Send and hear along the links of `graph` from now on."""
         self.graph, self.links, self.flat, self.first = graph, links, tuple(links), links.first
         self.everything = np.ones(len(graph.source), bool)
-        self.degree = graph.degree.astype(float)
+        self.degree, self.plain = graph.degree.astype(float), links.plain
+        self.rows, self.places = links.rows * len(graph.source), np.arange(len(graph.source))
         self.arrival = self.awaited = np.empty(len(graph.source))
         self.recipients = np.diff(graph.outgoing)
 
@@ -81,9 +84,10 @@ class Wires:
         """Put one message per (used) link on its way; nothing leaves one that is past the end."""
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
-        everywhere = used is None or us.leaving.all()
-        sent = None if used is None or everywhere else used | us.leaving[self.graph.source]
-        pairs = used_both_ways(self.pairs, used)
+        sent = used
+        if us.parting and used is not None:
+            sent = None if us.leaving.all() else used | us.leaving[self.graph.source]
+        pairs = self.pairs if used is None else used_both_ways(self.pairs, used)
         us.served(self._transmit(us, bits, silent, sent, pairs))
         if us.parting:
             self._part(us)
@@ -92,7 +96,7 @@ class Wires:
         self.count += 1
         self.sent = payload.copy()
         self.silent = silent
-        self.ever_silent |= bool(np.count_nonzero(silent))
+        self.ever_silent |= silent is not us._nobody and bool(np.count_nonzero(silent))
         end = self.world.settings.horizon
         if end < np.inf:
             self.overdue |= bool(((self.arrival > end) & (self.arrival < np.inf)).any())
@@ -107,20 +111,20 @@ class Wires:
         pairs (2, n): links whose messages meet on a line.
         """
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
-        if used is None and self.links.plain:
-            number = len(self.arrival)
+        if used is None and self.plain:
+            number, clock = len(self.arrival), us.__dict__["clock"]
             factor, size = np.empty(number), np.empty(len(bits))
-            place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
+            place = int(us.round[0]), clock, bits, silent, self.keys, factor, size
             total, earliest, latest, last = send_all(
                 self.first, graph.outgoing, *place, self.arrival
             )
             if latest <= end and max(latest, last) < np.inf:
-                counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
-                inputs = self.first, factor, us.clock, us.round, size, us._release
+                counts = (SEND, number, total), (DELIVER, number, total)
+                inputs = self.first, factor, clock, us.round, size, us._release
                 latest = max(latest, last)
                 log.later(Batch(tell_messages, inputs, 2 * number, earliest, latest, counts))
                 return self.recipients
-        log.reserve(self.links.rows * len(self.arrival))
+        log.reserve(self.rows)
         sent = us.round, bits, silent, us._release
         delivered = np.zeros(len(us.who), np.int64)
         routes = graph.outgoing, graph.out_links
@@ -154,7 +158,9 @@ class Wires:
             self.farewell = np.where(us.leaving[source], self.arrival, self.farewell)
 
     def _keep(self) -> None:
-        arrival = np.where(self.gone[self.graph.source], np.inf, self.arrival)
+        arrival = self.arrival.copy()
+        if self.world.filter is not None:
+            arrival[self.gone[self.graph.source]] = np.inf
         self.pending.append((self.count, arrival, self.sent, self.silent))
 
     @property
@@ -170,11 +176,11 @@ class Wires:
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
         graph = self.graph
-        if not request.patient:
+        if not (patient := request.patient):
             demand_patience(self.pairs)
         if request.newest or request.later:
             raise RuntimeError("agents that hear each other's later rounds need the agent engine")
-        if request.patient:
+        if patient:
             close(graph.incoming, self.awaited, us.clock)
         else:
             room, rule = np.empty(len(self.awaited)), tuple(request.rule)
@@ -202,8 +208,7 @@ class Wires:
             and ((self.pending[0][0] <= self.number) | (self.pending[0][1] == np.inf)).all()
         ):
             self.pending.popleft()
-        own = np.arange(len(graph.source))
-        return Heard(graph.incoming, own, self.last.copy(), self.number == self.count)
+        return Heard(graph.incoming, self.places, self.last.copy(), self.number == self.count)
 
 
 def play(program: Any, world: World) -> float:
@@ -215,14 +220,15 @@ def play(program: Any, world: World) -> float:
     waits = Waits(settings.policy)
     end, after = settings.horizon, np.nextafter(settings.horizon, np.inf)
     answer: Any = None
-    while not world.reached:
+    own, measured, filter_ = us.__dict__, world.observer.rows, world.filter
+    while measured.reached is None:
         try:
             request = generator.send(answer)
         except StopIteration:
             break
-        if us.parting and us.gone.all():
+        if filter_ is not None and us.gone.all():
             break
-        before = us.clock
+        before = own["clock"]
         serve = _work if isinstance(request, Compute) else _wait
         answer, earliest, latest = serve(request, us, wires, world)
         if latest == np.inf:
@@ -231,12 +237,12 @@ def play(program: Any, world: World) -> float:
             end = min(end, failed.time)  # others have not come that far yet: they go on until then
             if earliest >= end and not isinstance(failed, Diverged):  # where time may stand still
                 break
-        end = min(end, world.stopped)
+        if filter_ is not None:
+            end = min(end, filter_.stopped)
         if latest > end or latest == np.inf:
             cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
             us._set(live=(us.clock <= end) & (us.clock < np.inf) & ~us.leaving)
-        frontier = min(earliest, after)
-        if frontier < np.inf:
+        if (frontier := min(earliest, after)) < np.inf:
             world.tick(float(frontier), whole=False)
     if world.observer.failed:
         raise world.observer.failed
@@ -250,29 +256,30 @@ def play(program: Any, world: World) -> float:
 
 def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any, float, float]:
     """The job's result, and the earliest and the latest clock s after it."""
-    after = np.empty(len(us.who))
-    earliest, latest = work_all(us.clock, request.seconds, after)
-    us._set(clock=after)
+    own, after = us.__dict__, np.empty(len(us.who))
+    earliest, latest = within = work_all(own["clock"], request.seconds, after)
+    own["clock"] = after
     world.log.each(
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
-        request.value, wires.nothing,
+        request.value, wires.nothing, within,
     )  # fmt: skip
-    rows = Rows(us.who, us.round, us.noise_seed)
-    inputs = (each.copy() for each in request.inputs)  # a job may change its own
+    rows = Rows(us.who, us.round, int(world.ledger.seed))
+    inputs = [each.copy() for each in request.inputs]  # a job may change its own
     result = world.work(request.job, rows, *inputs)
     return result_given(request.job, result, len(us.who)), earliest, latest
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
     """What is heard, and the earliest and the latest clock s after the gather."""
-    before, n = us.clock, len(us.who)
+    own, n = us.__dict__, len(us.who)
+    before = own["clock"]
     if request.patient and wires.open:
-        after, waited = np.empty(n), np.empty(n)
+        after, waited = np.empty((2, n))
         earliest, latest = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
-        us._set(clock=after)
+        own["clock"] = after
         heard, fresh = wires.all_heard(), wires.degree
     else:
-        us._set(clock=before.copy())
+        own["clock"] = before.copy()
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
         earliest, latest = span(us.clock)
@@ -281,7 +288,7 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
             world.waited(us.who[live], fresh[live], us.clock[live])
         waited = us.clock - before
     world.log.each(
-        Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,
-        wires.nothing,
+        Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, own["clock"], waited,
+        fresh, wires.nothing, (earliest, latest),
     )  # fmt: skip
     return heard, earliest, latest

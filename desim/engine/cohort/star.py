@@ -48,6 +48,7 @@ class CohortStation:
         self.presences = world.presences
         away = nobody_leaves() if self.presences is None else self.presences.attendance
         self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws(), tuple(away)
+        self.takes = takes(settings.intake)
         self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
@@ -70,10 +71,10 @@ class CohortStation:
 
     def taken_in(self, hub: Hub, who: Int) -> float:
         """When the replies of agents who (n,), here now, have been taken in, s."""
-        if not takes(intake := self.world.settings.intake):
+        if not self.takes:
             return self.now
         calls = (hub.calls.whole[who, column] for column in (ROUND, EXCHANGE, BITS))
-        return float(all_taken_in(intake, who, *calls, self.now))
+        return float(all_taken_in(self.world.settings.intake, who, *calls, self.now))
 
     def work(self, hub: Hub, who: Int, done: float) -> None:
         """The coordinator takes the replies of agents who (n,) in, until `done` s."""
@@ -131,6 +132,7 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
     hub.boundary = lambda: world.keep(lambda: hub.remembered() | {"now": station.now})
     world.go_on(lambda tree: _recall(hub, station, tree))
     policy, horizon = world.settings.policy, world.settings.horizon
+    waits_for_all, due_at, round_of = policy.kind == "all", hub.calls.due, hub.calls.round_
     generator = program(hub)
     answer: Any = None
     while True:
@@ -140,10 +142,9 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
             end = station.now
             break
         opened = station.now
-        waits_for_all = policy.kind == "all"
-        pending = hub.called if waits_for_all else np.flatnonzero(hub.calls.pending)
-        due, fresh = hub.calls.due[hub.rows(pending)], hub.calls.round_[pending] == hub.round
-        close = policy.close(opened, hub.until(opened), due, fresh)
+        pending = hub.called if waits_for_all else hub.pending.nonzero()[0]
+        due, fresh = due_at[hub.rows(pending)], round_of[pending] == hub.round
+        close = policy.close(opened, policy.until(opened, hub.calls), due, fresh)
         if close == np.inf and not under_way(hub, horizon):
             raise explained(hub, station, pending[due == np.inf])
         if close > horizon:

@@ -61,9 +61,10 @@ def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: 
 
     what: the function that got them, as name.
     """
-    if not all(hasattr(data, name) for name in ("start", "dim", "_fields")):
+    try:
+        agents, dim, _ = len(data.start) - 1, data.dim, data._fields
+    except (AttributeError, TypeError):
         refuse(f"{what}: data", data, "that of the problem, self.problem.data")
-    agents, dim = len(data.start) - 1, data.dim
     named = np.asarray(who)
     if named.ndim != 1 or (named.dtype.kind not in "iu" and named.size):
         refuse(f"{what}: who", who, "numbers of agents (n,), such as us.who")
@@ -82,15 +83,13 @@ def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: 
 
 def _whole(what: str, value: Any, n: int, end: int) -> Any:
     """Whole numbers below `end`, one or (n,)."""
-    kind = type(value)
-    if kind is int and 0 <= value < end:
+    if type(value) is int and 0 <= value < end:
         return value
-    if kind is not int and not (kind is np.ndarray and value.dtype == int and value.ndim == 1):
-        value = whole_given(what, value, n)
-    rows = value if isinstance(value, np.ndarray) else np.array(value)
+    whole = isinstance(value, np.ndarray) and value.dtype == int and value.ndim == 1
+    rows = np.asarray(value if whole or type(value) is int else whole_given(what, value, n))
     if rows.shape not in ((), (n,)) or not all_between(rows, 0, end):
         several = f"whole numbers from 0 to {end - 1}, one for all or ({n},)"
         refuse(
             what, value, several if n else f"one whole number from 0 to {end - 1} for all agents"
         )
-    return value
+    return rows if rows.ndim else int(rows)

@@ -8,8 +8,7 @@ from desim.arrays import Array, Int
 from desim.methods.shared.declarations import Ingredients, Method
 from desim.methods.shared.edge_duals import EdgeDuals, apart
 from desim.network.conditions.codec import DUALS
-from desim.privacy.ledger.ledger import Terms, View
-from desim.privacy.ledger.mechanisms import terms
+from desim.privacy.ledger.ledger import Terms
 
 if TYPE_CHECKING:
     from desim.engine.us import Cohort
@@ -36,7 +35,6 @@ class ConsensusADMM(Method):
         graph = self.settings.graph
         assert graph is not None
         self.graph, self.rho = graph, float(getattr(self.parameters, self.letter))
-        self.steady: dict[bytes, Terms] = {}
         self.x0 = self.settings.initial("x0")
         self.work = getattr(self.parameters, "passes", 1) * self.problem.rows.astype(float)
         self.warnings += apart(self.settings, self.work)
@@ -51,16 +49,7 @@ class ConsensusADMM(Method):
 
     def noisy(self, sensitivity: Array, k: int) -> Terms:
         """Terms (n,) of models that one record moves by at most `sensitivity` (n,), L2."""
-        steady = self.noise is None or getattr(self.noise, "constant", False)
-        key = sensitivity.tobytes() if steady else b""
-        if key not in self.steady:  # the ledger asks less of terms that it knows
-            found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim)
-            if not steady:
-                return found
-            if len(self.steady) > self.graph.agents:
-                self.steady.clear()
-            self.steady[key] = found
-        return self.steady[key]
+        return self.priced(k, sensitivity.tobytes(), lambda: (sensitivity, None))
 
     def planned(self, k: int) -> Terms | None:
         """Terms (agents,) of round k."""

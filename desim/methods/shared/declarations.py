@@ -1,13 +1,14 @@
 """What every method declares about itself, and the settings that it is made from."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from desim.arrays import Array
 from desim.fields import Strict
-from desim.privacy.ledger.ledger import Terms
-from desim.privacy.ledger.mechanisms import Noise, unbounded
+from desim.privacy.ledger.ledger import Terms, View
+from desim.privacy.ledger.mechanisms import Noise, terms, unbounded
 from desim.privacy.papers.claims import Bound, Inputs
 from desim.problem.problem import Problem
 
@@ -125,12 +126,28 @@ class Method:
         self.settings = ingredients.settings
         self.noise = ingredients.noise
         self.problem: Problem = ingredients.settings.problem
+        self._priced: dict[Any, tuple[Array, Terms]] = {}
         self.warnings: list[str] = []
         churn, policy = ingredients.settings.churn, ingredients.settings.policy
         if churn is not None and churn.forgets and self.forgetting and policy.kind != "each":
             self.warnings.append(f"churn.memory: {self.forgetting}")
         if self.peers and ingredients.settings.graph is not None:
             self.kind = "graph"
+
+    def priced(self, k: int, key: Any, costs: Callable[[], tuple[Array, Array | None]]) -> Terms:
+        """Terms (n,) of a release to neighbours in round k; the ledger asks less of known ones.
+
+        costs(): its sensitivity and sampling (n,), which a key has for good.
+        """
+        before = self._priced.get(key)
+        if before and getattr(self.noise, "constant", self.noise is None):
+            return before[1]
+        sensitivity, sampling = (before[0], before[1].sampling) if before else costs()
+        found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, sampling)
+        if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
+            self._priced.clear()
+        self._priced[key] = sensitivity, before[1].scaled(found.scale) if before else found
+        return self._priced[key][1]
 
     @classmethod
     def kind_on(cls, topology: str) -> Kind:

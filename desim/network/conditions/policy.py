@@ -1,6 +1,7 @@
 """A scenario's policy: kind and numbers, to which the rule of `waiting_rule` is applied."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -55,7 +56,7 @@ class Policy:
     law: tuple[int, float, float] = (FIXED, 0.0, 0.0)
     staleness: Staleness = UNWEIGHED
 
-    @property
+    @cached_property
     def rule(self) -> Rule:
         """What closes a wait, as the rule of `desim.network.timeline.waiting_rule` has it."""
         most = self.value if self.kind == "deadline" else self.at_most
@@ -66,7 +67,7 @@ class Policy:
         """Whether the limit of a wait follows what was seen so far."""
         return self.law[0] != FIXED
 
-    @property
+    @cached_property
     def limited(self) -> bool:
         """Whether a wait may close before all that it needs is there."""
         return bool(limited(self.rule))
@@ -139,6 +140,6 @@ def until(rule: Rule, opened: float, seen: Array, times: Array) -> float:
 
 def _nth(times: NDArray[np.float64], n: int) -> float:
     """When the n-th of times (m,) s is; long ago for none."""
-    if n == len(times):
-        return float(np.maximum.reduce(times, initial=-np.inf))
-    return float(np.partition(times, n - 1)[n - 1]) if n else -np.inf
+    if n in (0, len(times)):
+        return float(np.maximum.reduce(times[:n], initial=-np.inf))
+    return float(np.minimum.reduce(times) if n == 1 else np.partition(times, n - 1)[n - 1])

@@ -429,15 +429,15 @@ def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     if not graph.symmetric:
         found = "found a directed graph, whose pairs would lack a link"
         raise InputError(f"random_matching: {found}; allowed: links in both directions")
-    first = np.flatnonzero(graph.source < graph.target)
-    place = {"agent": graph.source[first], "peer": graph.target[first]}
-    order = keys.uniforms(seed, Stream.PARTICIPATION, **place, round=round_, step=MATCHING)
-    partner = np.full(graph.agents, -1)
-    for e in first[np.argsort(order[:, 0], kind="stable")]:
-        i, j = graph.source[e], graph.target[e]
+    forth = graph.source < graph.target
+    low, high = graph.source[forth], graph.target[forth]
+    place = {"agent": low, "peer": high, "round": round_, "step": MATCHING}
+    order = keys.uniforms(seed, Stream.PARTICIPATION, **place)[:, 0].argsort(kind="stable")
+    partner = [-1] * graph.agents
+    for i, j in zip(low[order].tolist(), high[order].tolist(), strict=True):
         if partner[i] < 0 and partner[j] < 0:
             partner[i], partner[j] = j, i
-    return public(partner)
+    return public(np.array(partner, np.int64))
 
 
 def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:

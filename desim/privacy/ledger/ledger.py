@@ -62,17 +62,17 @@ class Ledger(Appended):
         """
         place, first = (time, who, round_, exchange), int(self.rows.n[0])
         if terms.mechanism is Mechanism.NONE:
-            return value, self._charge(*place, terms, where, kept)
+            return value, self.charged(*place, terms, where, kept)
         scale = terms.compiled[2][1]
         if draw is None:
-            ids = self._charge(*place, terms, where, kept)
+            ids = self.charged(*place, terms, where, kept)
             return self._noisy(who, round_, exchange << 24, value, terms, scale, where), ids
-        ids = self._charge(*place, terms, where)
+        ids = self.charged(*place, terms, where)
         self._redrawn(draw, who, value, terms, ids, first)
         numbered = np.full_like(round_, draw), NUMBERED
         return self._noisy(who, *numbered, value, terms, scale, where), ids
 
-    def _charge(
+    def charged(
         self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any,
         kept: bool = False,
     ) -> Int:  # fmt: skip
@@ -92,7 +92,7 @@ class Ledger(Appended):
         The rows wait for `sent` to say when that leaves the agent; until then they cost nothing.
         """
         now = np.zeros(len(who))
-        ids = self._charge(now, who, round_, exchange, terms, where, True)
+        ids = self.charged(now, who, round_, exchange, terms, where, True)
         noise = np.zeros((len(who), dim))
         if terms.mechanism is not Mechanism.NONE:
             scale = terms.compiled[2][1]
@@ -115,17 +115,11 @@ class Ledger(Appended):
         margin (n,): query minus threshold, which get fresh Laplace noise of their scales (n,): each
         of the two makes the answer D/scale-DP, so that terms have the larger one.
         """
-        ids = self._charge(time, who, round_, exchange, terms, where)
+        ids = self.charged(time, who, round_, exchange, terms, where)
         nothing = np.zeros((len(who), 2))
         place = self.seed, who, round_, exchange << 24
         noise = add_laplace(*place, np.ones(len(who)), where, nothing)
         return margin + query_scale * noise[:, 0] - threshold_scale * noise[:, 1], ids
-
-    def answered(
-        self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any
-    ) -> Int:
-        """Charge answers to which no noise was added; return release ids (n,), -1 for none."""
-        return self._charge(time, who, round_, exchange, terms, where)
 
     def _noisy(
         self, who: Any, round_: Any, step: int, value: Array, terms: Terms, scale: Array, where: Any

@@ -40,7 +40,7 @@ class _Deviation:
             deviation = self.sigma / np.sqrt(np.where(before > 0.0, divided, 1.0))
         else:
             deviation = self.sigma * self.decay ** (before // self.period / 2.0)
-        return np.asarray(deviation * np.ones_like(like))
+        return np.asarray(deviation + np.zeros(like.shape))
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """That of the mechanism per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""

@@ -1,6 +1,6 @@
 """What one release costs: mechanism, who sees it, sensitivity, and the scale of its noise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -87,6 +87,16 @@ class Terms:
         own = dict(zip((*AMOUNTS, "coupled"), shown, strict=False))
         compiled = int(self.mechanism), int(self.view), amounts[:3]
         vars(self).update(own, compiled=compiled, fixed=amounts.shape[1])
+
+    def scaled(self, scale: NDArray[np.float64]) -> "Terms":
+        """The same with noise of this scale (agents,), fixed where these are and it is >= 0."""
+        if "fixed" not in vars(self) or not np.minimum.reduce(scale) >= 0.0:
+            return replace(self, scale=scale)
+        amounts, other = self.compiled[2].copy(), object.__new__(Terms)
+        amounts[1] = scale
+        vars(other).update(vars(self))
+        other.fix(amounts)
+        return other
 
 
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
