@@ -191,7 +191,7 @@ def _found(kernel: Any, arguments: Any) -> bool:
     if (id(kernel), signature) in _missing:
         return False
     with global_compiler_lock:  # what it looks through is of all threads
-        if kernel._cache.load_overload(signature, kernel.targetctx) is not None:
+        if kernel._cache.holds(signature, kernel.targetctx):
             return True
     _missing.add((id(kernel), signature))
     return False
