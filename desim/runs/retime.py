@@ -28,7 +28,7 @@ from desim.engine.play import Explained, Observation, Simulation, listened, unex
 from desim.engine.signals import Sink
 from desim.engine.world import Discard
 from desim.errors import InputError
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
 from desim.methods.shared.declarations import Ingredients
 from desim.network.timeline.record import Kind
