@@ -40,7 +40,7 @@ from desim.methods.shared.checked_gradients import (
     gradient,
 )
 from desim.methods.shared.declarations import LOGISTIC, Ingredients, Method, Program
-from desim.methods.shared.step_sizes import (
+from desim.methods.shared.local_training import (
     auto_step,
     best_momentum,
     beyond,
@@ -99,8 +99,7 @@ if TYPE_CHECKING:
     )
     from desim.methods.shared.consensus import ConsensusADMM
     from desim.methods.shared.edge_duals import EdgeDuals
-    from desim.methods.shared.federated import Federated
-    from desim.methods.shared.latest import Latest
+    from desim.methods.shared.federated import Federated, Latest
     from desim.methods.shared.local_training import LocalTraining, oversized
     from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
     from desim.network.conditions.topology import against_themselves, dual_bound, mixing_matrix
@@ -113,8 +112,7 @@ else:  # the types of what an engine hands over: no engine is imported for them
         f"{_SHARED}checked_kernels": "capped_losses descend estimates minimise quantize sparsify",
         f"{_SHARED}consensus": "ConsensusADMM",
         f"{_SHARED}edge_duals": "EdgeDuals",
-        f"{_SHARED}federated": "Federated",
-        f"{_SHARED}latest": "Latest",
+        f"{_SHARED}federated": "Federated Latest",
         f"{_SHARED}local_training": "LocalTraining oversized",
         f"{_SHARED}minimisation": "ExactADMM Minimisation minimisers",
         "desim.network.conditions.topology": "against_themselves dual_bound mixing_matrix",

@@ -14,7 +14,7 @@ import numpy as np
 
 from desim.engine.world import Progress
 from desim.errors import Diverged
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.network.conditions.devices import speed_model
 from desim.network.conditions.policy import Policy
 from desim.network.timeline.computations import AT_ONCE

@@ -14,7 +14,7 @@ import desim
 from analysis.reproductions import fedbuff_seconds
 from desim.engine.requests import Replies
 from desim.errors import InputError
-from desim.methods.shared import server_steps
+from desim.methods.shared import federated
 from desim.network.conditions import policy
 from desim.network.timeline import waiting_rule
 from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, Staleness
@@ -395,7 +395,7 @@ def test_what_has_no_guarantee_is_a_warning():
     assert warned(FEDASYNC) == ""
     assert "proved for uniform cohorts" in warned(FEDDYN, policy="each")
     assert build(desim.load(star(algorithm=FEDPROX))).method.warnings == []
-    assert server_steps.ServerSteps(server_steps.Server.of("none"), 3).memory() == {}
+    assert federated.ServerSteps(federated.Server.of("none"), 3).memory() == {}
 
 
 # The reproduction --------------------------------------------------------------------------------

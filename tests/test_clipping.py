@@ -17,7 +17,7 @@ from desim.errors import InputError, RunError
 from desim.experiments.audit import of_method
 from desim.experiments.audit.pairs import ENDS
 from desim.methods.shared import minimisation
-from desim.problem.kernels import layered, modelled_zeroth, values
+from desim.problem.kernels import layered, modelled_zeroth, sums
 from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.problem.kernels.local import train
 from desim.problem.kernels.plan import plan_for
@@ -255,7 +255,7 @@ def test_what_is_said_of_losses_is_a_number_within_its_range():
         assert 0.0 <= mean_losses(one, np.array([0]), x, 1, 0.7)[0] <= 0.7
         assert np.isnan(mean_losses(one, np.array([0]), x)[0])
     data = problem(LINEAR["squared"], label=1e200).data
-    capped = values.capped_losses([0], places(4), 0.7, [True], data)
+    capped = sums.capped_losses([0], places(4), 0.7, [True], data)
     assert 0.0 <= capped[0] <= 0.7
 
 

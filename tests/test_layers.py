@@ -30,7 +30,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "numerics": "keys later plain cores environment",
     "problem": "problem targets fairness models.user_model",
     "network": "timeline.messages timeline.record",
-    "log": "column_meanings event_log outcome parquet",
+    "log": "column_meanings event_log parquet",
     "privacy": "ledger.ledger accounting.accountants accounting.views",
     "engine": "play signals world",
     "methods": "shared.declarations",

@@ -6,7 +6,7 @@ from cases import central, star
 from mutant import mutant
 
 import desim
-from desim.methods.shared import step_sizes
+from desim.methods.shared import local_training
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -18,13 +18,13 @@ def check_tied(module):
     lo, hi = np.array([0.1, 1.0, 2.0]), np.array([5.0, 30.0, 2.0])
     for more in (1.0, 1.5, 40.0):
         found = module.tied_momentum(lo, 1.0 / (more * hi))
-        np.testing.assert_allclose(found, step_sizes.best_momentum(lo, more * hi), atol=1e-15)
+        np.testing.assert_allclose(found, local_training.best_momentum(lo, more * hi), atol=1e-15)
     assert module.tied_momentum(0.5, 3.0) == 0.0
     assert module.tied_momentum(0.0, 0.1) == 1.0
 
 
 def test_a_momentum_belongs_to_a_step():
-    check_tied(step_sizes)
+    check_tied(local_training)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_momentum_belongs_to_a_step():
 )
 def test_another_momentum_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_tied(mutant(step_sizes, right, wrong))
+        check_tied(mutant(local_training, right, wrong))
 
 
 def test_nesterovs_bound_holds_for_smaller_steps():
@@ -42,7 +42,7 @@ def test_nesterovs_bound_holds_for_smaller_steps():
     for share in (1.0, 0.3, 0.05):
         curvature = np.concatenate([[0.2, 9.0], random.uniform(0.2, 9.0, 6)])
         gamma, x = share / 9.0, random.normal(size=8)
-        beta = step_sizes.tied_momentum(0.2, gamma)
+        beta = local_training.tied_momentum(0.2, gamma)
         first = 0.5 * curvature @ x**2 + 0.1 * x @ x
         u, w = x.copy(), x.copy()
         for k in range(1, 60):

@@ -7,7 +7,7 @@ from test_kernels import problem
 
 from desim import method
 from desim.methods.shared import checked_kernels
-from desim.problem.kernels import argmin, codecs, values, zeroth
+from desim.problem.kernels import argmin, codecs, sums, zeroth
 
 WHO, ROUND = np.array([0, 2, 3]), np.array([1, 1, 2])
 X, C = np.ones((3, 6)), np.full((3, 6), 0.5)
@@ -19,7 +19,7 @@ CALLS = {
         zeroth, (WHO, X, ROUND, 7, DATA), {"steps": STEPS, "samples": 2, "c": C, "q": np.ones(3)},
     ),
     "estimates": (zeroth, (WHO, X, ROUND, 7, DATA), {"samples": 2, "u2": 0.1}),
-    "capped_losses": (values, (WHO, X, 1.0, np.ones(3, bool), DATA), {}),
+    "capped_losses": (sums, (WHO, X, 1.0, np.ones(3, bool), DATA), {}),
     "quantize": (codecs, (7, WHO, ROUND, X, 0.1, 4), {}),
     "sparsify": (codecs, (7, WHO, ROUND, X, 0.5), {}),
 }  # fmt: skip

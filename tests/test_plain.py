@@ -195,7 +195,7 @@ def test_kernels_that_call_one_which_is_imported_late_are_pickled():
 def test_one_thread_at_a_time_looks_for_compiled_code(monkeypatch):
     """Numba's registries, which that reads on, are those of the thread that compiles."""
     alone = []
-    found = SimpleNamespace(load_overload=lambda *_: alone.append(compiler_lock.is_locked()))
+    found = SimpleNamespace(holds=lambda *_: alone.append(compiler_lock.is_locked()))
     monkeypatch.setattr(plain, "_without_code", lambda kernel: False)
     monkeypatch.setattr(plain, "_missing", set())
     monkeypatch.setattr(keys._fill, "_cache", found)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.scenario import yaml_lines
+from desim.scenario import tree as tree_module
 from desim.scenario.load import load, read
 from desim.scenario.tree import FOLDER, dumped, library_text, scenarios
 
@@ -41,7 +41,7 @@ TWINS = [
 ]  # fmt: skip
 
 
-def unlike(sections, text=yaml_lines.plain_text, unplain=yaml_lines.Unplain):
+def unlike(sections, text=tree_module.plain_text, unplain=tree_module.Unplain):
     """The sections that are written otherwise than by the library."""
     for name, value in sections:
         try:
@@ -67,8 +67,8 @@ def test_scenarios_have_the_text_of_the_library():
     plain = 0
     for name, value in sections:
         try:
-            plain += bool(yaml_lines.plain_text({name: value}))
-        except yaml_lines.Unplain:
+            plain += bool(tree_module.plain_text({name: value}))
+        except tree_module.Unplain:
             continue
     assert plain > 0.99 * len(sections)
 
@@ -96,5 +96,5 @@ def test_specimens_have_the_text_of_the_library():
 
 @pytest.mark.parametrize(("right", "wrong"), TWINS)
 def test_wrong_twins_write_otherwise(right, wrong):
-    twin = mutant(yaml_lines, right, wrong)
+    twin = mutant(tree_module, right, wrong)
     assert [*unlike(sections_of(SPECIMENS), twin.plain_text, twin.Unplain)]

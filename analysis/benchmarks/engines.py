@@ -19,7 +19,7 @@ import numpy as np
 from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -27,8 +27,7 @@ from desim.engine.settings import Settings
 from desim.engine.signals import Signals
 from desim.engine.world import Discard, Progress, World
 from desim.errors import DesimError, InputError
-from desim.log.event_log import EventLog
-from desim.log.outcome import Outcome
+from desim.log.event_log import EventLog, Outcome
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody
 from desim.network.conditions.policy import Policy

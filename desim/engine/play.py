@@ -18,7 +18,7 @@ from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
 from desim.engine.world import Discard, Keeper, Progress, World
 from desim.errors import AtOnce, Deadlock, RunError
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
 from desim.numerics.plain import at_once
 from desim.problem.problem import Problem

@@ -17,7 +17,7 @@ from desim.engine.play import Explained, Observation, Simulation, listened, unex
 from desim.engine.signals import Sink
 from desim.engine.world import Discard
 from desim.errors import InputError
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
 from desim.numerics.later import pd
 from desim.problem.problem import Problem

@@ -30,8 +30,8 @@ from desim.method import (
     column_sums,
     formulas,
 )
+from desim.methods.shared.federated import Server
 from desim.methods.shared.local_training import unproved
-from desim.methods.shared.server_steps import Server
 
 
 class Parameters(Strict):

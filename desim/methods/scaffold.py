@@ -21,7 +21,7 @@ from desim.method import (
     Strict,
     beyond,
 )
-from desim.methods.shared.server_steps import Server
+from desim.methods.shared.federated import Server
 
 PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
 

@@ -22,6 +22,7 @@ import numba
 from numba import types
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.runtime import rtsys
 
 from desim.numerics.cache import cache_home
 
@@ -179,6 +180,37 @@ class Index(caching.IndexDataCacheFile):  # type: ignore[misc]
             return {}
 
 
+class Store(caching.FunctionCache):  # type: ignore[misc]
+    """What is kept of a function of desim; its files are looked for when they are first wanted.
+
+    impl: how numba keeps it, if not as it does others.
+    """
+
+    def __init__(self, function: Callable[..., Any], path: Path, impl: Any = None) -> None:
+        self._function, self._path = function, path
+        self._impl_class = impl or type(self)._impl_class
+
+    def __getattr__(self, name: str) -> Any:
+        """What numba sets at the beginning: where the files are, which takes a while."""
+        if name.startswith("__") or "_cache_file" in vars(self):
+            raise AttributeError(name)
+        with by_content(self._path):
+            super().__init__(self._function)
+        self._cache_file.__class__ = Index
+        return getattr(self, name)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The stored code; numba would first import all that it compiles with, .2 s of it."""
+        rtsys.initialize(target)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target)
+
+    def holds(self, signature: Any, target: Any) -> bool:
+        """Whether there is code for arguments like these."""
+        name = self._cache_file._load_index().get(self._index_key(signature, target.codegen()))
+        return name is not None and os.path.exists(self._cache_file._data_path(name))
+
+
 def guarded(function: Any) -> Any:
     """The compiled function, which one process at a time compiles and adds to what is kept.
 
@@ -189,16 +221,19 @@ def guarded(function: Any) -> Any:
     A literal number gets no code of its own: where a function vanishes into its caller, the
     compiler knows the number all the same.
     """
-    kept = getattr(function, "_cache", None)
+    kept = function._cache
     if isinstance(kept, caching.FunctionCache):
-        kept._cache_file.__class__ = Index
-        compiled, lock = function.compile, Path(kept.cache_path) / f"{function.__name__}.lock"
+        compiled = function.compile
 
         def once(signature: Any) -> Any:
             signature = tuple(map(types.unliteral, signature))
+            lock = Path(kept.cache_path) / f"{function.__name__}.lock"
             with global_compiler_lock, _alone(lock):
                 function._cache = caching.NullCache() if foreign(signature) else kept
-                return compiled(signature)
+                try:
+                    return compiled(signature)
+                finally:
+                    function._cache = kept
 
         function.compile = once
     return function

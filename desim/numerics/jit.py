@@ -8,7 +8,7 @@ see `code_cache`.
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from numba.core.dispatcher import Dispatcher
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.errors import InputError
-from desim.numerics.code_cache import PACKAGE, by_content, guarded
-from desim.numerics.parts import ENTRANCE, PART, PartCache, leads_to
+from desim.numerics.code_cache import PACKAGE, Store, guarded
+from desim.numerics.parts import ENTRANCE, PART, KeptPart, leads_to
 from desim.numerics.plain import with_rent
 
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False, **PART}  # see `lean_inline`
@@ -39,21 +39,21 @@ def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) ->
     flags = {"error_model": "numpy", "forceinline": False} | flags
     path = Path(function.__code__.co_filename).resolve()
     own = path.is_relative_to(PACKAGE)  # not a plugin, whose helpers may change unseen
-    with by_content(path) if own else nullcontext():
-        entrance = guarded(numba.njit(cache=own, **flags | ENTRANCE)(function))
+    entrance = numba.njit(**flags | ENTRANCE)(function)
     if not isinstance(entrance, Dispatcher):
         return entrance
+    if own:
+        entrance._cache = Store(function, path)
     if ENTRANCE and not flags.get("parallel"):
         leads_to(entrance, lambda: _part(function, path if own else None, flags))
-    return with_rent(entrance) if plain and own else entrance
+    return with_rent(guarded(entrance)) if plain and own else guarded(entrance)
 
 
 def _part(function: Callable[..., Any], path: Path | None, flags: dict[str, Any]) -> Any:
     """What other compiled functions call of this one, kept if it has a path; see `parts`."""
     part = numba.njit(**flags | PART)(function)
     if path is not None:
-        with by_content(path):
-            part._cache = PartCache(function)
+        part._cache = Store(function, path, KeptPart)
     return guarded(part)
 
 

@@ -65,13 +65,34 @@ class _Code(_Library):  # type: ignore[misc]
             self._final_module.link_in(part.code, preserve=True)
         super()._optimize_final_module()
 
+    def _places(self, *others: str) -> Any:
+        """A module with the places of what Python tells the code, and with what else is given."""
+        variables = self._final_module.global_variables
+        places = [str(one) for one in variables if one.name.startswith(ENVIRONMENT)]
+        empty = str(self._codegen._create_empty_module(self.name))
+        return llvm.parse_assembly("\n".join([empty, *places, *others]))
+
 
 class Entrance(_Code):
     """The code of a function that Python calls."""
 
+    linked = False  # whether compiled functions call it themselves, for it has no part
+
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
         _complete(self._final_module, self.called)
+
+    def _get_module_for_linking(self) -> Any:
+        """What is kept beside machine code: names, for to read the rest is most of a load."""
+        if self.linked:
+            return super()._get_module_for_linking()
+        self._ensure_finalized()
+        if self._shared_module is None:
+            names = [one.name for one in self._final_module.functions if _public(one)]
+            self._shared_module = self._places(
+                *(f'define void @"{n}"() {{ ret void }}' for n in names)
+            )
+        return self._shared_module
 
 
 class Part(_Code):
@@ -85,11 +106,9 @@ class Part(_Code):
         self._finalize_dynamic_globals()
         code = self.code = self._final_module
         for function in code.functions:
-            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+            if _public(function):
                 function.linkage = "linkonce_odr"
-        places = [str(one) for one in code.global_variables if one.name.startswith(ENVIRONMENT)]
-        empty = str(self._codegen._create_empty_module(self.name))
-        self._final_module = llvm.parse_assembly("\n".join([empty, *places]))
+        self._final_module = self._places()
         self._final_module.name = code.name
         super()._finalize_final_module()
 
@@ -100,6 +119,11 @@ class Part(_Code):
             self._shared_module = self.code.clone()
             _complete(self._shared_module, self.called)
         return self._shared_module
+
+
+def _public(function: Any) -> bool:
+    """Whether a module defines this function for others."""
+    return not function.is_declaration and function.linkage == llvm.Linkage.external
 
 
 def _complete(module: Any, called: dict[Any, None]) -> None:
@@ -119,30 +143,27 @@ def _compiler(library: type[_Code]) -> type[compiler.Compiler]:
             state = self.state
             state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.vanishes = state.flags.forceinline
+            state.library.linked = state.flags.auto_parallel.enabled
             state.library.enable_object_caching()
             return super().define_pipelines()
 
     return Own
 
 
-class _KeptPart(_Kept):  # type: ignore[misc]
+class KeptPart(_Kept):  # type: ignore[misc]
     """How a part is kept: beside its entrance, under a name of its own, with the parts it calls."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        """What its files' names begin with."""
         return f"part-{super().get_filename_base(fullname, abiflags)}"
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """The part that was stored."""
         found = super().rebuild(target_context, payload)
         library = found.library
         library.__class__, library.code = Part, library._shared_module
         library.vanishes, library.taken_in, library.called = found.fndesc.inline, {}, {}
         return found
-
-
-class PartCache(caching.FunctionCache):  # type: ignore[misc]
-    """What is kept of a part."""
-
-    _impl_class = _KeptPart
 
 
 ENTRANCE: dict[str, Any] = {}  # options of numba for each, none where that is not possible

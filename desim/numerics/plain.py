@@ -191,7 +191,7 @@ def _found(kernel: Any, arguments: Any) -> bool:
     if (id(kernel), signature) in _missing:
         return False
     with global_compiler_lock:  # what it looks through is of all threads
-        if kernel._cache.load_overload(signature, kernel.targetctx) is not None:
+        if kernel._cache.holds(signature, kernel.targetctx):
             return True
     _missing.add((id(kernel), signature))
     return False
@@ -200,8 +200,7 @@ def _found(kernel: Any, arguments: Any) -> bool:
 def _without_code(kernel: Any) -> bool:
     """Whether nothing was kept of a function when it was called first, for whatever types."""
     if id(kernel) not in _absent:
-        index = getattr(getattr(kernel._cache, "_cache_file", None), "_index_path", None)
-        _absent[id(kernel)] = index is not None and not Path(index).exists()
+        _absent[id(kernel)] = not Path(kernel._cache._cache_file._index_path).exists()
     return _absent[id(kernel)]
 
 

@@ -21,7 +21,7 @@ from desim.errors import InputError
 from desim.numerics.jit import one_blas_thread
 from desim.problem.gathered import chunks, stored
 from desim.problem.kernels.gradients import Data, gradient, transpose
-from desim.problem.kernels.values import agent_losses
+from desim.problem.kernels.sums import agent_losses
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss, values_into
 

@@ -24,7 +24,7 @@ from desim.engine.patience import DIVERGED
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
 from desim.memory import Tree, flat, nested
 from desim.npz import read_npz

@@ -12,8 +12,8 @@ from desim.log.column_meanings import METRICS
 from desim.network.conditions.choosing import CHOOSERS
 from desim.scenario import registry, tree
 from desim.scenario.sections.algorithm import Policy
-from desim.scenario.sections.codec import OneWay
 from desim.scenario.sections.data import SOURCES
+from desim.scenario.sections.links import OneWay
 from desim.scenario.sections.network import Topology
 from desim.scenario.sections.problem import Loss, Penalty
 

@@ -11,8 +11,8 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.declarations import Kind
 from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
-from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
+from desim.scenario.sections.links import Codec
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe_and_stop import ListenersSection, Observe, Stop
 from desim.scenario.sections.privacy import Privacy

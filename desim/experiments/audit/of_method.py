@@ -39,7 +39,7 @@ from desim.experiments.audit.stored import (
 )
 from desim.experiments.audit.verdict import DECIMALS, AuditedPlay, claims_of, judge, rounded
 from desim.experiments.pool import mapped
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.numerics.cores import cores
 from desim.privacy.accounting.views import Adversary, adversary
 from desim.runs.premises import tuned

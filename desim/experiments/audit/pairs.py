@@ -20,7 +20,7 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.signals import Listener, Message, Release, Sink
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
-from desim.log.outcome import Outcome
+from desim.log.event_log import Outcome
 from desim.privacy.ledger.ledger import Mechanism
 
 # What a play reveals, kept and replayed: the same transcript on other data shows what moved.

@@ -9,7 +9,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.problem.kernels import gradients
-from desim.problem.kernels.batches import WHOLE
+from desim.problem.kernels.plan import WHOLE
 from desim.shapes import all_between, refuse, rows_given, whole_given
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's

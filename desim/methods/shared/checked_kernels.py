@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from desim.methods.shared.checked_gradients import models_given
-from desim.problem.kernels import argmin, codecs, values, zeroth
+from desim.problem.kernels import argmin, codecs, sums, zeroth
 from desim.shapes import has_rows, refuse, rows_given
 
 
@@ -49,6 +49,6 @@ def _looked_at(
 minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
 descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise", "steps")
 estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
-capped_losses = _looked_at(values.capped_losses, "x", each="where")
+capped_losses = _looked_at(sums.capped_losses, "x", each="where")
 quantize = _looked_at(codecs.quantize, "x", each="round_")
 sparsify = _looked_at(codecs.sparsify, "x", each="round_")

@@ -187,7 +187,9 @@ def prices(
     secret = part & (code == Mechanism.GAUSSIAN) & (batch < owned) & amplified
     paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
     objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
-    xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
+    xi = np.zeros_like(objective)
+    if objective.any():
+        xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
         mu2 = (exact + paid["clipped-gaussian"]) ** 2

@@ -12,7 +12,6 @@ import numpy as np
 
 from desim.numerics.jit import inline, kernel
 from desim.problem.kernels import twofold
-from desim.problem.kernels.batches import column, plain
 from desim.problem.kernels.gradients import (
     Data,
     backward,
@@ -20,6 +19,7 @@ from desim.problem.kernels.gradients import (
     slopes,
     whole_block,
 )
+from desim.problem.kernels.plan import column, plain
 from desim.problem.losses.scalar import clipped_bend
 
 STEPS = 200

@@ -14,7 +14,7 @@ from numba import prange
 from desim.numerics.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
 from desim.numerics.keys import counter, seed_word
 from desim.numerics.lanes import in_lanes, load, load_one, pick, store
-from desim.problem.kernels.batches import WHOLE, batch_scale, choose, column, plain
+from desim.problem.kernels.plan import WHOLE, batch_scale, choose, column, plain
 from desim.problem.losses.scalar import OWN, own_slopes, slope
 
 

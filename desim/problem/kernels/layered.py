@@ -13,7 +13,7 @@ import numpy as np
 from desim.numerics.elementary import exp_, log_
 from desim.numerics.jit import in_parts, inline, one_blas_thread, product_kernel
 from desim.numerics.keys import counter
-from desim.problem.kernels.batches import WHOLE, batch_scale, choose, plain
+from desim.problem.kernels.plan import WHOLE, batch_scale, choose, plain
 
 
 class Layered(NamedTuple):

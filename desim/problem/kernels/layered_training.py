@@ -8,7 +8,6 @@ import numpy as np
 
 from desim.numerics.jit import in_parts, inline, one_blas_thread, product_kernel
 from desim.numerics.keys import counter
-from desim.problem.kernels.batches import batch_scale
 from desim.problem.kernels.layered import (
     Layered,
     block_gradient,
@@ -17,7 +16,7 @@ from desim.problem.kernels.layered import (
     scratch_for,
     whole_block,
 )
-from desim.problem.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
+from desim.problem.kernels.plan import ACCELERATED, NOISY, Plan, batch_scale, batches_of, perturb
 
 
 @inline

@@ -17,7 +17,6 @@ from desim.numerics.jit import (
     use_parallel,
 )
 from desim.numerics.keys import counter, seed_word
-from desim.problem.kernels.batches import WHOLE, batch_scale, column, plain
 from desim.problem.kernels.gradients import (
     Block,
     Data,
@@ -26,7 +25,18 @@ from desim.problem.kernels.gradients import (
     draw_batch,
     scratch_for,
 )
-from desim.problem.kernels.plan import ACCELERATED, NOISY, SGD, Plan, batches_of, perturb
+from desim.problem.kernels.plan import (
+    ACCELERATED,
+    NOISY,
+    SGD,
+    WHOLE,
+    Plan,
+    batch_scale,
+    batches_of,
+    column,
+    perturb,
+    plain,
+)
 
 
 @lean_inline

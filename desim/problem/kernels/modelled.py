@@ -11,9 +11,8 @@ import numpy as np
 
 from desim.numerics.jit import in_parts, one_blas_thread, product_kernel
 from desim.numerics.keys import Stream, address, counter, threefry
-from desim.problem.kernels.batches import choose
 from desim.problem.kernels.layered_training import advance
-from desim.problem.kernels.plan import ACCELERATED, NOISY, SGD, perturb
+from desim.problem.kernels.plan import ACCELERATED, NOISY, SGD, choose, perturb
 from desim.problem.models.augment import Augmentation, Place, augmented
 from desim.problem.models.user_model import Rows
 

@@ -1,12 +1,50 @@
-"""How agents train: solvers, rates, batches and noise of their steps."""
+"""How agents train: solvers, rates, batches and noise of their steps, and arrays for kernels."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from desim.numerics.jit import inline, lean_inline
-from desim.numerics.keys import Stream, address, normals_into
-from desim.problem.kernels.batches import WHOLE
+from desim.numerics.keys import Stream, address, normals_into, subset_with
+
+# What kernels of every kind of model share: batches of rows, and arrays that they compile for.
+
+
+WHOLE = 1 << 62  # a batch size that no agent's rows reach
+_BATCH = int(Stream.BATCH)
+
+
+@lean_inline
+def choose(i, k0, c0, pool, chosen):
+    """Fill `chosen` with a uniform subset of agent i's rows, ascending, at address (k0, c0).
+
+    pool (m_i,) int64 is scratch.
+    """
+    subset_with(k0, address(_BATCH, i, -1), c0, pool, chosen)
+
+
+@lean_inline
+def batch_scale(i, count, printed, data):
+    """What a batch's sum is scaled by: so that it stands for the whole sum, unless `printed`."""
+    m = data.start[i + 1] - data.start[i]
+    return data.scale[i] if printed or count >= m else data.scale[i] * m / count
+
+
+def column(values, n, dtype):
+    """Values, or one value for all, as an (n,) array in the layout kernels compile for."""
+    if isinstance(values, np.ndarray | list | tuple):
+        return plain(values, dtype)
+    out = np.empty(n, dtype)
+    out.fill(values)
+    return out
+
+
+def plain(values, dtype=np.float64):
+    """Values as a C-contiguous writeable array, copied only where it is not one."""
+    if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.carray:
+        return values
+    return np.array(values, dtype, order="C")
+
 
 GRADIENT, ACCELERATED, SGD, NOISY = range(4)
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy")

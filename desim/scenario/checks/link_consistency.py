@@ -6,9 +6,9 @@ from desim.network.conditions.codec import LOSSY, Codecs
 from desim.numerics.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Policy
-from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.data import Npz
 from desim.scenario.sections.devices import Churn, Compute, SpeedTrace
+from desim.scenario.sections.links import Codec
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
