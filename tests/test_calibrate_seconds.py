@@ -158,9 +158,9 @@ def check_rivals(line, law):
 def test_rates_that_fit_alike_are_told_with_the_message_that_tells(tmp_path):
     law, table = carried(Tcp(connection="new"), 0.0905, 6.244e6, (20_000, 48_000), 0.1, rounds=3)
     check_rivals(lines.line_of("link", table, law, samples.EXACT), law)
-    from desim.deployments.measuring.calibration import calibrated
+    from desim.deployments.measuring.calibration import of_samples
 
-    made = calibrated(
+    made = of_samples(
         samples.Samples(table, NO_WORK, tcp=Tcp(connection="new"), floor=samples.EXACT), False
     )
     assert "link: its messages do not tell the bandwidth: fit alike: " in str(made)
@@ -286,12 +286,12 @@ def test_one_size_of_messages_does_not_tell_a_rate(pair):
     assert (line.how, line.rate) == (lines.LIMIT, np.inf)
     assert line.latency == pytest.approx(0.01 + 600 * 64 / 1e6, rel=0.05)
     assert line.least == pytest.approx(600 * 64 / line.latency, rel=0.05)
-    from desim.deployments.measuring.calibration import calibrated
+    from desim.deployments.measuring.calibration import of_samples
 
-    text = calibrated(real, None).fragment()
+    text = of_samples(real, None).fragment()
     assert "does not tell a latency from a bandwidth" in text
     assert "bandwidth: inf" in text
-    assert "desim calibrate RUN RUN" in str(calibrated(real, None))
+    assert "desim calibrate RUN RUN" in str(of_samples(real, None))
 
 
 @pytest.mark.parametrize("dim", [100, 4000])

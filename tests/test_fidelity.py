@@ -100,7 +100,7 @@ def check_calibration():
     own = samples.Samples(
         messages.assign(attempts=1.0, sending=0.0), computations, tcp=Tcp(congestion="reno")
     )
-    made = calibration.calibrated(own, apart=False)
+    made = calibration.of_samples(own, apart=False)
     (line,) = made.lines.pooled
     assert line.latency == pytest.approx(case.latency, rel=AIM)
     assert line.rate == pytest.approx(case.rate, rel=0.01)

@@ -14,6 +14,7 @@ import desim
 from desim.engine import play
 from desim.engine.cohort import star as star_cohort
 from desim.errors import InputError, RunError
+from desim.network.conditions import policy as policies
 from desim.network.conditions.policy import Policy
 from desim.network.timeline import waiting_rule
 
@@ -306,3 +307,38 @@ def test_a_least_number_that_never_comes_is_told(tmp_path):
     for engine in ("cohort", "agents", "compiled"):
         with pytest.raises(RunError, match="nobody can go on"):
             desim.run(scenario, overrides={"engine": engine})
+
+
+def least_gaps(module, agents=5):
+    """Policies whose least number of replies is not the first that ever closes a collection."""
+    everybody = np.ones(agents, bool)
+    made = [module.Policy("all"), module.Policy("deadline", 3.0)]
+    for number in range(1, agents + 1):
+        made += [module.Policy(kind, number) for kind in ("quorum", "buffer")]
+        made += [module.Policy("deadline", 3.0, at_least=number)]
+        made += [module.Policy("buffer", agents, at_least=number, at_most=2.0)]
+    closes = [
+        [one.closed(everybody, {*range(n)}, everybody, one.limited) for n in range(agents + 1)]
+        for one in made
+    ]
+    firsts = [found.index(True) for found in closes]
+    return [one for one, first in zip(made, firsts, strict=True) if one.least(agents) != first]
+
+
+def test_the_least_number_of_replies_is_the_first_that_closes_a_collection():
+    assert least_gaps(policies) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("min(self.at_least, awaited) if self.limited else", "self.at_least or"),
+        ("else self.number(awaited)", "else awaited"),
+        (
+            "rule, awaited, sum(counted[i] for i in here), over",
+            "rule, awaited, len(here) + 1, over",
+        ),
+    ],
+)
+def test_another_least_number_is_noticed(right, wrong):
+    assert least_gaps(mutant(policies, right, wrong)) != []

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 import desim
-from desim.deployments.measuring.calibration import Calibrated, calibrated
+from desim.deployments.measuring.calibration import Calibrated, of_samples
 from desim.deployments.measuring.samples import Samples, of_run
 from desim.runs.run import Run
 
@@ -109,7 +109,7 @@ def measured(repeats: int) -> pd.DataFrame:
         for case in CASES:
             began = time.monotonic()
             samples, late = deployed(case, SEED + repeat)
-            made = calibrated(samples, apart=False)
+            made = of_samples(samples, apart=False)
             assert made.lines is not None
             law = {"case": case.name, "repeat": repeat, "law": made.lines.law.name}
             found = [{**law, **one, "late": late} for one in quantities(case, made)]

@@ -323,7 +323,7 @@ class Station:
         """Whether the policy closes the collection, whose limit may be over."""
         calls = self.hub.calls
         policy, fresh = self.world.settings.policy, calls.round_ == self.hub.round
-        return bool(policy.closed(calls.pending > 0, self.arrived, fresh, over))
+        return policy.closed(calls.pending > 0, self.arrived, fresh, over)
 
     def _require_alive(self) -> None:
         """RunError where a collection never closes because agents have died."""
@@ -335,8 +335,7 @@ class Station:
         if policy.kind == "quorum":
             awaited &= calls.round_ == self.hub.round
         coming = int(awaited.sum()) - sum(bool(awaited[i]) for i in self.lost)
-        least = policy.at_least if policy.limited else policy.number(int(awaited.sum()))
-        if (policy.limited and not some_live) or coming < min(least, int(awaited.sum())):
+        if (policy.limited and not some_live) or coming < policy.least(int(awaited.sum())):
             raise self.hopeless()
 
     def hopeless(self) -> RunError:

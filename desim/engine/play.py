@@ -59,8 +59,7 @@ ENGINES = {
 
 def _steps(settings: Settings, method: Any) -> float:
     """How many steps agents take in so many rounds; of one where time or a metric ends the run."""
-    agents, policy = settings.problem.agents, settings.policy
-    replies = min(agents, policy.value) if policy.kind == "buffer" else agents
+    replies = settings.policy.training(settings.problem.agents)
     local = getattr(method, "local", None)
     epochs = 1 if local is None else int(np.max(local.epochs, initial=1))
     return replies * epochs * (settings.rounds if np.isfinite(settings.rounds) else 1.0)

@@ -211,9 +211,6 @@ def endless(world: Any, agent: int) -> bool:
 
 def needed(settings: Settings, stuck: int) -> bool:
     """Whether nothing goes on, or no number of rounds is reached, without so many agents."""
-    policy = settings.policy
-    if settings.graph is not None or policy.kind == "all":
-        return stuck > 0
-    if policy.limited:
-        return settings.problem.agents - stuck < policy.at_least
-    return settings.problem.agents - stuck < policy.value
+    agents = settings.problem.agents
+    least = settings.policy.least(agents) if settings.graph is None else agents
+    return agents - stuck < least

@@ -2,7 +2,8 @@
 
 A checkpoint is an npz file without pickle, which appears whole or not at all. It goes with the rows
 that had been stored when it was written, and is of use to the same code, data and libraries only;
-where anything is amiss the run is played again from its start, which gives the same.
+where anything is amiss the run is played again from its start, which gives the same and takes as
+long as it did: 26 s in place of 2, of models that had trained for 27 (analysis/benchmarks).
 """
 
 import contextlib

@@ -260,9 +260,7 @@ def events(simulation: Simulation) -> float:
     """Rows of the event log in a round, about, as far as the method says what a round is."""
     settings, noise = simulation.settings, simulation.method.noise is not None
     if simulation.method.kind == "coordinator":
-        policy, called = settings.policy, float(settings.participation.least)
-        if policy.kind in ("each", "buffer"):  # agents that are called in a collection, about
-            called = 1.0 if policy.kind == "each" else policy.number(called)
+        called = settings.policy.training(float(settings.participation.least))
         # Called, and a message there; work, perhaps noise, and a message back; a collection.
         rows = {"all": called * (6 + noise) + 1, "messages": 4 * called + 1, "rounds": 1.0}
         return rows[settings.log]

@@ -324,7 +324,7 @@ def calibrate(
     samples = found[0]
     for other in found[1:]:
         samples = samples.and_these(other)
-    return calibrated(samples, apart)
+    return of_samples(samples, apart)
 
 
 def calibrate_here(
@@ -347,7 +347,7 @@ def calibrate_here(
         )
     found = None if phones is None else scores(phones, score)
     ours = None if found is None else found.of(str(reference))
-    here = calibrated(steps_here(scenario), None)
+    here = of_samples(steps_here(scenario), None)
     if found is None or ours is None or here.devices is None:
         return here
     share = found.values / ours
@@ -356,7 +356,7 @@ def calibrate_here(
     return replace(here, devices=devices, notes=notes, names=found.names)
 
 
-def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
+def of_samples(samples: Samples, apart: bool | None) -> Calibrated:
     """What samples tell; InputError where that is nothing."""
     lines, devices = lines_of(samples, apart=apart), devices_of(samples)
     if lines is None and devices is None:

@@ -10,7 +10,7 @@ from desim.arrays import Array, Mask
 from desim.engine.requests import Heard
 from desim.network.conditions.policy import until
 from desim.network.conditions.topology import Changing
-from desim.network.timeline.waiting_rule import FIXED, WAITING, learn, least, needed, nothing_seen
+from desim.network.timeline.waiting_rule import FIXED, WAITING, enough, learn, nothing_seen
 
 
 class Mailbox:
@@ -70,9 +70,8 @@ class Mailbox:
 
     def has(self, number: int) -> bool:
         """Whether enough messages `number` are here for the rule to close the wait."""
-        here, rule = self.here(number), self.rule
-        some = least(rule, len(here)) if self.over else needed(rule, len(here))
-        return bool(sum(here) >= min(some, needed(rule, len(here))))
+        here = self.here(number)
+        return enough(self.rule, len(here), sum(here), self.over)
 
     def until(self, number: int, opened: float) -> float:
         """When the limit is of a wait for messages `number` that was opened at `opened` s."""

@@ -65,7 +65,7 @@ class Engine:
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
         plan, data, madds = local.trainer.parts
         self.training = seed, local.epochs, plan, data
-        replies = int(policy.number(self.agents)) if policy.kind == "buffer" else self.agents
+        replies = int(policy.training(self.agents))
         each = float(madds * local.epochs[0])
         self.work = each * replies  # of a collection
         self.ahead = ahead_for(self.agents)

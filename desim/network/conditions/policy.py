@@ -20,6 +20,7 @@ from desim.network.timeline.waiting_rule import (
     Staleness,
     closed_at,
     counts,
+    enough,
     heard,
     least,
     limited,
@@ -76,6 +77,14 @@ class Policy:
         """How many of so many awaited replies close a collection before its limit."""
         return min(self.value, awaited) if self.kind in ("quorum", "buffer") else awaited
 
+    def least(self, awaited: float) -> float:
+        """Without how many of so many awaited replies a collection never closes."""
+        return min(self.at_least, awaited) if self.limited else self.number(awaited)
+
+    def training(self, invited: float) -> float:
+        """How many of so many invited agents train for a collection: all, or those of a buffer."""
+        return self.number(invited) if self.kind == "buffer" else invited
+
     def until(self, opened: float, calls: Calls) -> float:
         """When, s, the limit of a collection of replies to calls is, opened at `opened` s."""
         pending = calls.pending > 0 if self.adaptive else slice(0)
@@ -102,21 +111,18 @@ class Policy:
 
         pending, fresh (agents,): whose reply is awaited, and whether it answers the latest call.
         """
-        rule = self.rule
-        counted = counts(rule, fresh)
-        awaited, enough = int(np.count_nonzero(pending & counted)), sum(counted[i] for i in here)
-        number = least(rule, awaited) if over else needed(rule, awaited)
-        return bool(enough >= min(number, needed(rule, awaited)))
+        counted = counts(self.rule, fresh)
+        awaited = int(np.count_nonzero(pending & counted))
+        return enough(self.rule, awaited, sum(counted[i] for i in here), over)
 
     def missing(self, here: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> int:
         """How many replies lack of those that close a collection before its limit.
 
         here, fresh (n,): which awaited replies are in, and answer the latest call.
         """
-        counted = counts(self.rule, fresh)
-        awaited = np.broadcast_to(counted, here.shape)
-        enough = int(np.count_nonzero(here & awaited))
-        return int(needed(self.rule, int(np.count_nonzero(awaited))) - enough)
+        awaited = counts(self.rule, fresh)
+        came = int(np.count_nonzero(here & awaited))
+        return int(needed(self.rule, int(np.count_nonzero(awaited))) - came)
 
     @property
     def interrupts(self) -> bool:

@@ -5,7 +5,7 @@ What was lost is noticed as said below, and mended at the pace of PRR (RFC 6937)
 
 import numpy as np
 
-from desim.network.timeline.link_laws import HUB, in_burst, time_on_wire
+from desim.network.timeline.link_laws import lost_on, time_on_wire
 from desim.network.timeline.tcp import (
     ACKS,
     BETA,
@@ -56,7 +56,7 @@ from desim.network.timeline.transport import (
     UNDER_WAY,
 )
 from desim.numerics.jit import lean_inline, lean_kernel
-from desim.numerics.keys import Stream, address, counter, uniform
+from desim.numerics.keys import Stream, address, counter
 
 # Which packets of a message are lost, and how much later that makes a handshake.
 
@@ -68,12 +68,9 @@ TRIES = 15  # timeouts in a row, after which a connection is given up
 @lean_inline
 def lossy(links, e):
     """Whether packets may be lost on link e, or find the queue of its line full."""
-    if links.transport.law[QUEUE, e] < np.inf:
+    if links.transport.law[QUEUE, e] < np.inf or max(links.loss[0], links.loss[1]) > 0.0:
         return True
-    first = max(links.loss[0], links.loss[1])
-    return first > 0.0 or (
-        links.onward.shape[0] > 0 and max(links.onward[3], links.onward[4]) > 0.0
-    )
+    return links.onward.shape[0] > 0 and max(links.onward[3], links.onward[4]) > 0.0
 
 
 @lean_inline
@@ -82,22 +79,10 @@ def packet_lost(links, e, time, round_, message, number):
 
     message: which of the round, counted with its attempts.
     """
-    source, target = links.ends[0, e], links.ends[1, e]
-    k1, c0 = address(PACKET, source, target), counter(round_, message)
-    share, inside = links.loss
-    second = links.onward.shape[0] > 0
-    other = HUB if second else target
-    if share != inside and in_burst(links.seed, source, other, links.bursts, time):
-        share = inside
-    if share > 0.0 and uniform(links.seed, k1, c0, 2 * number) < share:
+    k1, c0 = address(PACKET, links.ends[0, e], links.ends[1, e]), counter(round_, message)
+    if lost_on(links, e, 0, time, k1, c0, 2 * number):
         return True
-    if not second:
-        return False
-    share, inside = links.onward[3], links.onward[4]
-    bursts = links.onward[5], links.onward[6]
-    if share != inside and in_burst(links.seed, target, HUB, bursts, time):
-        share = inside
-    return share > 0.0 and uniform(links.seed, k1, c0, 2 * number + 1) < share
+    return links.onward.shape[0] > 0 and lost_on(links, e, 1, time, k1, c0, 2 * number + 1)
 
 
 @lean_inline
@@ -402,10 +387,8 @@ def begun(links, e, time, what, flight, q, m):
 @lean_inline
 def over(q):
     """Whether all of the message is under way, on packets that arrive, or it is given up."""
-    return (
-        q[GIVEN_UP] > 0.0
-        or q[UNSENT] + q[RESENT] + q[HOLES] + q[LOST] + (q[TAIL] - q[ONLINE]) == 0.0
-    )
+    lacking = q[UNSENT] + q[RESENT] + q[HOLES] + q[LOST] + (q[TAIL] - q[ONLINE])
+    return q[GIVEN_UP] > 0.0 or lacking == 0.0
 
 
 @lean_inline

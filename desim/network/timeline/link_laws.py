@@ -61,11 +61,7 @@ def trial(links, e, begin, round_, exchange, attempt):
     k1, c0 = address(LINK, source, target), counter(round_, exchange * ATTEMPTS + attempt)
     kind, a, b = links.jitter
     latency = links.wires[0, e] * sample(kind, a, b, links.seed, k1, c0, 0)
-    share, inside = links.loss
-    other = target if links.onward.shape[0] == 0 else HUB
-    if share != inside and in_burst(links.seed, source, other, links.bursts, begin):
-        share = inside
-    lost = share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < share
+    lost = lost_on(links, e, 0, begin, k1, c0, LOSS_INDEX)
     if links.onward.shape[0] > 0:
         later, gone = second_hop(links, e, begin, k1, c0)
         latency, lost = latency + later, lost or gone
@@ -75,12 +71,22 @@ def trial(links, e, begin, round_, exchange, attempt):
 @lean_inline
 def second_hop(links, e, begin, k1, c0):
     """What an attempt meets after the node in the middle: latency s, and whether it is lost."""
-    law, bursts = links.onward, (links.onward[5], links.onward[6])
-    factor = sample(int(law[0]), law[1], law[2], links.seed, k1, c0, ONWARD)
-    latency, share, inside = links.wires[3, e] * factor, law[3], law[4]
-    if share != inside and in_burst(links.seed, links.ends[1, e], HUB, bursts, begin):
+    law = links.onward
+    latency = links.wires[3, e] * sample(int(law[0]), law[1], law[2], links.seed, k1, c0, ONWARD)
+    return latency, lost_on(links, e, 1, begin, k1, c0, LOSS_INDEX + ONWARD)
+
+
+@lean_inline
+def lost_on(links, e, hop, time, k1, c0, index):
+    """Whether what sets out at `time` s on hop 0 of link e, or on hop 1 of two, is lost on it."""
+    source, target, law = links.ends[0, e], links.ends[1, e], links.onward
+    share, inside, bursts = links.loss[0], links.loss[1], links.bursts
+    if hop == 1:
+        source, share, inside, bursts = target, law[3], law[4], (law[5], law[6])
+    other = HUB if law.shape[0] > 0 else target
+    if share != inside and in_burst(links.seed, source, other, bursts, time):
         share = inside
-    return latency, share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX + ONWARD) < share
+    return share > 0.0 and uniform(links.seed, k1, c0, index) < share
 
 
 # Fluid through a rate that is piecewise constant in time, of a trace that ends or starts again.

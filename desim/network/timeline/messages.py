@@ -277,7 +277,6 @@ def log_message(rows, kind, side, agent, peer, round_, size, release, time, seco
 
 # Timeline of clients that a coordinator calls: downlink, computation, uplink in one pass.
 
-
 ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
 )

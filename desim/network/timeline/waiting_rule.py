@@ -174,6 +174,12 @@ def least(rule: Any, awaited: int) -> Any:
     return min(rule[3], awaited)
 
 
+def enough(rule: Any, awaited: int, here: int, over: bool) -> bool:
+    """Whether so many of the awaited messages that count close the wait; over: so is its limit."""
+    number = needed(rule, awaited)
+    return bool(here >= (min(number, least(rule, awaited)) if over else number))
+
+
 @register_jitable(**LEAN)
 def limited(rule: Any) -> Any:
     """Whether a wait may close before all that it needs is there."""
