@@ -186,6 +186,8 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
     impl: how numba keeps it, if not as it does others.
     """
 
+    _impl_class: Any
+
     def __init__(self, function: Callable[..., Any], path: Path, impl: Any = None) -> None:
         self._function, self._path = function, path
         self._impl_class = impl or type(self)._impl_class

@@ -39,11 +39,11 @@ def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) ->
     flags = {"error_model": "numpy", "forceinline": False} | flags
     path = Path(function.__code__.co_filename).resolve()
     own = path.is_relative_to(PACKAGE)  # not a plugin, whose helpers may change unseen
-    entrance = numba.njit(**flags | ENTRANCE)(function)
+    entrance: Any = numba.njit(**flags | ENTRANCE)(function)
     if not isinstance(entrance, Dispatcher):
         return entrance
     if own:
-        entrance._cache = Store(function, path)
+        entrance._cache = Store(function, path)  # type: ignore[attr-defined]
     if ENTRANCE and not flags.get("parallel"):
         leads_to(entrance, lambda: _part(function, path if own else None, flags))
     return with_rent(guarded(entrance)) if plain and own else guarded(entrance)
