@@ -96,6 +96,22 @@ def test_only_what_python_calls_has_machine_code():
     assert stay == ["deep", "middle", "whole"]
 
 
+@pytest.mark.parametrize("small", [0, parts.SMALL])
+def test_a_large_part_that_vanishes_is_optimised_where_it_vanishes(small, monkeypatch):
+    monkeypatch.setattr(parts, "SMALL", small)
+    _, _, middle, upper, whole = chain()
+    array = np.zeros(1)
+    assert whole(0.3, array) == expected(0.3)
+    assert array[0] == np.sqrt(0.3) + 1.0
+    forms = {one: next(iter(one.part().overloads.values())) for one in (middle, upper)}
+    names = {one: defined(form.library.code) for one, form in forms.items()}
+    apart = [one for one in names if any("leastB" in name for name in names[one])]
+    assert apart == ([] if small else [upper])
+    (form,) = whole.overloads.values()
+    compiled = defined(form.library._final_module)
+    assert not any("leastB" in name or "upperB" in name for name in compiled)
+
+
 def test_a_function_is_called_by_python_and_by_others_in_any_order():
     for python_first in (True, False):
         least, _, middle, _, whole = chain()

@@ -5,6 +5,7 @@ folder of a file is a hash of its text and of all of desim that it imports, so t
 share what they have compiled, and an edit compiles anew only what may depend on it.
 """
 
+import gc
 import hashlib
 import os
 import re
@@ -36,6 +37,7 @@ FROM = re.compile(rb"^ *from (desim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTIL
 WHOLE = re.compile(rb"^ *import (desim[\w.]*)", re.MULTILINE)
 LATER = re.compile(rb"\bkernel_of\(\s*[\"'](desim[\w.]*)")  # a kernel that is imported when needed
 PATIENCE = 600.0  # seconds to wait for a process that compiles the same
+GARBAGE = 200_000  # objects between collections meanwhile: looking at all of numba takes as long
 FORMULAS = b"\n@formulas\n"  # files that say what a kernel computes which does not import them
 _locks = threading.local()  # names of locks that this thread has
 _naming = threading.RLock()  # numba's settings are of all threads, each of which may import kernels
@@ -232,9 +234,12 @@ def guarded(function: Any) -> Any:
             lock = Path(kept.cache_path) / f"{function.__name__}.lock"
             with global_compiler_lock, _alone(lock):
                 function._cache = caching.NullCache() if foreign(signature) else kept
+                before = gc.get_threshold()
+                gc.set_threshold(before[0] and max(before[0], GARBAGE), *before[1:])
                 try:
                     return compiled(signature)
                 finally:
+                    gc.set_threshold(*before)
                     function._cache = kept
 
         function.compile = once

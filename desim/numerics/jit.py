@@ -25,7 +25,6 @@ from desim.numerics.plain import with_rent
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False, **PART}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
-
 _threads: int | None = None
 _launched = 0
 

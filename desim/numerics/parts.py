@@ -4,8 +4,8 @@ Of every function numba makes wrappers for Python and C, and machine code of the
 they call. Most functions are called by compiled ones alone, where the same is done again. So a
 function of desim is two: its entrance, compiled when Python calls it, and its part, when compiled
 functions do. A part has no wrappers and no machine code. One that vanishes into its callers is
-linked to them before they are optimised; one that stays a function afterwards, for it is optimised
-already.
+linked to them before they are optimised, and is not optimised itself if it is large: only where all
+that vanishes has come together. One that stays a function is optimised, and linked afterwards.
 
 This changes methods inside numba that are the same from 0.62 to 0.68. Where one is missing a
 function is compiled as numba does it, which takes twice as long. What numba compiles by itself, as
@@ -22,6 +22,7 @@ from numba.core.dispatcher import Dispatcher
 
 ENVIRONMENT = "_ZN08NumbaEnv"  # begins the names of what Python tells compiled code, by address
 MANGLED = "_ZN"  # begins the names of functions that numba compiled
+SMALL = 100  # basic blocks: a part that vanishes is optimised once for all its callers
 _Library: Any = getattr(codegen, "JITCodeLibrary", object)
 _Kept: Any = getattr(caching, "CompileResultCacheImpl", object)
 CHANGED = {
@@ -45,6 +46,7 @@ class _Code(_Library):  # type: ignore[misc]
 
     _final_module: Any
     _shared_module: Any
+    vanishes = False  # whether it does not stay a function where it is called
 
     def __init__(self, *arguments: Any, **names: Any) -> None:
         super().__init__(*arguments, **names)
@@ -63,7 +65,9 @@ class _Code(_Library):  # type: ignore[misc]
     def _optimize_final_module(self) -> None:
         for part in self.taken_in:
             self._final_module.link_in(part.code, preserve=True)
-        super()._optimize_final_module()
+        blocks = sum(1 for function in self._final_module.functions for _ in function.blocks)
+        if blocks <= SMALL or not self.vanishes:
+            super()._optimize_final_module()
 
     def _places(self, *others: str) -> Any:
         """A module with the places of what Python tells the code, and with what else is given."""
@@ -99,7 +103,6 @@ class Part(_Code):
     """The code of a function for those that call it."""
 
     code: Any = None  # what they link: without the parts that it calls
-    vanishes = False  # whether it does not stay a function there
 
     def _finalize_final_module(self) -> None:
         """Leave the engine nothing to compile but the places of what Python tells the code."""
@@ -142,7 +145,7 @@ def _compiler(library: type[_Code]) -> type[compiler.Compiler]:
         def define_pipelines(self) -> Any:
             state = self.state
             state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
-            state.library.vanishes = state.flags.forceinline
+            state.library.vanishes = state.flags.forceinline and library is Part
             state.library.linked = state.flags.auto_parallel.enabled
             state.library.enable_object_caching()
             return super().define_pipelines()

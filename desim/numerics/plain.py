@@ -1,7 +1,7 @@
 """Kernels as plain Python, as long as that is sooner done than compiling them.
 
 The source of a kernel means the same to Python and has the same bits there. To compile what a run
-of a second needs takes one to two minutes: so nothing is compiled before plain Python has taken
+of a second needs takes a minute: so nothing is compiled before plain Python has taken
 some time, as one rents skis before one buys them. What is found compiled on disk is used from the
 first call on.
 """
@@ -27,7 +27,7 @@ from desim.numerics.cache import cache_home
 from desim.numerics.code_cache import digest
 
 PATIENCE = 20.0  # seconds of processor time in one process
-PRICE = 60.0  # the same of all processes with these sources: what compiling costs
+PRICE = 50.0  # the same of all processes with these sources: what the quickstart takes to compile
 LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
 LOADING = 0.4  # seconds that the first function takes to load, with what numba imports for it
 FEW = 1 << 13  # numbers handed to a call that is not worth a load
@@ -37,6 +37,7 @@ _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
 _missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
 _absent: dict[int, bool] = {}  # functions of which nothing at all was on disk
 _contexts = {"at once": 0, "few calls": 0}  # how many this process is in
+_earlier: float | None = None  # seconds of plain Python in processes before this one
 _counting = threading.Lock()  # of them: runs may be played in several threads
 seconds = 0.0  # of processor time that plain Python took in this process
 
@@ -220,9 +221,6 @@ def _timed(plain: Callable[..., Any], began: float) -> Callable[..., Any]:
 
 def _account() -> Any:
     return cache_home() / "compiled" / f"plain-seconds-{digest('desim.engine.compiled.rounds')}"
-
-
-_earlier: float | None = None
 
 
 def _before() -> float:

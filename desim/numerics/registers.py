@@ -13,7 +13,6 @@ INNER = {
     types.uint64: ir.IntType(64),
     types.boolean: ir.IntType(1),
 }
-
 ROUNDED = (types.float64, types.float32)
 
 
