@@ -185,14 +185,13 @@ class Index(caching.IndexDataCacheFile):  # type: ignore[misc]
 class Store(caching.FunctionCache):  # type: ignore[misc]
     """What is kept of a function of desim; its files are looked for when they are first wanted.
 
-    impl: how numba keeps it, if not as it does others.
+    impl: how it is kept.
     """
 
-    _impl_class: Any
-
-    def __init__(self, function: Callable[..., Any], path: Path, impl: Any = None) -> None:
-        self._function, self._path = function, path
-        self._impl_class = impl or type(self)._impl_class
+    def __init__(
+        self, function: Callable[..., Any], path: Path, impl: Any = caching.CompileResultCacheImpl
+    ) -> None:
+        self._function, self._path, self._impl_class = function, path, impl
 
     def __getattr__(self, name: str) -> Any:
         """What numba sets at the beginning: where the files are, which takes a while."""
