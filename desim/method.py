@@ -51,13 +51,7 @@ from desim.methods.shared.local_training import (
 from desim.network.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
 from desim.network.conditions.devices import overheads_of, speeds_of
 from desim.network.conditions.participation import common_length
-from desim.network.conditions.topology import (
-    against_themselves,
-    dual_bound,
-    mixing_matrix,
-    random_matching,
-    random_neighbours,
-)
+from desim.network.conditions.topology import random_matching, random_neighbours
 from desim.network.timeline.computations import fitting
 from desim.numerics.keys import seed_word
 from desim.numerics.later import names_of
@@ -102,7 +96,12 @@ if TYPE_CHECKING:
     from desim.methods.shared.federated import Federated, Latest
     from desim.methods.shared.local_training import LocalTraining, oversized
     from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
-    from desim.network.conditions.topology import against_themselves, dual_bound, mixing_matrix
+    from desim.network.conditions.mixing import (
+        against_themselves,
+        dual_bound,
+        mixing_matrix,
+        mixing_weights,
+    )
     from desim.problem.kernels.codecs import clamp, shares
     from desim.problem.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
@@ -115,7 +114,8 @@ else:  # the types of what an engine hands over: no engine is imported for them
         f"{_SHARED}federated": "Federated Latest",
         f"{_SHARED}local_training": "LocalTraining oversized",
         f"{_SHARED}minimisation": "ExactADMM Minimisation minimisers",
-        "desim.network.conditions.topology": "against_themselves dual_bound mixing_matrix",
+        "desim.network.conditions.mixing": "against_themselves dual_bound mixing_matrix "
+        "mixing_weights",
         "desim.problem.kernels.codecs": "clamp shares",
     })  # fmt: skip
 
@@ -131,8 +131,8 @@ __all__ = [
     "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
     "by_agent", "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
     "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
-    "minimisers", "mixing_matrix", "once", "overheads_of", "oversized", "plain", "prox", "quantize",
-    "random_matching", "random_neighbours", "ratios", "refusal", "rounded", "seed_word", "shares",
-    "simple", "sparsify", "speeds_of", "spelling", "stable_step", "summed", "terms",
-    "tied_momentum",
+    "minimisers", "mixing_matrix", "mixing_weights", "once", "overheads_of", "oversized", "plain",
+    "prox", "quantize", "random_matching", "random_neighbours", "ratios", "refusal", "rounded",
+    "seed_word", "shares", "simple", "sparsify", "speeds_of", "spelling", "stable_step", "summed",
+    "terms", "tied_momentum",
 ]  # fmt: skip

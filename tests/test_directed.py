@@ -8,7 +8,8 @@ from test_engines import differences
 
 import desim
 from desim.errors import InputError
-from desim.network.conditions.topology import from_edges, mixing_matrix
+from desim.network.conditions.mixing import mixing_matrix
+from desim.network.conditions.topology import from_edges
 from desim.problem.kernels.gradients import gradient
 from desim.scenario.build import build
 

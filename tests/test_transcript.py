@@ -20,7 +20,7 @@ from desim.experiments.audit.pairs import Transcript, noised, play_pair, said_la
 from desim.experiments.audit.transcript_check import transcript_check
 from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
-from desim.methods.shared import consensus
+from desim.methods.shared import declarations
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger import mechanisms
 from desim.privacy.papers import noisy_steps
@@ -213,7 +213,7 @@ def test_laplace_noise_is_held_to_both_norms(monkeypatch):
     narrow = mutant(mechanisms, right, "wide = sensitivity")
     for name in ("Laplace", "Terms"):  # those of the noise at hand, and that engines take
         monkeypatch.setattr(narrow, name, getattr(mechanisms, name))
-    monkeypatch.setattr(consensus, "terms", narrow.terms)
+    monkeypatch.setattr(declarations, "terms", narrow.terms)
     wrong = transcript_check(simulation)
     assert len(wrong.violations)
 

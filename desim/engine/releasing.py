@@ -92,9 +92,7 @@ def parted(ids: Int, speaks: Mask) -> tuple[Int, Int]:
 
 def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
     """Entries (links,) of a matrix (agents, agents) for the links into agents who (n,)."""
-    first, number = graph.incoming[who], np.diff(graph.incoming)[who]
-    before = np.cumsum(number) - number
-    links = np.repeat(first - before, number) + np.arange(number.sum())
+    links = graph.into(who)
     return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
 
 

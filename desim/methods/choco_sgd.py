@@ -69,7 +69,7 @@ class ChocoSGD(DSGD):
         if (budget := self.settings.budget) is not None and budget.on_exhausted == "retire":
             reason = "the others go on with what an agent that leaves has sent last"
             raise InputError(f"privacy.on_exhausted: found retire, but {reason}; allowed: stop")
-        self.gamma = consensus_step(self.averages.W, delta) if gamma == "auto" else gamma
+        self.gamma = consensus_step(self.averages.mixing, delta) if gamma == "auto" else gamma
 
     def agents(self, us: Us) -> Program:
         """Algorithm 2 for agents `us`; xhat of one's own, and s of all that are heard."""

@@ -27,6 +27,7 @@ from desim.method import (
     View,
     dual_bound,
     mixing_matrix,
+    mixing_weights,
 )
 
 
@@ -64,8 +65,9 @@ class Led(Federated):
         parameters, graph = self.parameters, ingredients.settings.graph
         self.alpha, n_e = self.local.common_step, parameters.local.epochs
         self.beta = parameters.beta or 1.0 / n_e
-        self.W = mixing_matrix(graph, len(self.x0), parameters.mixing, parameters.kappa)
-        bound = dual_bound(self.W) / n_e
+        laid: Any = partial(mixing_weights, graph) if graph else partial(mixing_matrix, None, 1)
+        self.mixing = laid(parameters.mixing, parameters.kappa)
+        bound = dual_bound(self.mixing) / n_e  # 11'/N, too, has no eigenvalue below 0
         if self.beta >= bound:
             text = f"algorithm.beta: {self.beta:g} is not below 2 (1 + w) / ((1 - w) epochs)"
             least = "w being 0 or the least eigenvalue of W below 0"
@@ -96,7 +98,7 @@ class Led(Federated):
 
     def agents(self, us: Us) -> Program:
         """Algorithm 1 on a graph for agents `us`."""
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        w_own, w_link = self.mixing.heard_by(us.who)
         us.x, us.y = self.x0[us.who], np.zeros_like(self.x0[us.who])
         key, terms = np.full(len(us.who), self.local.seed_word), self.planned(1).of(us.who)
         for _ in us.rounds():

@@ -47,7 +47,7 @@ class SDMDSGD(DSGD):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         smooth = self.alpha.at(1) * float(self.problem.moduli[1].max())
-        least = float(np.linalg.eigvalsh(self.averages.W)[0])
+        least = self.averages.mixing.least
         bound = 2.0 * self.parameters.c / (1.0 - least + (smooth if smooth < np.inf else 0.0))
         self.warnings += beyond("algorithm.theta", self.parameters.theta, np.array([bound]), BOUND)
 

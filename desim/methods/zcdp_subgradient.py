@@ -78,7 +78,7 @@ class ZcdpSubgradient(Method):
         self.alpha, self.x0 = p.step, settings.initial("x0")
         self.averages = Averages(settings, p.weights, p.kappa)
         if self.alpha.decay.exponent == 0.0 and np.isfinite(hi).all():
-            bound = np.array([(1.0 + np.linalg.eigvalsh(self.averages.W)[0]) / hi.max()])
+            bound = np.array([(1.0 + self.averages.mixing.least) / hi.max()])
             self.warnings += beyond("algorithm.step", self.alpha.initial, bound, STABLE)
         self.warnings += [UNEVEN] * (settings.policy.kind == "each") + self.averages.warnings
 

@@ -157,8 +157,8 @@ class Layout:
         drawn = topology.kind, topology.value, agents, self.scenario.seed
         turns: Listed | Redrawn = Redrawn(*drawn)
         if topology.redraw != "round":
-            edges = generate(*drawn) if edges is None else edges
-            graph = from_edges(agents, edges, WHERE, self.directed)
+            laid = generate(*drawn) if edges is None else edges
+            graph = from_edges(agents, laid, WHERE, self.directed)
             if not topology.per_round:
                 links = conditions.on(graph)
                 if self.contacts is not None:

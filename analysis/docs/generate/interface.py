@@ -52,7 +52,7 @@ FUNCTIONS = (
     "desim.methods.shared.checked_gradients.batch_gradient",
     "desim.network.conditions.topology.random_matching",
     "desim.network.conditions.topology.random_neighbours",
-    "desim.network.conditions.topology.mixing_matrix",
+    "desim.network.conditions.mixing.mixing_matrix",
 )
 WIDTH = 100
 

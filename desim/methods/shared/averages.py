@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.network.conditions.topology import (
+from desim.network.conditions.mixing import (
+    Mixing,
     against_themselves,
-    mixing_matrix,
-    random_matching,
-    random_neighbours,
+    least_of,
+    mixing_weights,
+    second_size,
 )
+from desim.network.conditions.topology import random_matching, random_neighbours
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard
@@ -35,7 +37,7 @@ KEPT = 64
 
 
 class Averages:
-    """The mixing matrix of `settings.graph`, or, where the graph changes, of every round.
+    """The mixing weights on `settings.graph`, or, where the graph changes, of every round.
 
     Where links have an opposite one every W_k is symmetric and keeps the mean of all models, on
     whatever graph (Nedic and Ozdaglar 2009, doi 10.1109/TAC.2008.2009515; Koloskova, Loizou,
@@ -45,43 +47,40 @@ class Averages:
     def __init__(self, settings: "Settings", kind: str, kappa: float | None) -> None:
         graph, self.changing = settings.graph, settings.changing
         assert graph is not None
-        self.agents, self.kind, self.kappa = graph.agents, kind, kappa
-        self.W = mixing_matrix(graph, graph.agents, kind, kappa)
-        self.warnings = against_themselves(self.W, graph, kappa)
-        self.matrix = lru_cache(KEPT)(self._matrix)
+        self.kind, self.kappa = kind, kappa
+        self.mixing = mixing_weights(graph, kind, kappa)
+        self.warnings = against_themselves(self.mixing, graph, kappa)
+        self.mixing_of = lru_cache(KEPT)(self._mixing_of)
         for other in self.changing.listed if self.changing is not None else ():
             if kappa or not other.symmetric:
-                W = mixing_matrix(other, self.agents, kind, kappa)
-                self.warnings = self.warnings or against_themselves(W, other, kappa)
+                mixing = mixing_weights(other, kind, kappa)
+                self.warnings = self.warnings or against_themselves(mixing, other, kappa)
 
-    def _matrix(self, place: int) -> Array:
+    @property
+    def W(self) -> Array:
+        """The mixing matrix (agents, agents) of `settings.graph`."""
+        return self.mixing.matrix
+
+    def _mixing_of(self, place: int) -> Mixing:
         assert self.changing is not None
-        return mixing_matrix(self.changing.laid(place)[0], self.agents, self.kind, self.kappa)
+        return mixing_weights(self.changing.laid(place)[0], self.kind, self.kappa)
 
     def of(self, us: "Cohort") -> Callable[[int], Weights]:
         """Weights for `us` in the exchange on the graph of round k, as a function of k."""
-        changing = self.changing
-        if changing is None:
-            steady = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        if (changing := self.changing) is None:
+            steady = self.mixing.heard_by(us.who)
             return lambda k: steady
-
-        def weights(k: int) -> Weights:
-            W = self.matrix(changing.place(k))
-            return np.diagonal(W)[us.who][:, None], us.link_weights(W, changing.at(k)[0])
-
-        return weights
+        return lambda k: self.mixing_of(changing.place(k)).heard_by(us.who)
 
 
-def consensus_step(W: Array, delta: float) -> float:
+def consensus_step(W: Array | Mixing, delta: float) -> float:
     """CHOCO's step of the averaging, for a mixing matrix W and a codec of this delta.
 
     Koloskova, Stich, Jaggi 2019, Theorem 2: rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2
     - 8 rho delta), rho: 1 minus the second largest size of W's eigenvalues, beta: the largest size
     of those of I - W.
     """
-    values = np.linalg.eigvalsh(W)
-    rho = 1.0 - float(np.sort(np.abs(values))[-2])
-    beta = float(np.max(np.abs(1.0 - values)))
+    rho, beta = 1.0 - second_size(W), 1.0 - least_of(W)
     below = 16.0 * rho + rho**2 + 4.0 * beta**2 + 2.0 * rho * beta**2 - 8.0 * rho * delta
     return rho**2 * delta / below
 
@@ -117,10 +116,9 @@ class PairwiseAverages:
     def __init__(self, us: "Cohort", dim: int, repeat: int, pairs: Pairs) -> None:
         graph = self.graph = pairs.graph
         self.us, self.dim, self.repeat, self.pairs = us, dim, repeat, pairs
-        own = [np.arange(graph.incoming[i], graph.incoming[i + 1]) for i in us.who]
-        self.links = np.concatenate(own)  # into the agents
-        self.rows = np.repeat(np.arange(len(own)), us.degree)  # whose they are
-        links, n = len(self.links), len(own)
+        self.links, n = graph.into(us.who), len(us.who)
+        self.rows = np.repeat(np.arange(n), us.degree)  # whose they are
+        links = len(self.links)
         self.moved, self.undone = np.zeros((2, links, dim))  # D as the one asked, and the asker's
         self.done = np.zeros(links)  # the number of the latest request that was answered
         self.due = np.zeros(links, bool)  # to whom something goes out now

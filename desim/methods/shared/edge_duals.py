@@ -46,10 +46,9 @@ class EdgePairs:
         assert graph is not None
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
         self.degree, self.most = us.degree, int(graph.degree.max())
-        own = [np.arange(graph.incoming[i], graph.incoming[i + 1]) for i in us.who]
-        self.links = np.concatenate(own)  # into the agents
-        self.rows = np.repeat(np.arange(len(own)), self.degree)  # whose they are
-        self.slots = np.concatenate([np.arange(len(links)) for links in own])  # i's part for j
+        self.links = graph.into(us.who)
+        self.rows = np.repeat(np.arange(len(us.who)), self.degree)  # whose they are
+        self.slots = self.links - graph.incoming[us.who][self.rows]  # i's part for j
         source, target = graph.source[self.links], graph.target[self.links]
         among = np.lexsort((graph.target, graph.source))  # links by (source, target): the ways back
         self.parts = among[self.links] - graph.incoming[source]  # j's part for i

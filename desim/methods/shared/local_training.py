@@ -77,8 +77,14 @@ def linearised_bound(graph: "Graph", rho: float, hi: Array, eta: float) -> Array
     """
     if np.isinf(hi).any() or eta * hi.max() < 2.0:  # D + A is semidefinite
         return np.array([np.inf])
-    signless = 2.0 * np.diag(graph.degree) - graph.laplacian()
-    least = float(np.linalg.eigvalsh(rho * signless - np.diag(0.5 * hi))[0])
+    from desim.network.conditions.mixing import DENSE, greatest
+
+    if graph.agents <= DENSE:
+        signless = 2.0 * np.diag(graph.degree) - graph.laplacian()
+        least = float(np.linalg.eigvalsh(rho * signless - np.diag(0.5 * hi))[0])
+    else:
+        link = np.full(len(graph.source), -rho)
+        least = -greatest(graph, 0.5 * hi - rho * graph.degree, link, 0.5 * float(hi.max()))
     return np.array([-1.0 / least if least < 0.0 else np.inf])
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +203,12 @@ class Graph:
             self.target[self.out_links], self.source
         )
 
+    def into(self, who: Int) -> Int:
+        """The links (links,) into agents who (n,), those into the first one first."""
+        first, number = self.incoming[who], self.degree[who]
+        before = np.cumsum(number) - number
+        return np.repeat(first - before, number) + np.arange(number.sum())
+
     def unbalanced(self) -> Int:
         """Agents that hear more neighbours than hear them, or fewer."""
         return np.flatnonzero(np.diff(self.outgoing) != self.degree)
@@ -214,7 +221,7 @@ class Graph:
 
 
 def from_edges(
-    agents: int, edges: Iterable[tuple[int, int]], where: str, directed: bool = False,
+    agents: int, edges: Iterable[tuple[int, int]] | Int, where: str, directed: bool = False,
     connected: bool = True,
 ) -> Graph:  # fmt: skip
     """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph.
@@ -222,7 +229,8 @@ def from_edges(
     directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
     connected: whether that is asked for.
     """
-    named = np.array(list(edges), np.int64).reshape(-1, 2)
+    named = edges if isinstance(edges, np.ndarray) else np.array(list(edges), np.int64)
+    named = named.reshape(-1, 2)
     pairs = np.unique(named if directed else np.sort(named, axis=1), axis=0)
     outside = (pairs.min(axis=1) < 0) | (pairs.max(axis=1) >= agents)
     for e in np.flatnonzero((pairs[:, 0] == pairs[:, 1]) | outside)[:1]:
@@ -284,16 +292,16 @@ def read_graphml(path: Path) -> tuple[int, Edges]:
     return len(number), [(number[a], number[b]) for a, b, *_ in graph.edges if a != b]
 
 
-def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
-    """Return the edges of a generated topology on `agents` agents, from stream LINK of `seed`.
+def generate(kind: str, value: object, agents: int, seed: int) -> Int:
+    """Return the edges (edges, 2) of a generated topology, from stream LINK of `seed`.
 
     Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
     such graph exists.
     """
     for attempt in range(100):
-        graph = _drawn(kind, value, agents, seed, round=attempt)
-        if agents == 1 or nx.is_connected(graph):
-            return [(int(i), int(j)) for i, j in graph.edges]
+        pairs = _drawn(kind, value, agents, seed, round=attempt)
+        if not _parts(agents, pairs).any():
+            return pairs
         if kind in ("ring", "complete", "path", "grid"):
             break
     raise InputError(
@@ -302,55 +310,134 @@ def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
     )
 
 
-def _drawn(kind: str, value: object, agents: int, seed: int, **place: int) -> "nx.Graph":
-    """The graph drawn at a place, which may be disconnected; InputError if there is none."""
+def _drawn(kind: str, value: object, agents: int, seed: int, **place: int) -> Int:
+    """Edges of the graph drawn at a place, maybe disconnected; InputError if there is none."""
     draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, **place)[0])
     try:
-        return _draw(kind, value, agents, draw)
+        pairs = _draw(kind, value, agents, draw)
     except nx.NetworkXError as error:
         text = f"{value} with {agents} agents: {error}"
         raise InputError(f"network.topology.{kind}: {text}") from None
+    return np.array(pairs if isinstance(pairs, np.ndarray) else list(pairs), np.int64).reshape(
+        -1, 2
+    )
 
 
-def _draw(kind: str, value: object, agents: int, draw: int) -> "nx.Graph":
+LISTED = 2048  # agents up to which all pairs are looked at, one by one
+
+
+def _draw(kind: str, value: object, agents: int, draw: int) -> Iterable[tuple[int, int]] | Int:
+    everybody = np.arange(agents)
     match kind, value:
         case "star", _:
-            return nx.star_graph(agents - 1)
-        case "ring", _:
-            return nx.cycle_graph(agents) if agents > 2 else nx.path_graph(agents)
+            return np.column_stack([0 * everybody, everybody])[1:]
+        case "ring" | "path", _:
+            closed = kind == "ring" and agents > 2
+            return np.column_stack([everybody, np.roll(everybody, -1)])[: agents - (not closed)]
         case "complete", _:
-            return nx.complete_graph(agents)
-        case "path", _:
-            return nx.path_graph(agents)
+            return np.column_stack(np.triu_indices(agents, 1))
         case "grid", (int(rows), int(columns)):
             if rows * columns != agents:
                 raise nx.NetworkXError(f"{rows} x {columns} = {rows * columns} nodes")
-            return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, columns))
+            place = everybody.reshape(rows, columns)
+            pairs = (place[:, :-1], place[:, 1:]), (place[:-1], place[1:])
+            return np.concatenate([np.column_stack([a.ravel(), b.ravel()]) for a, b in pairs])
         case "regular", int(degree):
-            return nx.random_regular_graph(degree, agents, seed=draw)
+            return _regular(degree, agents, draw)
         case "erdos_renyi", float(p) | int(p):
-            return nx.gnp_random_graph(agents, p, seed=draw)
+            if agents > LISTED:
+                return _each_with(float(p), agents, draw)
+            return cast(Iterable[tuple[int, int]], nx.gnp_random_graph(agents, p, seed=draw).edges)
         case "small_world", (int(k), float(p) | int(p)):
-            return nx.watts_strogatz_graph(agents, k, p, seed=draw)
+            drawn = nx.watts_strogatz_graph(agents, k, p, seed=draw)
+            return cast(Iterable[tuple[int, int]], drawn.edges)
         case "random_tree_plus", int(edges):
             return _tree_plus(agents, edges, draw)
     raise nx.NetworkXError(f"unknown topology {kind}: {value!r}")
 
 
-def _tree_plus(agents: int, edges: int, draw: int) -> "nx.Graph":
-    """Return a random recursive tree with uniform extra edges up to `edges` in all."""
+def _each_with(p: float, agents: int, draw: int) -> Int:
+    """Every pair with probability p, by how many are left out before the next (geometric)."""
+    every, pairs = agents * (agents - 1) // 2, np.empty(0)
+    size = int(p * every) + 1
+    while p and (not len(pairs) or pairs[-1] < every):
+        size += int(8.0 * np.sqrt(size))  # a longer draw begins with the shorter one
+        u = keys.uniforms(draw, Stream.LINK, size=size)
+        skipped = np.log(u) / np.log1p(-p) if p < 1.0 else 0.0 * u
+        pairs = np.cumsum(1.0 + np.floor(skipped)) - 1.0
+    number = pairs[pairs < every]  # of i < j: j (j - 1) / 2 + i
+    j = np.floor((1.0 + np.sqrt(1.0 + 8.0 * number)) / 2.0)
+    j += (j * (j + 1.0) / 2.0 <= number).astype(float) - (j * (j - 1.0) / 2.0 > number)
+    return np.column_stack([number - j * (j - 1.0) / 2.0, j]).astype(np.int64)
+
+
+def _regular(degree: int, agents: int, draw: int) -> set[tuple[int, int]]:
+    """Networkx's random_regular_graph, edge by edge, without the dictionaries of a networkx graph.
+
+    Steger and Wormald 1999 (doi 10.1017/S0963548399003867): stubs are paired at random, and those
+    of loops and of edges that are there already again, until no two are left that may be joined.
+    """
+    if agents * degree % 2:
+        raise nx.NetworkXError("n * d must be even")
+    if not 0 <= degree < agents:
+        raise nx.NetworkXError("the 0 <= d < n inequality must be satisfied")
+    chance = Random(draw)
+    while True:
+        edges, stubs = set[tuple[int, int]](), [*range(agents)] * degree
+        while stubs:
+            left: dict[int, int] = {}
+            chance.shuffle(stubs)
+            for i, j in zip(stubs[::2], stubs[1::2], strict=True):
+                pair = (i, j) if i < j else (j, i)
+                if i != j and pair not in edges:
+                    edges.add(pair)
+                    continue
+                for one in pair:
+                    left[one] = left.get(one, 0) + 1
+            if left and not _joinable(left, edges):
+                break
+            stubs = [one for one, number in left.items() for _ in range(number)]
+        else:
+            return edges
+
+
+def _joinable(left: Iterable[int], edges: set[tuple[int, int]]) -> bool:
+    """Whether two of `left` are no edge, as far as networkx looks: i stays the least it has met."""
+    for i in left:
+        for j in left:
+            if i == j:
+                break
+            i, j = min(i, j), max(i, j)
+            if (i, j) not in edges:
+                return True
+    return False
+
+
+def _tree_plus(agents: int, edges: int, draw: int) -> Int:
+    """A random recursive tree with uniform extra edges up to `edges` in all."""
     if not agents - 1 <= edges <= agents * (agents - 1) // 2:
         raise nx.NetworkXError(
             f"{edges} edges; allowed: {agents - 1} to {agents * (agents - 1) // 2}"
         )
-    graph = nx.Graph()
-    graph.add_node(0)
-    for i in range(1, agents):
-        graph.add_edge(i, int(keys.integers(draw, Stream.LINK, i, round=i)[0]))
-    absent = sorted(nx.non_edges(graph))
-    extra = keys.subset(draw, Stream.LINK, len(absent), edges - agents + 1)
-    graph.add_edges_from(absent[e] for e in extra)
-    return graph
+    tree = [int(keys.integers(draw, Stream.LINK, i, round=i)[0]) for i in range(1, agents)]
+    number = np.array(tree, np.int64) * agents + np.arange(1, agents)  # of a pair i < j: i N + j
+    if agents <= LISTED:
+        i, j = np.triu_indices(agents, 1)
+        absent = np.setdiff1d(i * agents + j, number)
+        more = absent[keys.subset(draw, Stream.LINK, len(absent), edges - agents + 1)]
+        return np.column_stack(np.divmod(np.concatenate([number, more]), agents))
+    attempt = agents
+    while lacking := edges - len(number):  # more of what comes twice or is there already
+        u = keys.uniforms(draw, Stream.LINK, size=2 * lacking, round=attempt)
+        i, j = np.sort((u * agents).astype(np.int64).reshape(-1, 2), axis=1).T
+        number, attempt = _united(number, (i * agents + j)[i < j]), attempt + 1
+    return np.column_stack(np.divmod(number, agents))
+
+
+def _united(known: Int, more: Int) -> Int:
+    """Both, each once, in their order."""
+    every = np.concatenate([known, more])
+    return every[np.sort(np.unique(every, return_index=True)[1])]
 
 
 # Graphs that change from round to round: listed ones in turn, or drawn anew.
@@ -389,10 +476,8 @@ class Redrawn:
 
     def graph(self, place: int) -> Graph:
         """The graph of a place: the same whoever asks, and when."""
-        graph = _drawn(self.kind, self.value, self.agents, self.seed, round=place, step=TURN)
-        return from_edges(
-            self.agents, graph.edges, f"network.topology.{self.kind}", connected=False
-        )
+        pairs = _drawn(self.kind, self.value, self.agents, self.seed, round=place, step=TURN)
+        return from_edges(self.agents, pairs, f"network.topology.{self.kind}", connected=False)
 
 
 class Changing:
@@ -451,77 +536,3 @@ def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:
     chosen = graph.outgoing[:-1] + (u * number).astype(np.int64)
     links = graph.out_links[np.minimum(chosen, len(graph.out_links) - 1)]
     return public(np.where(number > 0, graph.target[links], -1))
-
-
-# Mixing matrices: how agents average what they hear, on a graph or through a coordinator.
-
-Matrix = NDArray[np.float64]
-
-
-def mixing_matrix(
-    graph: Graph | None, agents: int, kind: str | None, kappa: float | None
-) -> Matrix:
-    """Return W (agents, agents), rows and columns of which sum to 1: 11'/N where there is no graph.
-
-    kind: laplacian (default), I - L / kappa with kappa by default the Laplacian's top eigenvalue,
-    or metropolis, w_ij = 1 / (1 + max(d_i, d_j)). InputError where they do not fit.
-    """
-    if graph is None:
-        if kind or kappa:
-            key = "mixing" if kind else "kappa"
-            raise InputError(f"algorithm.{key}: found on a star; allowed: on a graph of agents")
-        return np.full((agents, agents), 1.0 / agents)
-    if not len(graph.source):
-        return np.eye(agents)
-    if not graph.symmetric:
-        return _directed(graph, kind, kappa)
-    if kind == "metropolis" and kappa:
-        raise InputError("algorithm.kappa: found with mixing metropolis; allowed: with laplacian")
-    if kind != "metropolis":
-        laplacian = graph.laplacian()
-        return np.eye(agents) - laplacian / (kappa or float(np.linalg.eigvalsh(laplacian)[-1]))
-    W, degree = np.zeros((agents, agents)), graph.degree
-    W[graph.target, graph.source] = 1.0 / (
-        1.0 + np.maximum(degree[graph.target], degree[graph.source])
-    )
-    np.fill_diagonal(W, 1.0 - np.add.reduce(W, axis=1))
-    return W
-
-
-def _directed(graph: Graph, kind: str | None, kappa: float | None) -> Matrix:
-    """I - L / kappa, kappa by default 1 + the largest degree, where W keeps the mean of all.
-
-    The columns of L = D - A sum to 0 like its rows if everybody is heard by as many as it hears.
-    """
-    odd = graph.unbalanced()
-    if len(odd):
-        i, hears = int(odd[0]), int(graph.degree[odd[0]])
-        hearers = int(np.diff(graph.outgoing)[i])
-        reason = f"agent {i} hears {hears} and is heard by {hearers}, so that averages drift"
-        allowed = "as many links into every agent as out of it, or push-sum"
-        raise InputError(f"network.topology.directed: {reason}; allowed: {allowed}")
-    if kind == "metropolis":
-        raise InputError("algorithm.weights: found metropolis, directed; allowed: laplacian")
-    return np.eye(graph.agents) - graph.laplacian() / (kappa or 1.0 + float(graph.degree.max()))
-
-
-def against_themselves(W: Matrix, graph: Graph, kappa: float | None) -> list[str]:
-    """A warning where W (agents, agents) gives agents of `graph` a negative weight w_ii."""
-    least = float(W.diagonal().min())
-    if least >= 0.0:
-        return []
-    return [
-        f"algorithm.kappa: {kappa or 'the default'} gives an agent the weight {least:.3g} for "
-        f"itself; allowed without this warning: at least the largest degree, {graph.degree.max()}, "
-        "or weights: metropolis"
-    ]
-
-
-def dual_bound(W: Matrix) -> float:
-    """Return what the sum of dual steps between two mixings must stay below where f is flat.
-
-    x+ = W (x - b y), y+ = y + (I - W)(x - b y) is stable for 0 < b < 2 (1 + w) / (1 - w) at the
-    eigenvalue w < 1 of W; steps on f shorten what enters as b, which makes up for no w above 0.
-    """
-    least = min(float(np.linalg.eigvalsh(W)[0]), 0.0)
-    return max(2.0 * (1.0 + least) / (1.0 - least), 0.0)
