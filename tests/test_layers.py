@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6120,  # graphs without dense matrices: weights of links, eigenvalues, own draws
     "log": 1390,
     "privacy": 4560,  # the epsilon of the best of several runs was in experiments
-    "engine": 8720,  # trainings at other times and noted calls were in runs and experiments
+    "engine": 8730,  # trainings at other times and noted calls were in runs and experiments
     "methods": 5730,
     "scenario": 8890,  # study files, scaled worlds, words of `check` and `list` were outside
     "runs": 6120,

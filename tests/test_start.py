@@ -18,7 +18,7 @@ from desim.numerics import plain
 from desim.numerics import watched as compiling
 from desim.numerics.cache import keep, stored_arrays
 from desim.numerics.later import Later
-from desim.problem.data import tables as bundled_module
+from desim.problem.data import sources as bundled_module
 from desim.problem.data.sources import bundled
 from desim.runs.warmup import shipped
 from desim.scenario import own, registry

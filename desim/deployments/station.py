@@ -294,14 +294,14 @@ class Station:
 
     def collect(self, opened: float) -> float:
         """Wait until the policy closes the collection; when s that was, inf if the run is over."""
-        world, until = self.world, self.world.settings.policy.until(opened, self.hub.calls)
+        world, until = self.world, self.hub.until(opened)
         horizon, over = world.settings.horizon, False
         self.arrived |= {i for i in self.after if self.hub.calls.pending[i]}  # others: discarded
         self.after.clear()
         while not self._satisfied(over):
             now = self.fleet.now
             if world.settings.policy.adaptive and not over:
-                until = self.world.settings.policy.until(opened, self.hub.calls)
+                until = self.hub.until(opened)
             if now >= min(until, horizon):
                 self.fleet.wait(0.0)  # what the kernel had in time counts
                 if horizon <= until:

@@ -435,6 +435,10 @@ class Hub:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""
         return slice(None) if len(who) == self.agents else who
 
+    def until(self, opened: float) -> float:
+        """When the limit of the collection that is opened now is, s; inf where there is none."""
+        return self._world.settings.policy.until(opened, self._calls)
+
     def missed(self, opened: float, missing: int) -> None:
         """Log that a limit closed the collection with replies missing; note how long they took."""
         if self.learns:
