@@ -6,11 +6,11 @@ Both sides of `DENSE` are held to the same oracle: what is no matrix beyond has 
 import networkx as nx
 import numpy as np
 import pytest
-from desim.methods.shared.step_sizes import linearised_bound
 from mutant import mutant
 
 from desim.errors import InputError
 from desim.methods.shared.averages import consensus_step
+from desim.methods.shared.local_training import linearised_bound
 from desim.network.conditions import mixing, topology
 from desim.network.conditions.topology import from_edges, generate
 

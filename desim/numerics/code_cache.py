@@ -8,6 +8,7 @@ share what they have compiled, and an edit compiles anew only what may depend on
 import gc
 import hashlib
 import os
+import pickle
 import re
 import stat
 import tempfile
@@ -95,6 +96,8 @@ def folder_of(path: Path) -> Path:
     folder = cache_home() / "compiled" / f"{name.removeprefix('desim.')}-{digest(name)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError
     except OSError:
         folder = _own_temporary() / folder.name
         folder.mkdir(exist_ok=True)
@@ -171,6 +174,9 @@ def foreign(kind: Any) -> bool:
     return module.split(".")[0] != "desim" or any(map(foreign, inner))
 
 
+UNREADABLE = (AttributeError, ImportError, EOFError, pickle.UnpicklingError)  # or cut off
+
+
 class Index(caching.IndexDataCacheFile):  # type: ignore[misc]
     """Numba's list of what is stored of a function."""
 
@@ -178,7 +184,7 @@ class Index(caching.IndexDataCacheFile):  # type: ignore[misc]
         """It names classes of arguments: one that another desim had elsewhere cannot be read."""
         try:
             return super()._load_index()
-        except (AttributeError, ImportError):
+        except UNREADABLE:
             return {}
 
 
@@ -205,7 +211,7 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The stored code; numba would first import all that it compiles with, .2 s of it."""
         rtsys.initialize(target)
-        with self._guard_against_spurious_io_errors():
+        with self._guard_against_spurious_io_errors(), suppress(*UNREADABLE):
             return self._load_overload(signature, target)
 
     def holds(self, signature: Any, target: Any) -> bool:

@@ -264,6 +264,8 @@ def _paths(value: Any) -> Iterator[Path]:
 
 
 def _contents(path: Path) -> str:
+    if not os.access(path, os.R_OK):  # nothing is read of it
+        return ""
     if path.is_dir():
         inner = [one for one in sorted(path.rglob("*")) if one.is_file()]
         listing = "\n".join(f"{one.relative_to(path)} {_contents(one)}" for one in inner)

@@ -139,7 +139,10 @@ def _done(job: Job, place: Path | None) -> Result:
 def _of(scenario: Scenario, run: Run) -> bool:
     """Whether the files that a scenario names are those that a stored run of it was played on."""
     known: Mapping[str, str] | None = run.manifest.get("sources")
-    return known is None or sorted(known.values()) == sorted(sources(scenario).values())
+    now = sources(scenario)
+    if known is None or known.keys() == now.keys():
+        return known is None or known == now
+    return sorted(known.values()) == sorted(now.values())  # a folder that was moved
 
 
 def _continued(place: Path | None) -> Run | None:

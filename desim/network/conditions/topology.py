@@ -363,7 +363,8 @@ def _each_with(p: float, agents: int, draw: int) -> Int:
     while p and (not len(pairs) or pairs[-1] < every):
         size += int(8.0 * np.sqrt(size))  # a longer draw begins with the shorter one
         u = keys.uniforms(draw, Stream.LINK, size=size)
-        skipped = np.log(u) / np.log1p(-p) if p < 1.0 else 0.0 * u
+        with np.errstate(over="ignore"):  # of the least p all pairs are left out
+            skipped = np.log(u) / np.log1p(-p) if p < 1.0 else 0.0 * u
         pairs = np.cumsum(1.0 + np.floor(skipped)) - 1.0
     number = pairs[pairs < every]  # of i < j: j (j - 1) / 2 + i
     j = np.floor((1.0 + np.sqrt(1.0 + 8.0 * number)) / 2.0)
@@ -421,7 +422,7 @@ def _tree_plus(agents: int, edges: int, draw: int) -> Int:
         )
     tree = [int(keys.integers(draw, Stream.LINK, i, round=i)[0]) for i in range(1, agents)]
     number = np.array(tree, np.int64) * agents + np.arange(1, agents)  # of a pair i < j: i N + j
-    if agents <= LISTED:
+    if agents <= LISTED or 4 * edges > agents * (agents - 1) // 2:  # few pairs are no edges
         i, j = np.triu_indices(agents, 1)
         absent = np.setdiff1d(i * agents + j, number)
         more = absent[keys.subset(draw, Stream.LINK, len(absent), edges - agents + 1)]
