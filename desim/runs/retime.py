@@ -226,7 +226,7 @@ class Root:
         """What there is to re-time in it; InputError where delays could change the iterates."""
         return examined(self.run, self.problem)
 
-    def told(self, scenario: Scenario, path: Path | None, text: str) -> Run:
+    def retimed(self, scenario: Scenario, path: Path | None, text: str) -> Run:
         """The run of `scenario` with this training: bits and files as if it were played.
 
         InputError where it must be played.
@@ -239,9 +239,9 @@ class Root:
         note = {"scenario_sha256": self.run.manifest["scenario_sha256"], "run": self.name}
         return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
 
-    def slower(self, told: Run) -> bool:
-        """Whether it took less time than a run that was told after it."""
-        return seconds(told) > seconds(self.run)
+    def slower(self, run: Run) -> bool:
+        """Whether a run that was re-timed took longer than this one, which was trained."""
+        return seconds(run) > seconds(self.run)
 
 
 def seconds(run: Run) -> float:

@@ -140,9 +140,9 @@ def _of(scenario: Scenario, run: Run) -> bool:
     """Whether the files that a scenario names are those that a stored run of it was played on."""
     known: Mapping[str, str] | None = run.manifest.get("sources")
     now = sources(scenario)
-    if known is None or known.keys() == now.keys():
-        return known is None or known == now
-    return sorted(known.values()) == sorted(now.values())  # a folder that was moved
+    if known is not None and known.keys() != now.keys():  # they were moved
+        return sorted(known.values()) == sorted(now.values())
+    return known in (None, now)  # None: of a version that noted none
 
 
 def _continued(place: Path | None) -> Run | None:
@@ -207,7 +207,7 @@ def with_training(job: Job, scenario: Scenario) -> Run:
     known = _roots.get(family)
     if known is not None:
         with contextlib.suppress(DesimError):
-            run = known.told(scenario, job.place, job.text)
+            run = known.retimed(scenario, job.place, job.text)
             if known.slower(run):
                 _roots[family] = None
             return run
