@@ -13,6 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+# Before numpy, also of other processes: threads of OpenBLAS that wait spin, in small products for
+# ten times what these take alone. tests/test_numerics.py tries two.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import effort
 import pytest
 from hypothesis import Phase, settings
