@@ -1,6 +1,7 @@
 """What all tests use: reference values, real data where they are, and how tests share workers."""
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -12,6 +13,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+# Before numpy, also of other processes: threads of OpenBLAS that wait spin, in small products for
+# ten times what these take alone. tests/test_numerics.py tries two.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import effort
 import pytest
@@ -77,9 +82,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def frozen() -> None:
     """What is there is no garbage: thousands of tests, compiled code. To look at it takes a second.
 
-    Whoever collects looks at what this module has left behind, and no more.
+    Whoever collects looks at what this module has left behind, and no more. Memory that is free
+    goes back: it would take time in every process that is forked.
     """
     gc.collect()
+    with suppress(OSError, TypeError, AttributeError):  # where there is no C library of GNU
+        ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from cases import CASES, LOSSY, graph, merged, star
+from forked import forked
 from mutant import mutant
 from scipy.stats import laplace, norm
 
@@ -242,7 +243,14 @@ def test_a_record_of_the_data_can_be_named():
     assert np.median(named.scores.new) > 0.0 > np.median(named.scores.old)
 
 
+@pytest.fixture(scope="module")
+def quick_processes():
+    with forked():
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_processes")
 def test_the_verdict_does_not_depend_on_workers(tmp_path):
     alone = audit(SMALL, runs=30, claims=["rigorous"])
     told = []
@@ -352,6 +360,7 @@ class Tripping(GradientDescent):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_processes")
 def test_what_a_plug_in_raises_in_another_process_is_told_in_words(tmp_path, monkeypatch):
     monkeypatch.delenv("DESIM_THREADS", raising=False)
     file = tmp_path / "tripping.py"

@@ -9,6 +9,7 @@ from desim.errors import InputError
 from desim.experiments.audit.neighbours import altered, canary_records
 from desim.experiments.audit.of_method import audit
 from desim.experiments.audit.of_one_run import audit_one_run
+from desim.numerics.jit import one_thread
 from desim.problem.losses import model_loss
 from desim.problem.models.user_model import Rows
 from desim.scenario.build import build
@@ -19,6 +20,13 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
 CLIP, MU, RUNS = 1.0, 1.5, 140  # half the noise is refuted in 97 of 100 audits
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    """One thread: in small networks two of them wait for each other."""
+    with one_thread():
+        yield
 
 
 def private(train=30, mu=MU, hidden=8, scale="none"):
@@ -95,13 +103,14 @@ def test_half_the_noise_is_refuted(drawn):
 
 @pytest.mark.slow
 def test_one_run_tells_them_apart(drawn):
-    """Of 100 canaries of one agent most coins are guessed where there is hardly any noise.
+    """Of 50 canaries of one agent most coins are guessed where there is hardly any noise.
 
-    At mu 0.5 ten of them may be guessed wrongly, the last of the surest, and the claim still falls.
+    At mu 0.5 two of the less sure guesses may be wrong and the claim still falls: none was in ten
+    plays of other seeds.
     """
-    bare, some = private(200, 200.0, 16, "max"), private(200, 0.5, 16, "max")
+    bare, some = private(100, 200.0, 16, "max"), private(100, 0.5, 16, "max")
     found = audit_one_run(bare, claims=[1.0], agent=0)
-    assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.75  # 5 deviations of luck
+    assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.86  # 5 deviations of luck
     loud = audit_one_run(some, claims=["rigorous"], agent=0)
     assert loud.findings[0].verdict == "not refuted"
     drawn(0.05)

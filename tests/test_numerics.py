@@ -1,13 +1,21 @@
 """Kernels that methods call get a row for each agent; else they say what is wrong."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
+from cases import star
 from mutant import mutant
 from test_kernels import problem
 
 from desim import method
 from desim.methods.shared import checked_kernels
-from desim.problem.kernels import argmin, codecs, sums, zeroth
+from desim.numerics.jit import _blas
+from desim.problem.kernels import argmin, codecs, layered, sums, zeroth
+from desim.problem.kernels.gradients import gradient
+from desim.problem.optimum import centralised_optimum, proximal_newton
+from desim.scenario.build import build
+from desim.scenario.load import load
 
 WHO, ROUND = np.array([0, 2, 3]), np.array([1, 1, 2])
 X, C = np.ones((3, 6)), np.full((3, 6), 0.5)
@@ -95,3 +103,54 @@ def test_what_is_not_looked_at_would_be_noticed(right, wrong):
     check(checked_kernels)
     with pytest.raises(pytest.fail.Exception):
         check(mutant(checked_kernels, right, wrong))
+
+
+def slopes_of_a_network():
+    """Gradients of two agents with 600 rows each: products that libraries share out."""
+    data = {"source": "synthetic", "kind": "classification", "rows": 600, "dim": 100}
+    given = {"agents": 2, "data": data, "loss": {"mlp": {"classes": 2, "hidden": 128}}}
+    local, metrics = {"epochs": 1, "step": 0.1}, {"metrics": ["loss"]}
+    algorithm = {"name": "fed-plt", "rho": 0.5, "local": local}
+    made = build(load(star(problem=given, algorithm=algorithm, observe=metrics))).problem
+    x = np.random.default_rng(1).normal(size=made.dim)
+    return gradient(np.arange(2), np.tile(x, (2, 1)), made.data)
+
+
+PRODUCTS = {
+    "layers": (layered, "_gradients", slopes_of_a_network),
+    "optimum": (
+        proximal_newton,
+        "_search",
+        lambda: centralised_optimum(build(load(star())).problem).x,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_matrix_products_whose_bits_count_have_one_thread(name, monkeypatch):
+    """However many their libraries have: one here, by tests/conftest.py, else as many as cores."""
+    module, inside, found = PRODUCTS[name]
+    act, seen, before = getattr(module, inside), set(), [one.num_threads for one in _blas()]
+
+    def noted(*given):
+        seen.update(one.num_threads for one in _blas())
+        return act(*given)
+
+    def on(number):
+        for one in _blas():
+            one.set_num_threads(number)
+        seen.clear()
+        return found()
+
+    monkeypatch.setattr(module, inside, noted)
+    try:
+        one, two = on(1), on(2)
+        assert np.array_equal(one, two)
+        assert seen == {1}
+        assert {one.num_threads for one in _blas()} == {2}
+        monkeypatch.setattr(module, "one_blas_thread", nullcontext)  # the wrong twin
+        on(2)
+        assert seen == {2}
+    finally:
+        for one, number in zip(_blas(), before, strict=True):
+            one.set_num_threads(number)

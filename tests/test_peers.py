@@ -1,6 +1,7 @@
 """The benchmark beside peers: contestants that are always there agree, and the page is kept."""
 
 import json
+import runpy
 import subprocess
 import sys
 
@@ -71,22 +72,44 @@ def test_the_section_replaces_itself(tmp_path, monkeypatch):
     assert (tmp_path / "results" / "order.csv").read_text() == "name,first,second\ndesim,a,a\n"
 
 
-@pytest.mark.slow
-def test_networks_are_timed(tmp_path):
+@pytest.fixture
+def networks():
+    """The benchmark of networks; threads of torch are as they were afterwards."""
     networks = pytest.importorskip(
         "analysis.benchmarks.peers.networks", reason="torch is not installed", exc_type=ImportError
     )
+    import torch
+
+    before = torch.get_num_threads()
+    yield networks
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_contestants_with_networks_say_their_seconds(tmp_path, networks, monkeypatch, capsys):
     draws, file = np.random.default_rng(0), tmp_path / "images.npz"
     some = {"x": draws.integers(0, 256, (80, 28, 28), np.uint8), "y": np.arange(80) % 10}
     np.savez(file, **{f"{key}_{part}": one for key, one in some.items() for part in TRAIN_TEST})
-    python = environments.interpreter("", tmp_path)
-    found = [
-        networks.played(python, script, [str(file), "2", "2"])
-        for script in ("with_torch.py", "with_desim_model.py")
-    ]
-    assert all(len(one["rounds"]) == 1 and one["memory"] > 100 for one in found)
+    monkeypatch.syspath_prepend(networks.HERE)
+    for script in ("with_torch.py", "with_desim_model.py"):
+        monkeypatch.setattr(sys, "argv", [script, str(file), "2", "2"])
+        runpy.run_path(str(networks.HERE / script), run_name="__main__")
+        said = capsys.readouterr().out.removeprefix("RESULT ")
+        assert len(json.loads(said)["rounds"]) == 1
+    monkeypatch.delitem(sys.modules, "network")
+
+
+def test_a_contestant_is_a_process_whose_memory_is_watched(tmp_path, networks):
+    script, python = tmp_path / "with_much.py", environments.interpreter("", tmp_path)
+    script.write_text(
+        "import sys, time\nheld = bytes(1) * (120 << 20)\ntime.sleep(0.6)\n"
+        "print('RESULT {\"rounds\": ' + sys.argv[1] + '}')\n"
+    )
+    found = networks.played(python, str(script), ["[0.5]"])
+    assert found["rounds"] == [0.5]
+    assert 100 < found["memory"] < 200
     with pytest.raises(environments.Unavailable, match="No such file"):
-        networks.played(python, "with_nothing.py", [str(file), "2", "2"])
+        networks.played(python, "with_nothing.py", [])
 
 
 def test_the_problem_has_both_labels_and_an_intercept(tmp_path):

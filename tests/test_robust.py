@@ -319,7 +319,11 @@ def test_the_same_seed_gives_the_same_worlds(duel):
 
 @pytest.mark.slow
 def test_workers_change_nothing(monkeypatch):
-    """Neither those of methods whose clock is told anew nor of one that is played again."""
+    """Neither those of methods whose clock is told anew nor of one that is played again.
+
+    What would turn the order over is looked for by one process, whatever their number.
+    """
+    monkeypatch.setattr(turning, "smallest", lambda *_: None)
     scenarios = [star(name="a"), star(name="b", policy={"quorum": 4}), graph(), graph()]
     alone = desim.robust(scenarios, {"error": 0.9}, worlds=4, workers=1)
     monkeypatch.setattr(worlds, "FIRST", 0.0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from ast import literal_eval
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
+import desim
 from desim.fields import Strict
 from desim.interface.cli import main
 from desim.interface.cli.commands import warmup as words
@@ -71,10 +73,10 @@ def command(*words):
 @pytest.mark.slow
 def test_a_run_imports_only_what_it_needs(tmp_path):
     heavy = f"[one for one in {HEAVY} if one in sys.modules]"
-    run = "import desim\ndesim.run('scenarios/quickstart.yaml', out={!r})".format
     first, again = (str(tmp_path / name) for name in "ab")
-    said_after([run(first)], heavy)  # whatever is kept between runs is there from now on
-    parts = [run(again), command("show", first), "import scipy.stats"]
+    run = f"import desim\ndesim.run('scenarios/quickstart.yaml', out={again!r})"
+    desim.run("quickstart", out=first)  # whatever is kept between runs is there from now on
+    parts = [run, command("show", first), "import scipy.stats"]
     *quiet, more = said_after(parts, heavy)
     assert quiet == ["[]", "[]"]
     assert "scipy.stats" in more
@@ -89,12 +91,11 @@ def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
     def found(*parts):
         return said_after(parts, look, DESIM_COMPILE="later")
 
-    assert found(command("run", "quickstart", "-o", place))[0] in (
-        "['numba', 'pyarrow']", "['numba', 'numba.np.arraymath', 'pyarrow']"
-    )  # fmt: skip
+    checked, run = found(command("check", "quickstart"), command("run", "quickstart", "-o", place))
+    assert checked == "['numba']"
+    assert run in ("['numba', 'pyarrow']", "['numba', 'numba.np.arraymath', 'pyarrow']")
     shown = found(command("show", place), "import numba")
     assert shown == ["['pyarrow']", "['numba', 'pyarrow']"]
-    assert found(command("check", "quickstart")) == ["['numba']"]
 
 
 def test_names_that_are_known_without_looking_are_those_of_the_classes():
@@ -108,12 +109,22 @@ def test_names_that_are_known_without_looking_are_those_of_the_classes():
 
 
 @pytest.mark.slow
-def test_a_scenario_is_loaded_without_any_engine():
+def test_engines_and_libraries_come_when_they_are_asked_for():
     engines = "[one for one in sys.modules if one.startswith('desim.engine.') or one == 'simpy']"
-    load = "import desim\ndesim.load('scenarios/quickstart.yaml')"
-    found = said_after([load, "import desim.engine.agents.graph"], engines)
-    assert found[0] == "['desim.engine.signals']"  # what listeners of plug-ins are, and no engine
-    assert "desim.engine.agents.graph" in found[1]
+    parts = [
+        "from desim.numerics.later import sparse",
+        "import desim\ndesim.load('scenarios/quickstart.yaml')",
+        "import desim.engine.agents.graph",
+        "sparse.eye_array(2)",
+    ]
+    there = said_after(parts, f"('scipy.sparse' in sys.modules, {engines})")
+    libraries, found = zip(*map(literal_eval, there), strict=True)
+    assert (libraries[0], libraries[-1]) == (False, True)
+    assert found[1] == ["desim.engine.signals"]  # what listeners of plug-ins are, and no engine
+    assert "desim.engine.agents.graph" in found[2]
+    with pytest.raises(AttributeError, match="nothing"):
+        Later("math").nothing  # noqa: B018
+    assert not hasattr(Later("math"), "__array__")
 
 
 def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
@@ -122,15 +133,6 @@ def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
     told = capsys.readouterr().out.splitlines()
     assert (end.value.code, told[0], len(told)) == (1, "skipped 1: nofile", 2)
     assert "nofile.yaml" in told[1]
-
-
-@pytest.mark.slow
-def test_a_module_comes_when_it_is_asked_for():
-    parts = ["from desim.numerics.later import sparse", "sparse.eye_array(2)"]
-    assert said_after(parts, "'scipy.sparse' in sys.modules") == ["False", "True"]
-    with pytest.raises(AttributeError, match="nothing"):
-        Later("math").nothing  # noqa: B018
-    assert not hasattr(Later("math"), "__array__")
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits", "wine", "iris", "diabetes"])

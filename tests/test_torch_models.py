@@ -1,5 +1,6 @@
 """Torch modules as models: gradients are those of torch, clipped ones those of a loop."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import desim
 from desim.errors import InputError
 from desim.log.parquet import Tables
+from desim.numerics.jit import one_thread
 from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.runs.likeness import same_run
 from desim.runs.resume import resume
@@ -48,7 +50,10 @@ def scenario(model="layers", **more):
     return tree | more
 
 
-def problem_of(model="layers", **more):
+@cache
+def problem_of(model="layers", clip=None):
+    """One problem for all that only ask it: to look at a module takes a second."""
+    more = {} if clip is None else {"clip": clip}
     return build(load(scenario(model, problem=more))).settings.problem
 
 
@@ -91,6 +96,17 @@ def clipped_mean(gradients, clip):
     return (gradients * np.minimum(1.0, clip / lengths)).mean(axis=0)
 
 
+@pytest.fixture
+def alone():
+    """One thread of desim and of torch: in oracles that go row by row several only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with one_thread():
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("model", ["layers", "convolution", "branching", "tied", "frozen"])
 def test_gradients_are_those_of_torch(model):
     problem = problem_of(model)
@@ -108,9 +124,10 @@ def test_gradients_are_those_of_torch(model):
             assert values[i] == pytest.approx(float(losses.detach().mean()), rel=1e-5)
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("model", ["layers", "convolution", "branching"])
 def test_clipped_gradients_are_those_of_a_loop(model):
-    problem = problem_of(model, clip=0.7)
+    problem = problem_of(model, 0.7)
     x, who = problem.loss.start, np.arange(problem.agents)
     found = gradient(who, np.tile(x, (len(who), 1)), problem.data)
     alone = [looped(problem, i, x) for i in who]
@@ -141,7 +158,7 @@ def test_batches_are_the_rows_that_desim_draws_for_its_own_models():
     """The batch of an address is the same for every kind of model: that of softmax here."""
     from desim.numerics.keys import Stream, subset
 
-    problem = problem_of()
+    problem = problem_of("layers")
     x, who = problem.loss.start, np.arange(problem.agents)
     found = batch_gradient(who, np.tile(x, (len(who), 1)), 4, 7, 5, problem.data, step=2)
     for i in who:
@@ -154,7 +171,7 @@ def test_batches_are_the_rows_that_desim_draws_for_its_own_models():
 @pytest.mark.parametrize("model", ["layers", "convolution", "dropping", "branching"])
 @pytest.mark.parametrize("clip", [None, 1.0])
 def test_who_is_computed_together_changes_no_bit(model, clip):
-    problem = problem_of(model, clip=clip) if clip else problem_of(model)
+    problem = problem_of(model, clip)
     rng = np.random.default_rng(3)
     who, x = np.arange(6), problem.loss.start + 0.1 * rng.normal(size=(6, problem.dim))
     both = [
@@ -172,7 +189,7 @@ def test_who_is_computed_together_changes_no_bit(model, clip):
 @pytest.mark.parametrize("cut", [False, True])
 def test_agents_go_together_whatever_the_number_of_their_rows(cut):
     """Where bits would depend on the group they are computed one by one, which is slow."""
-    model = problem_of("layers", clip=1.0).loss.model
+    model = problem_of("layers", 1.0).loss.model
     with model.computing():
         for rows in (1, 7, 8, 10, 31, 32):
             assert model._together_with(rows, cut) in (rows, -(-rows // 4) * 4)
@@ -192,7 +209,7 @@ def sums_filled_up(problem, m, clip, counted):
 @pytest.mark.parametrize("m", [1, 9, 10, 12])
 @pytest.mark.parametrize("clip", [np.inf, 0.5])
 def test_rows_that_fill_up_count_for_nothing(m, clip):
-    problem = problem_of(clip=1.0)
+    problem = problem_of("layers", 1.0)
     found, alone = sums_filled_up(problem, m, clip, m)
     assert np.abs(found - alone).max() <= 1e-5
     wrong, _ = sums_filled_up(problem, m, clip, 12)  # the wrong twin, but where there are none
@@ -207,7 +224,7 @@ class Meeting(nn.Module):
 
 
 def test_rows_that_meet_in_training_are_not_filled_up():
-    model = problem_of().loss.model
+    model = problem_of.__wrapped__().loss.model  # its own: it is changed
     net = nn.Sequential(Meeting(), model.copies.module)
     model.copies = Copies(net, [f"1.{name}" for name in model.names], False)
     model.names = model.copies.names
@@ -248,7 +265,7 @@ def problems():
 @pytest.mark.parametrize(("algorithm", "more"), METHODS)
 def test_engines_agree_to_the_bit(problems, algorithm, more):
     private = "privacy" in more
-    few = {"data": {**DIGITS, "train": 120}, **({"clip": 1.0} if private else {})}
+    few = {"clip": 1.0} if private else {}
     tree, played = scenario(algorithm=algorithm, problem=few, **more), []
     for engine in ("cohort", "agents"):
         simulation, tables = (
@@ -270,6 +287,7 @@ def test_a_method_whose_gradients_are_others_is_found_out():
     assert not one.metrics.equals(two.metrics)
 
 
+@pytest.mark.usefixtures("alone")
 def test_fedavg_is_torch_s_own_loop():
     """Full gradient steps with torch.optim.SGD on a module for each agent, averaged."""
     local = {"solver": "gradient", "epochs": 3, "step": 0.2}
@@ -342,7 +360,9 @@ def test_what_no_training_changes_must_be_the_run_s(tmp_path):
     assert load_into(run, model.module().double()) is not None
     plain = desim.run(scenario(observe={"metrics": ["loss"]}))
     with pytest.raises(InputError, match="do not train are not those of the run"):
-        load_into(plain, nn.Sequential(problem_of().loss.model.module(), nn.BatchNorm1d(10)))
+        load_into(
+            plain, nn.Sequential(problem_of("layers").loss.model.module(), nn.BatchNorm1d(10))
+        )
     other = model.module()
     other[0].running_mean += 0.5
     with pytest.raises(InputError, match="do not train are not those of the run"):
@@ -414,7 +434,7 @@ def test_noise_is_accounted_as_of_any_model():
         scenario("layers", problem={"clip": 0.5}, privacy={"noise": {"sigma": 0.2}},
                  algorithm={"name": "fedavg", "local": local})
     )  # fmt: skip
-    problem = problem_of("layers", clip=0.5)
+    problem = problem_of("layers", 0.5)
     first = run.releases[run.releases["round"] == 1].sort_values("agent")
     # two steps gamma = 0.1 on a mean over m rows, of which one moves each by 2 clip gamma / m
     reach = 2.0 * 0.5 * 0.1 / problem.rows * np.sqrt(2.0)
@@ -427,7 +447,8 @@ def test_values_alone_teach_a_network_too():
     from desim.problem.kernels.zeroth import estimates
 
     narrow, samples = {"name": "layers", "hidden": 1}, 4000
-    problem = problem_of(narrow, precision="float64", data={**DIGITS, "train": 120})
+    double = scenario(narrow, problem={"precision": "float64"})
+    problem = build(load(double)).settings.problem
     x, who = problem.loss.start, np.arange(2)
     at = np.tile(x, (2, 1))
     found = estimates(who, at, 1, 5, problem.data, samples=samples, u2=1e-6)
@@ -436,7 +457,7 @@ def test_values_alone_teach_a_network_too():
     assert 3.0 * np.sqrt((problem.dim + 1) / samples) < 0.45
     assert (away < 3.0 * np.sqrt((problem.dim + 1) / samples)).all()  # the deviation of a mean
     algorithm = {"name": "d-zoa", "rho": 1.0, "inner": 2, "samples": 2, "u1": 0.1, "step": 0.1}
-    few = {"precision": "float64", "clip": 1.0, "data": {**DIGITS, "train": 120}}
+    few = {"precision": "float64", "clip": 1.0}
     tree = scenario(narrow, algorithm=algorithm, network=RING, problem=few, privacy=NOISE)
     one, two = (desim.run({**tree, "engine": engine}) for engine in ("cohort", "agents"))
     assert one.metrics.equals(two.metrics)

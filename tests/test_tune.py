@@ -1,7 +1,6 @@
 """`desim.tune`: the same end however it is played, honest tables, and what is refused."""
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -9,12 +8,14 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from forked import forked
 from mutant import mutant
 from study_scenes import BASE, STUDY
 from tuner_scenes import TUNER, VARY, private, tuner
 
 import desim
 from desim.errors import InputError
+from desim.experiments import pool
 from desim.experiments.studies.cases import key_of
 from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
@@ -334,7 +335,14 @@ def test_values_that_fit_alone_and_not_together_are_told():
     assert made.asked == 3
 
 
+@pytest.fixture(scope="module")
+def quick_processes():
+    with forked():
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_processes")
 def test_workers_change_nothing(tmp_path):
     small = tuner(vary={"algorithm.local.epochs": [1, 2, 5]}, seeds="0..2", fresh=1, batch=2)
     same(desim.tune(small, tmp_path, workers=2), desim.tune(small, workers=0))
@@ -345,8 +353,10 @@ def _played(path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_processes")
 def test_a_tuner_that_was_killed_goes_on(found, tmp_path):
-    process = multiprocessing.get_context("spawn").Process(target=_played, args=(tmp_path / "t",))
+    several = pool.multiprocessing.get_context("spawn")
+    process = several.Process(target=_played, args=(tmp_path / "t",))
     process.start()
     runs = tmp_path / "t" / "runs"
     while process.is_alive() and not (runs.exists() and len(list(runs.iterdir())) > 7):

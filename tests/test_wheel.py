@@ -77,7 +77,7 @@ def test_the_sdist_holds_what_a_test_needs(built):
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """installed(argument, ...): desim of a fresh environment that has both wheels, in a folder.
+    """installed(program, argument, ...): one of a fresh environment that has both wheels.
 
     What desim needs comes from the environment of the tests, whose desim stays unseen.
     """
@@ -91,9 +91,9 @@ def installed(built, tmp_path_factory):
     empty = {**os.environ, "NUMBA_DISABLE_JIT": "1", "DESIM_CACHE_DIR": str(home / "cache")}
     empty.pop("PYTHONPATH", None)
 
-    def run(*arguments, folder):
+    def run(program, *arguments, folder):
         done = subprocess.run(
-            [python.with_name("desim"), *arguments],
+            [python.with_name(program), *arguments],
             cwd=folder, env=empty, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
@@ -101,26 +101,36 @@ def installed(built, tmp_path_factory):
     return run
 
 
+SEVERAL = """
+import sys
+from desim.interface.cli import main
+for command in sys.argv[1:]:
+    try:
+        main(command.split())
+    except SystemExit as end:
+        print("ended with", end.code)
+"""
+
+
 def test_a_fresh_environment_runs_what_is_shipped_by_name(installed, tmp_path):
-    said = installed("list", "scenarios", folder=tmp_path)
-    assert (said[0], "  papers/fed-plt " in said[1]) == (0, True), said
     short = ("--set", "engine=cohort", "--set", "stop.rounds=1")
-    code, out, _ = installed("run", "quickstart", *short, folder=tmp_path)
+    code, out, _ = installed("desim", "run", "quickstart", *short, folder=tmp_path)
     assert (code, out.splitlines()[:2]) == (
         0, ["quickstart: done", "  stored in     runs/quickstart"],
     )  # fmt: skip
-    code, out, _ = installed("study", "waiting", "--dry-run", folder=tmp_path)
-    assert (code, "policy each: seeds 0 to 19" in out) == (0, True)
-    assert [one.name for one in tmp_path.iterdir()] == ["runs"]
+    asked = ("list scenarios", "study waiting --dry-run")
+    _, out, err = installed("python", "-c", SEVERAL, *asked, folder=tmp_path)
+    listed, planned, _ = out.split("ended with 0\n")
+    assert ("  papers/fed-plt " in listed, "policy each: seeds 0 to 19" in planned) == (True, True)
+    assert [one.name for one in tmp_path.iterdir()] == ["runs"], err
 
 
 def test_an_installed_plug_in_is_known_by_its_names(installed, tmp_path):
-    known = [installed("list", what, folder=tmp_path)[1] for what in ("algorithms", "losses")]
-    assert ("  noisy-gossip " in known[0], "  log-cosh " in known[1]) == (True, True)
-    said = installed("check", str(EXAMPLE / "example.yaml"), folder=tmp_path)
-    assert (said[0], "noisy-gossip, 8 agents" in said[1], "log-cosh loss" in said[1]) == (
-        0, True, True,
-    ), said  # fmt: skip
+    asked = ("list algorithms", "list losses", f"check {EXAMPLE / 'example.yaml'}")
+    said = installed("python", "-c", SEVERAL, *asked, folder=tmp_path)
+    algorithms, losses, checked, _ = said[1].split("ended with 0\n")
+    assert ("  noisy-gossip " in algorithms, "  log-cosh " in losses) == (True, True)
+    assert ("noisy-gossip, 8 agents" in checked, "log-cosh loss" in checked) == (True, True), said
 
 
 def test_the_citation_is_of_this_version():
