@@ -97,6 +97,19 @@ def test_runs_get_directories_of_their_own(desk, call):
     assert call("run", "s.yaml", "-o", "runs/staged", "--force")[0] == 0
 
 
+def test_no_run_is_stored_inside_another_one(desk, call):
+    assert call("run", "s.yaml", "-o", "one")[0] == 0
+    before = sorted(Path("one").rglob("*"))
+    for inside in ("one/two", "one/parts/two"):
+        code, _, err = call("run", "s.yaml", "-o", inside)
+        assert (code, f"{inside}: is inside a run, " in err) == (2, True)
+    assert sorted(Path("one").rglob("*")) == before
+    assert "one: is a directory; allowed: a file in it" in call("plot", "one", "-o", "one")[2]
+    Path("web").mkdir()
+    Path("web/manifest.json").touch()  # of something else
+    assert call("run", "s.yaml", "-o", "web/run")[0] == 0
+
+
 @pytest.mark.parametrize(("status", "more"), [
     ("running", True), ("stopped", True), ("done", False), ("failed", False), (1, False),
 ])  # fmt: skip
@@ -123,7 +136,12 @@ def test_set_overrides_the_file(desk, call):
         (["run", "s.yaml", "--set", "seed=-1"], "seed"),
         (["run", "s.yaml", "-o", "s.yaml"], "s.yaml: is a file"),
         (["check", "s.yaml", "--set", "algorithm.roh=1"], "rho"),
-        (["show", "nothing"], "nothing: not a run directory"),
+        (["show", "nothing"], "nothing: not a run directory (there is nothing)"),
+        (["show", ""], "found ''; allowed: a name, or . for this directory"),
+        (["check", ""], "found ''; allowed: a name, or . for this directory"),
+        (["compare", "a", "b", "--view", ""], "found ''; allowed: a value, or to leave"),
+        (["compare", "a", "b", "--label", "x", "--label", ""], "found ''; allowed: a value"),
+        (["run", "s.yaml", "--force"], "--force: found without -o; allowed: with it"),
         (["plot", "nothing"], "nothing: not a run directory"),
         (["list", "algoritms"], "did you mean 'algorithms'?"),
         (["schema", "-o", f"{__file__}/where.json"], "where.json: cannot be written"),
@@ -134,7 +152,7 @@ def test_set_overrides_the_file(desk, call):
 def test_bad_input_is_one_clear_error(desk, call, arguments, message):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
-    assert message in err
+    assert message in " ".join(err.split())
     assert "Traceback" not in err
     assert [path.name for path in desk.iterdir()] == ["s.yaml"]
 
@@ -559,7 +577,7 @@ def test_quiet_says_nothing_and_verbose_says_where(tmp_path, capsys, monkeypatch
         assert end.value.code == 2
         told = capsys.readouterr().err
         assert ("Traceback" in told) is traced
-        assert told.endswith("not a run directory (it has no manifest.json)\n")
+        assert told.endswith("not a run directory (there is nothing)\n")
 
 
 def test_a_run_that_is_ended_at_once_is_like_a_killed_one(desk, call, monkeypatch):

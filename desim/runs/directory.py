@@ -163,6 +163,11 @@ def _check_free(path: Path, force: bool | None) -> None:
                     go_on = f", go on with it by desim resume {path}"
             hint = f"give another -o{go_on}{more}"
         raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
+    above = Path(os.path.realpath(path)).parents
+    for folder in above:
+        if (folder / MANIFEST).exists() and (folder / SCENARIO).exists():
+            text = f"is inside a run, {folder}, of which it would be no part"
+            raise InputError(f"{path}: {text}; allowed: a directory beside it")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
@@ -243,7 +248,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         study = _of_several(path)
         begun = path.is_dir() and any(path.iterdir()) and not holds(path)
         hint = "; a run was killed there before it began: run it again, with the same -o"
-        text = f"{path}: not a run directory (it has no {MANIFEST})"
+        lack = f"it has no {MANIFEST}" if path.exists() else "there is nothing"
+        text = f"{path}: not a run directory ({lack})"
         raise InputError(f"{text}{study or hint * begun}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None

@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
 
 def option(name: str, metavar: str | None, text: str, **limits: Any) -> Any:
-    """An option --name METAVAR."""
-    return typer.Option(f"--{name}", metavar=metavar, help=text, **limits)
+    """An option --name METAVAR, which is not empty."""
+    return typer.Option(f"--{name}", metavar=metavar, help=text, callback=_some, **limits)
+
+
+def _some(given: Any) -> Any:
+    """What is given for an option: an unset variable of a shell is not the default."""
+    if "" in (given if isinstance(given, list) else [given]):
+        raise typer.BadParameter("found ''; allowed: a value, or to leave the option out")
+    return given
 
 
 def switch(name: str, text: str) -> Any:
@@ -25,6 +32,11 @@ def switch(name: str, text: str) -> Any:
 def output_option(metavar: str, text: str) -> Any:
     """The option -o METAVAR."""
     return typer.Option("-o", "--out", metavar=metavar, help=text, parser=_named)
+
+
+def path_argument(metavar: str, text: str) -> Any:
+    """An argument that names a file or a directory."""
+    return typer.Argument(metavar=metavar, help=text, parser=_named)
 
 
 def _named(text: str | Path) -> Path:
@@ -38,11 +50,9 @@ FIGURES = (".png", ".svg", ".pdf")
 FORMS = ("text", "markdown", "latex")  # of tables
 RELATIONS = "replace-one, add-or-remove-one, agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
-ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
-RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
-RunFolders = Annotated[
-    list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
-]
+ScenarioFile = Annotated[Path, path_argument("SCENARIO", SCENARIO)]
+RunFolder = Annotated[Path, path_argument("RUN", "Directory of a run.")]
+RunFolders = Annotated[list[Path], path_argument("RUN...", "Directories of runs, or of studies.")]
 Force = Annotated[bool, switch("force", "With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,
@@ -55,6 +65,12 @@ def file_of_kind(name: str, path: Path, endings: tuple[str, ...]) -> Path:
     if path.suffix.lower() not in endings:
         raise InputError(f"{name} {path}: {refusal(path.suffix, ', '.join(endings))}")
     return path
+
+
+def with_out(force: bool, out: Path | None) -> None:
+    """InputError for --force without -o: a directory of that name is always new."""
+    if force and out is None:
+        raise InputError("--force: found without -o; allowed: with it")
 
 
 def settings(texts: list[str] | None) -> dict[str, str]:

@@ -187,7 +187,7 @@ def save(axes: Axes, path: Path) -> None:
     figure = cast(Figure, axes.figure)
     formats = figure.canvas.get_supported_filetypes()
     suffix = path.suffix.removeprefix(".").lower()
-    if suffix not in formats:
+    if suffix not in formats and not path.is_dir():
         raise InputError(f"{path}: {refusal(suffix, ', '.join(sorted(formats)), formats)}")
     undated = {"Date": None} if suffix in ("svg", "pdf") else None
     with output(path, [f".{one}" for one in sorted(formats)]) as partial, warnings.catch_warnings():

@@ -6,14 +6,12 @@ from typing import Annotated
 import typer
 
 from desim.errors import InputError
-from desim.interface.cli.options import option, output_option, switch
+from desim.interface.cli.options import option, output_option, path_argument, switch
 from desim.interface.cli.progress import say
 
 Runs = Annotated[
     list[Path] | None,
-    typer.Argument(
-        help="Deployed runs over one network; with --here a scenario.", metavar="[RUN...]"
-    ),
+    path_argument("[RUN...]", "Deployed runs over one network; with --here a scenario."),
 ]
 Apart = Annotated[
     bool | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from desim.errors import InputError, RunError, spelling
-from desim.interface.cli.options import Overrides, load_scenario, settings, switch
+from desim.interface.cli.options import Overrides, load_scenario, path_argument, settings, switch
 from desim.interface.cli.progress import say
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Target = Annotated[
     Path,
-    typer.Argument(help="Scenario; with --contract also a plug-in or a name.", metavar="SCENARIO"),
+    path_argument("SCENARIO", "Scenario; with --contract also a plug-in or a name."),
 ]
 Contract = Annotated[
     bool, switch("contract", "Hold its algorithm, loss or model to desim's tests.")

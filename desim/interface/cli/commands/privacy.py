@@ -13,7 +13,7 @@ import typer
 
 from desim.amounts import epsilon
 from desim.errors import InputError
-from desim.interface.cli.options import RELATIONS, option, switch
+from desim.interface.cli.options import RELATIONS, option, path_argument, switch
 from desim.interface.cli.progress import columns, wrapped
 from desim.tabulated import aligned
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Directory of a run; of several: all together.", metavar="RUN..."),
+    path_argument("RUN...", "Directory of a run; of several: all together."),
 ]
 HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
 TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from desim.interface.cli.options import Force, RunFolder, option, output_option
+from desim.interface.cli.options import Force, RunFolder, option, output_option, with_out
 from desim.interface.cli.progress import tell
 
 Network = Annotated[str | None, option("network", "FILE", "Network file, or its name: satellite.")]
@@ -26,6 +26,7 @@ def retime(
     conditions = [name for name in (network, compute) if name is not None]
     if not conditions:
         raise InputError("retime: found neither --network nor --compute; allowed: one, or both")
+    with_out(force, out)
     opened = desim.open(run)
     name = "-".join([opened.name, *(Path(one).stem for one in dict.fromkeys(conditions))])
     path = out or next_free(Path("runs"), name)

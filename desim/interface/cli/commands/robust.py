@@ -13,6 +13,7 @@ from desim.interface.cli.options import (
     inches,
     option,
     output_option,
+    path_argument,
     settings,
 )
 from desim.interface.cli.options import target as parsed
@@ -20,7 +21,7 @@ from desim.interface.cli.progress import say
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(help="Scenarios or runs that differ in method, or a study.", metavar="A B..."),
+    path_argument("A B...", "Scenarios or runs that differ in method, or a study."),
 ]
 Target = Annotated[str, option("target", "METRIC=VALUE", "What is waited for, as in error=1e-3.")]
 LAW = (

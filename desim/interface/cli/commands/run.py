@@ -4,7 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from desim.errors import InputError, gathering
-from desim.interface.cli.options import Force, Overrides, ScenarioFile, load_scenario, output_option
+from desim.interface.cli.options import (
+    Force,
+    Overrides,
+    ScenarioFile,
+    load_scenario,
+    output_option,
+    with_out,
+)
 from desim.interface.cli.progress import begun, left, remark, tell
 
 if TYPE_CHECKING:
@@ -45,8 +52,9 @@ def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) ->
     from desim.runs.directory import check_free
 
     problems: list[str] = []
-    if out is not None:
-        with gathering(problems):
+    with gathering(problems):
+        with_out(force, out)
+        if out is not None:
             check_free(out, force)
     try:
         loaded = load_scenario(path, texts)

@@ -8,7 +8,15 @@ import typer
 
 from desim import units
 from desim.errors import InputError, chosen
-from desim.interface.cli.options import FORMS, Overrides, option, output_option, settings, switch
+from desim.interface.cli.options import (
+    FORMS,
+    Overrides,
+    option,
+    output_option,
+    path_argument,
+    settings,
+    switch,
+)
 from desim.interface.cli.progress import columns, complain, say
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ NoSharing = Annotated[bool, switch("no-sharing", "Train every run, even where on
 
 
 def study(
-    study: Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")],
+    study: Annotated[Path, path_argument("STUDY", "Study file (YAML).")],
     out: Out = None,
     workers: Workers = None,
     dask: Dask = None,

@@ -20,6 +20,7 @@ from desim.interface.cli.options import (
     inches,
     option,
     output_option,
+    path_argument,
     settings,
     switch,
 )
@@ -30,9 +31,7 @@ DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is loo
 
 
 def tune(
-    study: Annotated[
-        Path, typer.Argument(help="Study file (YAML) with the section tune.", metavar="STUDY")
-    ],
+    study: Annotated[Path, path_argument("STUDY", "Study file (YAML) with the section tune.")],
     out: Out = None,
     workers: Workers = None,
     dask: Dask = None,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from desim.interface.cli.options import path_argument
 from desim.interface.cli.progress import moving_bar, say
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def warmup(
     scenarios: Annotated[
         list[Path] | None,
-        typer.Argument(help="Default: all that come with desim.", metavar="[SCENARIO...]"),
+        path_argument("[SCENARIO...]", "Default: all that come with desim."),
     ] = None,
 ) -> None:
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
