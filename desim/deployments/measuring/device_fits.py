@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.deployments.measuring.forward_laws import TO_DEVIATION, fitted
 from desim.deployments.measuring.samples import Samples, csv_rows, nothing_sent
-from desim.engine.opening import BLIND, opening
-from desim.engine.play import Simulation
+from desim.engine.opening import opening
+from desim.engine.play import BLIND, Simulation
 from desim.engine.world import Discard, World
 from desim.errors import InputError, refusal, spelling
 from desim.numerics.environment import environment
