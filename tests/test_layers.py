@@ -35,9 +35,9 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "engine": "play signals world",
     "methods": "shared.declarations",
     "scenario": "load schema build registry described",
-    "runs": "run recording played privacy",
+    "runs": "run recording store privacy",
     "deployments": "deployed join measuring.calibration fidelity.clock_errors",
-    "experiments": "studies.study studies.study_tables reported tuning.tune ranking.robust "
+    "experiments": "studies.study reported tuning.tune ranking.robust "
     "audit.of_method audit.of_one_run contract",
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15

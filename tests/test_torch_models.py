@@ -10,7 +10,7 @@ from desim.errors import InputError
 from desim.log.parquet import Tables
 from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.runs.likeness import same_run
-from desim.runs.resume import resume
+from desim.runs.replay import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
 

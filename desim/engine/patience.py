@@ -14,7 +14,7 @@ from desim.arrays import Array, Int
 from desim.engine.requests import Compute
 from desim.errors import Deadlock, RunError, at, raised
 from desim.network.conditions.policy import Policy
-from desim.problem.kernels.model_sums import squared_distances
+from desim.problem.kernels.sums import squared_distances
 from desim.problem.problem import Problem
 
 STANDSTILL = 50_000  # rounds between two looks at a clock, which has to move meanwhile

@@ -12,11 +12,11 @@ from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
-from desim.experiments.studies.study_tables import StoredStudy
+from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import UNITS, Trials
 from desim.experiments.studies.words import failures, interval, shown
 from desim.experiments.tuning.candidates import BEST, FRONT
-from desim.experiments.tuning.tuned import ORDER, UNCHARGED
+from desim.experiments.tuning.tune import ORDER, UNCHARGED
 from desim.runs.run import Run
 from desim.tabulated import Table
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
-from desim.runs.played import One
 from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
+from desim.runs.store import Checkpoint, Directory, One, Store, checkpoints_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import RunError
-from desim.privacy.ledger.terms import Mechanism, Terms, View
+from desim.privacy.ledger.ledger import Mechanism, Terms, View
 
 
 @dataclass(frozen=True)

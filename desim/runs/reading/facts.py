@@ -15,7 +15,6 @@ from desim.amounts import NO_NOISE, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
-from desim.runs.played import Played
 from desim.runs.premises import shortly, stored, unrepeatable
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
@@ -27,6 +26,7 @@ from desim.runs.reading.waits import (
     instants,
     listening,
 )
+from desim.runs.store import Played
 
 # The clock of a run in a line: one of real time has hosts, an error, and links.
 

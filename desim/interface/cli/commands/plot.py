@@ -127,7 +127,7 @@ def _options(kind: str, **options: Any) -> dict[str, Any]:
 def _drawn(folders: Sequence[Path], kind: str, options: dict[str, Any], out: Path | None) -> Path:
     """Draw and say where; by default in the first folder."""
     from desim.experiments.studies.folder import STUDY
-    from desim.experiments.studies.study_tables import open_study
+    from desim.experiments.studies.study import open_study
     from desim.interface import plots
     from desim.interface.plots.drawable import drawable
 
