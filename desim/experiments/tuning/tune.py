@@ -187,13 +187,13 @@ def _worth(found: Tuned, one: Candidate) -> Iterator[str]:
     chosen = f"where it is the best of {many} candidates, so this is optimistic"
     fresh = found.fresh.to_dict("records")
     for kind in found.least:
-        text = _estimated(known, kind, kind)
+        text = estimated(known, kind, kind)
         if found.price is not None:
             yield f"  {kind}: {text} on the one seed that it was played on"
             continue
         yield f"  {kind}: {text} on {known['seeds']} seeds, {chosen}"
         for row in (row for row in fresh if (row["candidate"], row["kind"]) == (one.number, kind)):
-            yield f"    {_estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
+            yield f"    {estimated(row, 'fresh', kind)} on {row['seeds']} fresh seeds"
             if not math.isnan(row["to base"]):
                 ends = interval(row["to base low"], row["to base high"], "")
                 yield (
@@ -203,7 +203,8 @@ def _worth(found: Tuned, one: Candidate) -> Iterator[str]:
                 )
 
 
-def _estimated(row: Any, name: str, kind: str) -> str:
+def estimated(row: Any, name: str, kind: str) -> str:
+    """An amount of what is spent, of that kind, with its interval."""
     unit = UNITS.get(kind, "")
     ends = interval(row[f"{name} low"], row[f"{name} high"], unit)
     return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
