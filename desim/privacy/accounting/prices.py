@@ -21,7 +21,7 @@ from desim.columns import Columns, Words
 from desim.errors import InputError, chosen, refusal
 from desim.numerics.later import special
 from desim.privacy.accounting.gaussian import Kind, check_delta, epsilon_of
-from desim.privacy.ledger.ledger import MECHANISMS, Mechanism
+from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
 
 # Renyi divergences of what is not Gaussian, a column for each of ORDERS; and their epsilon.
 

@@ -5,17 +5,19 @@ every step of size gamma adds sqrt(2 gamma) N(0, tau^2), f has the modulus lambd
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.privacy.ledger.mechanisms import Mechanism, Terms, View
 from desim.privacy.papers.claims import Inputs, by_agent, inputs, once, summed
 from desim.privacy.papers.conversions import simple
-from desim.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 
 def proposition_4(
@@ -120,7 +122,7 @@ def geometric(chi: Array, n: int) -> Array:
     return np.where(np.isinf(chi), 1.0 if n == 1 else np.inf, total)
 
 
-def end_of_steps(problem: Problem, gamma: Array, tau: Array, q: float, n: int) -> Terms:
+def end_of_steps(problem: "Problem", gamma: Array, tau: Array, q: float, n: int) -> Terms:
     """Terms (agents,) of n steps gamma on f_i + (q/2) ||w - v||^2, each with noise tau (agents,).
 
     One record moves a step by gamma L, L = 2 clip scale_i, under noise of variance 2 gamma tau^2: a
@@ -144,7 +146,7 @@ def end_of_steps(problem: Problem, gamma: Array, tau: Array, q: float, n: int) -
     )
 
 
-def _lipschitz(problem: Problem, gamma: Array, q: float, moduli: tuple[Array, Array]) -> Array:
+def _lipschitz(problem: "Problem", gamma: Array, q: float, moduli: tuple[Array, Array]) -> Array:
     """Lipschitz constants (agents,) of one step on f_i with these moduli (lo, hi) (agents,).
 
     A layered model's clipped gradient is that of no convex function: its part is only bounded.
@@ -157,7 +159,7 @@ def _lipschitz(problem: Problem, gamma: Array, q: float, moduli: tuple[Array, Ar
     return np.abs(1.0 - gamma * certain) + gamma * (hi - certain)
 
 
-def _basis(problem: Problem, chi: float, n: int) -> str:
+def _basis(problem: "Problem", chi: float, n: int) -> str:
     """What the sensitivity rests on, in words."""
     norm, loss = problem.row_norm, problem.loss
     if chi < 1.0:
