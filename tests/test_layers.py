@@ -41,8 +41,8 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "audit.of_method audit.of_one_run contract",
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15
-    "numerics": 14, "problem": 11, "network": 13, "log": 14, "privacy": 20, "engine": 15,
-    "methods": 2, "scenario": 13, "runs": 16, "deployments": 10, "experiments": 16,
+    "numerics": 14, "problem": 11, "network": 12, "log": 14, "privacy": 19, "engine": 15,
+    "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 126, "methods": 57,

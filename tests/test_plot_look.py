@@ -94,10 +94,10 @@ class Written(Course):
     """A run of a scenario, with a price."""
 
     def __init__(self, name, price, policy="all", local=None, **sections):
-        super().__init__(name, error=[1.0, curves])
+        super().__init__(name, error=[1.0, price])
         algorithm = {"name": "fed-plt", "local": local or {"solver": "gradient"}}
         self.tree = {"name": name, "seed": 1, "policy": policy, "algorithm": algorithm, **sections}
-        self.manifest, self.price, self.alike = {"seed": id(self)}, curves, name + policy
+        self.manifest, self.price, self.alike = {"seed": id(self)}, price, name + policy
 
     @property
     def scenario(self):
@@ -158,8 +158,8 @@ def test_what_is_wrongly_joined_is_noticed(right, wrong):
 def test_policies_are_not_joined_by_one_line(tmp_path):
     prices = (0.1, 0.2, 0.3)
     runs = [
-        Written(f"{policy} {curves}", curves, policy, {"solver": "noisy", "tau": 1 / curves})
-        for curves in prices
+        Written(f"{policy} {price}", price, policy, {"solver": "noisy", "tau": 1 / price})
+        for price in prices
         for policy in ("all", "each")
     ]
     axes = tradeoff(runs, metric="error", out=tmp_path / "a.png")

@@ -26,7 +26,6 @@ from desim.privacy.accounting.views import (
     Signs,
     adversary,
     assumptions,
-    each_once,
     flags,
     require_seen,
 )
@@ -36,6 +35,7 @@ from desim.runs.privacy import Statement, views_of
 from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
 from desim.runs.run import Run, as_run
 from desim.runs.store import One
+from desim.tabulated import each_once
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
 Addresses = dict[int, frozenset[int]]  # rounds and exchanges of noise, by agent

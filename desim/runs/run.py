@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.agent_names import NETWORK
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 
-NETWORK = -1
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 
 

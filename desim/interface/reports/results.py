@@ -24,12 +24,11 @@ from desim.interface.reports.readable import (
     share,
     size,
 )
-from desim.privacy.accounting.views import each_once
 from desim.problem.fairness import RISING
 from desim.problem.targets import best, first_met, improved
 from desim.runs.privacy import Statement, statement
 from desim.runs.reading.waits import DEADLINE, NOBODY
-from desim.tabulated import Table
+from desim.tabulated import Table, each_once
 
 # Runs that differ in nothing but the seed, as one row: medians of what they show.
 

@@ -6,7 +6,7 @@ from those rows is post-processing and free. Where that is all an adversary gets
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,18 +222,6 @@ def flags(
         few = int(rows.min())
         said.append(f"delta {delta:g} is not below 1 / rows: an agent has {few} rows only")
     return tuple(said)
-
-
-def each_once(said: Sequence[tuple[str, Iterable[str]]]) -> list[str]:
-    """Each text once, with the names of whom it is about where not all have it."""
-    found: dict[str, list[str]] = {}
-    for name, texts in said:
-        for text in texts:
-            found.setdefault(text, []).append(name)
-    every = len(said)
-    return [
-        text if len(who) == every else f"{', '.join(who)}: {text}" for text, who in found.items()
-    ]
 
 
 def _named(agents: NDArray[np.int64]) -> str:

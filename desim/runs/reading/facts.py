@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.agent_names import agent_named, listed, sites
+from desim.agent_names import NETWORK, agent_named, listed, sites
 from desim.amounts import NO_NOISE, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
@@ -135,7 +135,6 @@ class Glance:
 
 # The facts, one after the other.
 
-NETWORK = -1
 ALIKE = "all agents alike"
 OS_NOISE = "drawn from the operating system: no seed has it, and no simulation its bits"
 SEEN = 0.05  # s of compiling that are worth a word
