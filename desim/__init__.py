@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from desim.log.column_meanings import KINDS, METRICS
     from desim.runs.exports import export
     from desim.runs.recording import run
-    from desim.runs.replay import replay
-    from desim.runs.resume import resume
+    from desim.runs.replay import replay, resume
     from desim.runs.retime import retime
     from desim.runs.run import Run
     from desim.runs.run import open_run as open
@@ -77,7 +76,7 @@ _HOMES = {
     "plot": "desim.interface.plots:plot",
     "repeat": "desim.experiments.studies.study:repeat",
     "report": "desim.interface.reports:report",
-    "resume": "desim.runs.resume:resume",
+    "resume": "desim.runs.replay:resume",
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",
     "robust": "desim.experiments.ranking.robust:robust",

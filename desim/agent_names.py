@@ -5,6 +5,7 @@ from typing import Any
 
 from desim.arrays import Int
 
+NETWORK = -1  # of metrics, all agents together; of events, the coordinator
 MAX_SITE_LETTERS = 24  # letters of a site's name in labels
 MAX_SITES = 12  # sites that a line names
 

@@ -57,6 +57,11 @@ def epsilon(value: float, flags: Iterable[str] = ()) -> str:
     return NO_NOISE if any(one.startswith(WITHOUT_NOISE) for one in flags) else "infinite"
 
 
+def percent(share: float) -> str:
+    """A share, as in 93.1 %; only what is all or nothing is told as 100 or 0 %."""
+    return f"{100 * share:.2f} %" if 0.9995 <= share < 1.0 else f"{100 * share:.3g} %"
+
+
 def duration(seconds: float) -> str:
     """Real time, readable: 42 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)

@@ -61,6 +61,13 @@ class RunError(DesimError):
     run: object = None  # the run as far as it came, once it is stored
 
 
+def at(time: float, text: str) -> RunError:
+    """An error that ends a run at `time` s."""
+    error = RunError(text)
+    error.time = time
+    return error
+
+
 class Diverged(RunError):
     """An iterate is not finite: the message names agent, round, time and the key to change."""
 

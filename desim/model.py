@@ -8,8 +8,7 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.fields import Count, Flag, NonNegative, Number, Positive, Share, Strict, Text
 from desim.losses.plugged import ScalarLoss
-from desim.problem.models.dataset import Dataset, Examples
-from desim.problem.models.user_model import Facts, Model, Rows, clipped_sum
+from desim.problem.models.user_model import Dataset, Examples, Facts, Model, Rows, clipped_sum
 
 __all__ = [
     "Array", "Count", "Dataset", "Examples", "Facts", "Flag", "InputError", "Model", "NonNegative",

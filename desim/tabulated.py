@@ -201,3 +201,18 @@ def _tex(text: str) -> str:
     """LaTeX for a text; at a line's beginning a [ or * would be an option of the line before."""
     told = "".join(TEX.get(letter, letter) for letter in text)
     return f"{{{told[0]}}}{told[1:]}" if told.startswith(("[", "*")) else told
+
+
+# Notes below tables.
+
+
+def each_once(said: Sequence[tuple[str, Iterable[str]]]) -> list[str]:
+    """Each text once, with the names of whom it is about where not all have it."""
+    found: dict[str, list[str]] = {}
+    for name, texts in said:
+        for text in texts:
+            found.setdefault(text, []).append(name)
+    every = len(said)
+    return [
+        text if len(who) == every else f"{', '.join(who)}: {text}" for text, who in found.items()
+    ]

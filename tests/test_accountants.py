@@ -16,7 +16,7 @@ from releases import AGENTS, MECHANISMS, ROWS, joined, table
 
 import desim
 from desim.errors import InputError
-from desim.privacy.accounting import accountants, composition, prices
+from desim.privacy.accounting import accountants, prices
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.gaussian import epsilon_of
 
@@ -180,9 +180,9 @@ def test_costs(check):
 @pytest.mark.parametrize(
     ("check", "module", "right", "wrong"),
     [
-        (check_numbers, composition, "order[np.sort(first)]", "order"),
+        (check_numbers, accountants, "order[np.sort(first)]", "order"),
         (check_numbers, prices, "** 2\n        rho", "** 2 / 2\n        rho"),
-        (check_curve, composition, "running_sum(known, agent)", "np.cumsum(known)"),
+        (check_curve, accountants, "running_sum(known, agent)", "np.cumsum(known)"),
         (
             check_curve,
             accountants,
@@ -193,8 +193,8 @@ def test_costs(check):
         (check_mixture, prices, "(2.0 * ORDERS - 1.0) * np.expm1", "(2.0 * ORDERS) * np.expm1"),
         (check_mixture, prices, "np.minimum(e, 0.5", "np.minimum(e, 1.0"),
         (check_mixture, prices, "np.log1p(-1.0 / ORDERS)", "0.0"),
-        (check_mixture, composition, "priced.rho + 0.5 * priced.mu2", "priced.rho + priced.mu2"),
-        (check_mixture, composition, "np.where(mixed, divergent,", "np.where(True, divergent,"),
+        (check_mixture, accountants, "priced.rho + 0.5 * priced.mu2", "priced.rho + priced.mu2"),
+        (check_mixture, accountants, "np.where(mixed, divergent,", "np.where(True, divergent,"),
         (check_batches, accountants, "sharp |= _sharpened(final, mine, delta)", "pass"),
         (check_batches, accountants, "np.minimum(epsilon, final[agent])", "epsilon"),
         (check_relations, prices, "& (batch < owned) & amplified", "& (batch < owned)"),
@@ -205,18 +205,16 @@ def test_costs(check):
         (check_ruin, prices, "np.where(sensitivity == 0.0, 0.0, ratio)", "ratio"),
         (check_ruin, prices, "| np.isinf(sensitivity)", ""),
         (check_ruin, prices, "(code == Mechanism.NONE) | ", ""),
-        (check_ruin, composition, "running_max(ruined, agent)", "np.maximum.accumulate(ruined)"),
-        (check_pure, composition, "np.where(impure, np.inf, pure)", "np.inf"),
-        (check_mixture, composition, "np.where(impure, np.inf, pure)", "pure"),
+        (check_ruin, accountants, "running_max(ruined, agent)", "np.maximum.accumulate(ruined)"),
+        (check_pure, accountants, "np.where(impure, np.inf, pure)", "np.inf"),
+        (check_mixture, accountants, "np.where(impure, np.inf, pure)", "pure"),
     ],
 )
 def test_a_wrong_accountant_is_noticed(monkeypatch, check, module, right, wrong):
     twin = mutant(module, right, wrong)
     if module is prices:
         for name in ("prices", "epsilon_of_divergences"):
-            monkeypatch.setattr(composition, name, getattr(twin, name))
-    elif module is composition:
-        monkeypatch.setattr(accountants, "Block", twin.Block)
+            monkeypatch.setattr(accountants, name, getattr(twin, name))
     else:
         monkeypatch.setattr(accountants, "account", twin.account)
     with pytest.raises((AssertionError, RuntimeWarning)):

@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 from mutant import mutant
 from releases import LAW, ROWS, joined, logs, table
 
-from desim.privacy.accounting import accountants, composition, prices
+from desim.privacy.accounting import accountants, prices
 from desim.privacy.accounting.accountants import account
 
 
@@ -88,7 +88,7 @@ def test_exact_accounts_undercut_divergences(log):
 
 
 def test_laws_notice_an_accountant_that_depends_on_order(monkeypatch):
-    wrong = mutant(composition, "np.lexsort(keys[::-1])", "np.arange(keys.shape[1])")
+    wrong = mutant(accountants, "np.lexsort(keys[::-1])", "np.arange(keys.shape[1])")
     log = table(2, time=0.5, scale=[3.0, 8.0])
     again = joined(log.iloc[::-1], log.iloc[:1])
     monkeypatch.setattr(accountants, "Block", wrong.Block)

@@ -224,14 +224,18 @@ def test_what_is_missed_is_sent_again_to_the_chosen_one(setting):
 @pytest.mark.parametrize(
     ("engine", "module", "right", "wrong"),
     [
-        ("agents", graph_agents, "None if us.leaving[0] else used", "used"),
-        ("agents", graph_agents, "None if us.leaving[0] else used", "None"),
+        ("agents", mailbox, "None if us.leaving[0] else used", "used"),
+        ("agents", mailbox, "None if us.leaving[0] else used", "None"),
         ("cohort", graph_cohort, "used | us.leaving[self.graph.source]", "used"),
         ("cohort", graph_cohort, "= outgoing_part(graph, used)\n", "= (*routes,)\n"),
     ],
 )
 def test_messages_to_others_are_noticed(engine, module, right, wrong, monkeypatch):
-    monkeypatch.setitem(play.ENGINES, ("graph", engine), mutant(module, right, wrong).play)
+    twin = mutant(module, right, wrong)
+    if engine == "agents":
+        monkeypatch.setattr(graph_agents, "Mailbox", twin.Mailbox)
+    else:
+        monkeypatch.setitem(play.ENGINES, ("graph", engine), twin.play)
     with pytest.raises((AssertionError, RunError)):
         check_rows(desim.run(scenario(engine=engine, **SETTINGS["budget"])))
 

@@ -16,8 +16,7 @@ from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies import cases as cases_module
 from desim.experiments.studies.cases import labels, sided
-from desim.experiments.studies.study import study
-from desim.experiments.studies.study_tables import open_study
+from desim.experiments.studies.study import open_study, study
 from desim.experiments.studies.trials import Trials, trials
 from desim.interface.cli import main
 from desim.runs.reading.series import series_of

@@ -20,8 +20,8 @@ from desim.network.timeline import waiting_rule
 from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, Staleness
 from desim.privacy.accounting import prices as pricing
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.problem.kernels import message_clipping
-from desim.problem.kernels.message_clipping import clipped_rows
+from desim.problem.kernels import sums
+from desim.problem.kernels.sums import clipped_rows
 from desim.scenario.build import build, check
 
 TWINS = {"fedasync": naive.fedasync, "feddyn": naive.feddyn}
@@ -296,7 +296,7 @@ def test_clipped_rows_are_bounded_whatever_they_were():
     assert kept.any()
     assert np.array_equal(out[3:][kept], rows[3:][kept])
     assert np.allclose(norms[3:][~kept & (before > 0.7)], 0.7, rtol=1e-12)
-    loose = mutant(message_clipping, "SHORT * most / norm", "1.001 * most / norm")
+    loose = mutant(sums, "SHORT * most / norm", "1.001 * most / norm")
     assert (np.linalg.norm(loose.clipped_rows(rows, 0.7), axis=1) > 0.7).any()
 
 

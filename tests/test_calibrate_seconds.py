@@ -9,7 +9,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.deployments.measuring import device_fits, forward_laws, lines, misfit_profiles, samples
+from desim.deployments.measuring import fitted_laws, lines, misfit_profiles, samples
 from desim.errors import InputError
 from desim.interface.cli import main
 from desim.scenario.sections.links import Tcp
@@ -86,8 +86,8 @@ def check_recovery(module, *, late=0):
 
 
 def test_a_line_comes_back_out_of_its_messages():
-    check_recovery(forward_laws)
-    check_recovery(forward_laws, late=20)
+    check_recovery(fitted_laws)
+    check_recovery(fitted_laws, late=20)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_line_comes_back_out_of_its_messages():
 )
 def test_a_wrong_fit_is_noticed(right, wrong, late):
     with pytest.raises(AssertionError):
-        check_recovery(mutant(forward_laws, right, wrong), late=late)
+        check_recovery(mutant(fitted_laws, right, wrong), late=late)
 
 
 def carried(tcp, latency, rate, sizes, pause, rounds=12, number=2):
@@ -112,8 +112,8 @@ def carried(tcp, latency, rate, sizes, pause, rounds=12, number=2):
     begin, line = np.meshgrid(np.arange(rounds), np.arange(number * len(sizes)), indexing="ij")
     bits = 8.0 * np.repeat(sizes, number)[line]
     begin = begin * (pause + 6.0 * latency + bits / rate) + 1e-4 * line
-    sent = forward_laws.Sent(begin.ravel(), bits.ravel(), line.ravel())
-    (law,) = forward_laws.by_tcp(tcp, 0.0, (tcp.connection,))
+    sent = fitted_laws.Sent(begin.ravel(), bits.ravel(), line.ravel())
+    (law,) = fitted_laws.by_tcp(tcp, 0.0, (tcp.connection,))
     table = {"sender": sent.line, "receiver": -1, "source": 0, "bytes": sent.bits / 8.0}
     seconds = law.seconds(latency, rate, sent)
     return law, pd.DataFrame(
@@ -148,9 +148,7 @@ def check_rivals(line, law):
     assert line.may_be(6.244e6)
     assert len(line.rates) == 2
     assert not line.identified
-    some = forward_laws.Sent(
-        np.zeros(1), np.array([8.0 * line.telling.size]), np.zeros(1, np.int64)
-    )
+    some = fitted_laws.Sent(np.zeros(1), np.array([8.0 * line.telling.size]), np.zeros(1, np.int64))
     seconds = [float(law.seconds(*pair, some)[0]) for pair in line.pairs]
     assert max(seconds) > 1.05 * min(seconds)
 
@@ -188,8 +186,8 @@ def check_intervals(module):
         draws = np.random.default_rng(seed)
         bits = np.repeat([8e3, 8e5], 20)
         seconds = 0.02 * np.exp(0.2 * draws.standard_normal(40)) + bits / 1e7
-        sent = forward_laws.Sent(np.zeros(40), bits, np.zeros(40, np.int64))
-        measured = module.Measured(forward_laws.IDEAL, sent, seconds, 1e-6)
+        sent = fitted_laws.Sent(np.zeros(40), bits, np.zeros(40, np.int64))
+        measured = module.Measured(fitted_laws.IDEAL, sent, seconds, 1e-6)
         found = module.profiled(measured, [measured.fit(np.array([0.02, 1e7]))])
         wide, spread = np.exp(1.96 * found.best.doubt), found.best.spread
         held += [
@@ -246,7 +244,7 @@ def test_runs_tell_their_network_and_devices(pair):
 
 
 def test_a_wrong_law_is_noticed(pair, monkeypatch):
-    twin = mutant(forward_laws, "latency + sent.bits / rate", "latency + sent.bits / rate / 8.0")
+    twin = mutant(fitted_laws, "latency + sent.bits / rate", "latency + sent.bits / rate / 8.0")
     monkeypatch.setattr(lines, "IDEAL", twin.IDEAL)
     monkeypatch.setattr(lines, "by_tcp", lambda *terms: iter(()))
     with pytest.raises(AssertionError):
@@ -319,7 +317,7 @@ def test_the_error_of_a_speed_knows_of_the_fixed_cost():
         work = np.repeat([40.0, 200.0], 100)
         seconds = (0.05 + work / 1000.0) * np.exp(0.02 * draws.standard_normal(200))
         table = pd.DataFrame({"agent": 0, "work": work, "seconds": seconds})
-        found = device_fits.devices_of(samples.Samples(NO_MESSAGES, table))
+        found = fitted_laws.devices_of(samples.Samples(NO_MESSAGES, table))
         off.append(np.log(found.speed / 1000.0) / found.error)
     assert 0.8 < np.std(off) < 1.2
 
@@ -435,11 +433,11 @@ def check_devices(module, tmp_path):
 
 
 def test_a_fixed_cost_is_told_from_that_of_rows(tmp_path):
-    check_devices(device_fits, tmp_path)
+    check_devices(fitted_laws, tmp_path)
     made = desim.calibrate(computations=tmp_path / "work.csv")
     assert "network: {}" in made.fragment()
     with pytest.raises(AssertionError):
-        check_devices(mutant(device_fits, "at[0] + work / at[1:]", "work / at[1:]"), tmp_path)
+        check_devices(mutant(fitted_laws, "at[0] + work / at[1:]", "work / at[1:]"), tmp_path)
 
 
 def test_what_cannot_be_measured_is_refused_in_words(tmp_path, call):

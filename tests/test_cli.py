@@ -625,7 +625,7 @@ CODES = {  # what is interrupted, of which command, and what comes of it
         1,
         "not all runs could be simulated; the same command goes on",
     ),
-    "desim.runs.resume.carry_out": (
+    "desim.runs.replay.carry_out": (
         ["resume", "runs/staged"],
         130,
         "runs/staged: stopped before it was where it ended; it is as it was",

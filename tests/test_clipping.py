@@ -17,7 +17,7 @@ from desim.errors import InputError, RunError
 from desim.experiments.audit import of_method
 from desim.experiments.audit.pairs import ENDS
 from desim.methods.shared import minimisation
-from desim.problem.kernels import layered, modelled_zeroth, sums
+from desim.problem.kernels import layered, modelled, sums
 from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.problem.kernels.local import train
 from desim.problem.kernels.plan import plan_for
@@ -243,9 +243,9 @@ def test_estimates_of_models_are_cut():
             slope = module._slope(0, np.zeros(FEATURES), 0.1, 1e-6, v, v, 0.0, 0.0 * v, made)
         assert abs(slope) <= 4 * CLIP * np.linalg.norm(v)
 
-    check(modelled_zeroth)
+    check(modelled)
     with pytest.raises(AssertionError):
-        check(mutant(modelled_zeroth, "np.isnan(each)", "np.isinf(each)"))
+        check(mutant(modelled, "np.isnan(each)", "np.isinf(each)"))
 
 
 def test_what_is_said_of_losses_is_a_number_within_its_range():

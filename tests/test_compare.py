@@ -14,7 +14,8 @@ from mutant import mutant
 import desim
 from desim import tabulated
 from desim.errors import InputError
-from desim.experiments.studies import compare, study_tables
+from desim.experiments.studies import compare
+from desim.experiments.studies import study as study_module
 from desim.experiments.studies.folder import opened
 from desim.interface.cli import main
 from desim.interface.plots import drawable
@@ -100,7 +101,7 @@ def wrong_compare(right, wrong):
     if right in inspect.getsource(compare):
         return mutant(compare, right, wrong)
     twin = mutant(compare, "def compare(", "def compare(")
-    twin.summarised = mutant(study_tables, right, wrong).summarised
+    twin.summarised = mutant(study_module, right, wrong).summarised
     return twin
 
 

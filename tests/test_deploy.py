@@ -202,8 +202,10 @@ def test_a_reply_that_was_discarded_is_not_used_later(pending):
     calls = SimpleNamespace(pending=np.array([0, pending]))
     made = SimpleNamespace(
         world=SimpleNamespace(settings=SimpleNamespace(horizon=np.inf)),
-        hub=SimpleNamespace(calls=calls, until=lambda opened: np.inf),
-        arrived=set(), after={1}, _satisfied=lambda over: True, _came=2.0,
+        hub=SimpleNamespace(
+            calls=calls, until=lambda opened: np.inf, satisfied=lambda arrived, over: True
+        ),
+        arrived=set(), after={1}, _came=2.0,
     )  # fmt: skip
     assert station.Station.collect(made, 1.0) == 2.0
     assert (made.arrived, made.after) == ({1} if pending else set(), set())

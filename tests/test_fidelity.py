@@ -9,7 +9,7 @@ from analysis.fidelity import losses
 from analysis.fidelity.calibrated import AIM, CASES, HELD, off
 from analysis.fidelity.sharing import FILE, PAIR, replayed
 from analysis.fidelity.verdicts import MEASURED, barrier, errors_of
-from desim.deployments.measuring import calibration, device_fits, lines, samples
+from desim.deployments.measuring import calibration, fitted_laws, lines, samples
 from desim.scenario.sections.links import Tcp
 
 SMALL = 100_000  # bytes: pairs that are soon sent again
@@ -119,7 +119,7 @@ def test_calibration_without_tcp_is_noticed(monkeypatch):
 
 
 def test_calibration_without_a_fixed_cost_is_noticed(monkeypatch):
-    twin = mutant(device_fits, "at[0] + work / at[1:]", "work / at[1:]")
+    twin = mutant(fitted_laws, "at[0] + work / at[1:]", "work / at[1:]")
     monkeypatch.setattr(calibration, "devices_of", twin.devices_of)
     with pytest.raises(AssertionError):
         check_calibration()

@@ -12,7 +12,7 @@ from desim.errors import DesimError
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
 from desim.problem.optimum import centralised_optimum, proximal_newton
-from desim.problem.optimum.objective_parts import taken_apart
+from desim.problem.optimum.proximal_newton import taken_apart
 from desim.problem.problem import Problem
 from desim.scenario.build import build
 

@@ -155,8 +155,8 @@ def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
         for path in package.rglob("*.py")
         if "Stream.NOISE" in path.read_text()
     }
-    kernels = {f"problem/kernels/{one}.py" for one in ("plan", "zeroth", "modelled_zeroth")}
-    assert naming == {*kernels, "privacy/ledger/noise.py"}
+    kernels = {f"problem/kernels/{one}.py" for one in ("plan", "zeroth", "modelled")}
+    assert naming == {*kernels, "privacy/ledger/ledger.py"}
 
 
 # I6: limits that must coincide

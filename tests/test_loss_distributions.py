@@ -14,9 +14,9 @@ from mutant import mutant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from desim.privacy.accounting import gaussian, loss_distribution, prices, tallies
+from desim.privacy.accounting import gaussian, loss_distribution, prices
 from desim.privacy.accounting.gaussian import Kind, epsilon_of
-from desim.privacy.accounting.tallies import Tally
+from desim.privacy.accounting.prices import Tally
 
 BATCHES = {  # (rows, batch, sigma, rounds): epsilon of what happens, where gradients are up to .7
     (20, 4, 0.5, 12): 2.929,
@@ -176,7 +176,7 @@ def test_many_different_kinds_are_rounded_up_and_not_by_much(sizes):
     """More than 64 sizes become 64 that are larger, at most by 5 %, mostly by 1."""
     counted = tuple((Kind("laplace", size), 1) for size in sizes)
     parts = Tally(0.0, counted).parts()
-    assert len(parts) <= tallies.KIND_LIMIT
+    assert len(parts) <= prices.KIND_LIMIT
     assert sum(number for _, number in parts) == len(sizes)
     rounded = sum(kind.size * number for kind, number in parts)
     assert sum(sizes) <= rounded * (1.0 + 1e-12)

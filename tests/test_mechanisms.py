@@ -14,7 +14,7 @@ from desim.numerics.discrete_gaussian import draws, exact
 from desim.numerics.keys import Stream, laplaces, normals, words
 from desim.privacy.accounting import accountants
 from desim.privacy.ledger import ledger, mechanisms
-from desim.privacy.ledger import noise as noise_draws
+from desim.privacy.ledger import ledger as noise_draws
 from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View
 from desim.privacy.ledger.mechanisms import DiscreteGaussian, DynamicZcdp, Gaussian, Laplace, terms
 

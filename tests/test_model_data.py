@@ -10,8 +10,8 @@ from shaped_rows import kept, pictures, problem_of, refused, scene
 
 import desim
 from desim.errors import InputError
-from desim.problem import gathered
-from desim.problem.gathered import Gathered, Joined
+from desim.problem import problem as problem_module
+from desim.problem.problem import Gathered, Joined
 from desim.runs.premises import decided_by_rows
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -44,7 +44,7 @@ def test_joined_arrays_are_one():
     assert both.shape == A.shape
     assert np.array_equal(both[place], A[place])
     assert np.array_equal(both[11], A[11])
-    twin = mutant(gathered, "part[place[here] - low]", "part[place[here] - low - 1]")
+    twin = mutant(problem_module, "part[place[here] - low]", "part[place[here] - low - 1]")
     assert not np.array_equal(twin.Joined(A[:10], A[10:])[place], A[place])
 
 
@@ -54,8 +54,8 @@ def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
     A = np.zeros((2000, 1, 64, 64), np.uint8)
     A[np.arange(2000), 0, 3, np.arange(2000) % 64] = 255
     data = kept(tmp_path / "x", A=A, b=np.arange(2000) % 2) | {"scale": "pixel", "test": 0.1}
-    room = gathered.ROOM
-    gathered.ROOM = 1 << 18
+    room = problem_module.ROOM
+    problem_module.ROOM = 1 << 18
     try:
         problem_of(data, agents=agents)
         tracemalloc.start()
@@ -63,7 +63,7 @@ def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        gathered.ROOM = room
+        problem_module.ROOM = room
     assert isinstance(problem.A.source, np.memmap)
     assert isinstance(problem.test_A.source, np.memmap)
     assert sorted(problem.A.order.tolist() + problem.test_A.order.tolist()) == list(range(2000))

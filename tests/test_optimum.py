@@ -9,7 +9,7 @@ from desim.errors import InputError
 from desim.problem import optimum as module
 from desim.problem.losses.regularizers import Regularizer
 from desim.problem.losses.scalar import Loss
-from desim.problem.optimum import centralised_optimum, objective_parts, proximal_newton
+from desim.problem.optimum import centralised_optimum, proximal_newton
 from desim.problem.problem import Problem
 
 COMPOSITE = {
@@ -85,7 +85,7 @@ def test_clipping_moves_the_optimum(golden):
     ],
 )
 def test_a_wrong_objective_is_noticed(golden, right, wrong):
-    twin = mutant(objective_parts, right, wrong)
+    twin = mutant(proximal_newton, right, wrong)
 
     def solve(problem):
         return proximal_newton.minimise(*twin.taken_apart(problem))

@@ -9,7 +9,7 @@ from mutant import mutant
 from sections import TABLE, made, shares, written
 
 from desim.errors import InputError
-from desim.problem.data import prepare, table
+from desim.problem.data import table
 
 
 def check_standard(module):
@@ -27,7 +27,7 @@ def check_standard(module):
 
 
 def test_standard_by_training_rows():
-    check_standard(prepare)
+    check_standard(table)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_standard_by_training_rows():
 )
 def test_wrong_scaling_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_standard(mutant(prepare, right, wrong))
+        check_standard(mutant(table, right, wrong))
 
 
 def dealt(kind, value=None, rows=60, agents=6, seed=0, classes=None, sizes=(), module=table):

@@ -24,8 +24,8 @@ from desim.errors import InputError
 from desim.methods import dvp
 from desim.numerics import keys
 from desim.numerics.keys import Stream
+from desim.privacy.ledger import ledger as noise_module
 from desim.privacy.ledger import mechanisms
-from desim.privacy.ledger import noise as noise_module
 from desim.privacy.ledger.ledger import View
 from desim.scenario.build import build
 

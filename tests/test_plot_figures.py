@@ -16,7 +16,7 @@ from desim.interface.plots import (
     tradeoff,
     utilisation,
 )
-from desim.interface.plots import price as epsilon_module
+from desim.interface.plots import curves as epsilon_module
 from desim.interface.plots.network_map import AGENTS
 
 

@@ -9,7 +9,7 @@ from test_plots import ERROR, Course
 
 from desim.errors import InputError
 from desim.interface import shown_metrics
-from desim.interface.plots import epsilon, plot, price, staleness, timeline, tradeoff
+from desim.interface.plots import curves, epsilon, plot, staleness, timeline, tradeoff
 from desim.problem import targets
 
 
@@ -135,7 +135,7 @@ def check_families(module):
 
 
 def test_only_noise_is_joined():
-    check_families(price)
+    check_families(curves)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_only_noise_is_joined():
     ],
 )
 def test_what_is_wrongly_joined_is_noticed(right, wrong):
-    twin = mutant(price, right, wrong)
+    twin = mutant(curves, right, wrong)
     with pytest.raises(AssertionError):
         check_families(twin)
 

@@ -17,7 +17,7 @@ from mutant import mutant
 import desim
 from desim import readers
 from desim.errors import InputError
-from desim.problem.data import prepare
+from desim.problem.data import table
 from desim.scenario.load import read
 
 RATES = "time,a,b\n0,1,2\n1,3,1\n2,1,5\n"
@@ -208,10 +208,10 @@ def test_numbers_whose_products_are_infinite_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", A=rows, b=np.ones((6, 4)))
     with pytest.raises(InputError, match=r"A of a\.npz: found a number of size 1e\+308; allowed"):
         desim.run(arrays(str(tmp_path / "a.npz")))
-    twin = mutant(prepare, "-float(part.min(initial=0.0))", "0.0")
+    twin = mutant(table, "-float(part.min(initial=0.0))", "0.0")
     twin.bounded(rows, "here")
     with pytest.raises(InputError):
-        prepare.bounded(rows, "here")
+        table.bounded(rows, "here")
 
 
 @pytest.mark.parametrize("column", [[[1, 2]] * 12, [{"a": 1}] * 12, [b"ab"] * 12])

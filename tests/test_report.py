@@ -13,7 +13,7 @@ from report_runs import SCENARIO, four, manipulated, played, rewritten
 import desim
 from desim.errors import InputError
 from desim.interface.cli import main
-from desim.interface.reports import charts, page, results
+from desim.interface.reports import page, results
 from desim.interface.reports.readable import readings
 from desim.interface.reports.scenarios import cautions
 from desim.runs.run import Run
@@ -116,7 +116,7 @@ def check_thinning(module):
 
 
 def test_thinned_curves_keep_their_peaks():
-    check_thinning(charts)
+    check_thinning(page)
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_thinned_curves_keep_their_peaks():
 )
 def test_wrong_thinning_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_thinning(mutant(charts, right, wrong))
+        check_thinning(mutant(page, right, wrong))
 
 
 def test_embedded_data_cannot_end_their_element():
     data = {"name": "</script><!--\u2028&amp;"}
-    told = charts.embedded(data)
+    told = page.embedded(data)
     assert not set("<>&\u2028") & set(told)
     assert json.loads(told) == data
     with pytest.raises(ValueError, match="not JSON compliant"):
-        charts.embedded([float("nan")])
+        page.embedded([float("nan")])
 
 
 class Long:
@@ -171,9 +171,9 @@ def test_long_runs_make_a_small_page(monkeypatch):
     )
     monkeypatch.setattr(f"{reading}.released", 0)
     found = readings([Run({"name": f"run {n}", "status": "done"}, Long()) for n in range(10)])
-    told = charts.embedded(charts.chart_data(found))
+    told = page.embedded(page.chart_data(found))
     assert len(told.encode()) < 2_500_000
-    assert "cut into" in charts.thinning(found)
+    assert "cut into" in page.thinning(found)
 
 
 def test_the_library_is_the_one_that_is_named():
@@ -280,7 +280,7 @@ def test_a_run_that_failed_is_told_about_but_not_averaged(runs, tmp_path):
 
 def test_a_run_that_failed_before_it_was_measured_is_the_worst_of_a_chart(runs, tmp_path):
     failed = manipulated(played(tmp_path / "e", seed=5, observe__metrics=[]), status="failed")
-    made = charts.chart_data(readings({"small": [*runs[:2], failed]}))
+    made = page.chart_data(readings({"small": [*runs[:2], failed]}))
     assert [(one["group"], one["failed"]) for one in made["runs"]] == [
         (0, False), (0, False), (0, True),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from test_clock_errors import DEADLINE, OTHER, played
 import desim
 from desim.deployments.fidelity import matching
 from desim.interface import reports
-from desim.interface.reports import page, timing
+from desim.interface.reports import page, results
 
 FIGURE = re.compile(r'<img class="drawn" src="data:image/svg\+xml;base64,([^"]*)" alt="([^"]*)"')
 
@@ -60,7 +60,7 @@ def test_the_page_has_the_tables_of_compare(runs, written):
 
 
 def test_targets_that_are_left_out_are_noticed(runs, tmp_path, monkeypatch):
-    twin = mutant(timing, "asked.setdefault(name, []).append(value)", "continue")
+    twin = mutant(results, "asked.setdefault(name, []).append(value)", "continue")
     monkeypatch.setattr(reports, "clocks", twin.clocks)
     path = desim.report(runs, tmp_path / "r.html", {"error": 0.5})
     with pytest.raises(AssertionError):
@@ -86,10 +86,11 @@ def test_a_page_without_a_deployed_run_has_neither(runs, tmp_path):
 
 def test_of_many_simulations_the_first_are_held_against_it(runs, tmp_path):
     others = [
-        played(network={"link": {"latency": f"{10 + k} ms"}}) for k in range(timing.SIMULATIONS + 2)
+        played(network={"link": {"latency": f"{10 + k} ms"}})
+        for k in range(results.SIMULATIONS + 2)
     ]
     text = desim.report([runs[0], *others], tmp_path / "r.html").read_text("utf-8")
-    assert len(FIGURE.findall(text)) == timing.SIMULATIONS
+    assert len(FIGURE.findall(text)) == results.SIMULATIONS
     assert "Of 6 other runs the first 4 are held against it." in words(section(text))
 
 

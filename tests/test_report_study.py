@@ -12,7 +12,7 @@ from tuner_scenes import TUNER
 import desim
 from desim.errors import InputError
 from desim.experiments import reported
-from desim.experiments.studies.study_tables import StoredStudy, open_study
+from desim.experiments.studies.study import StoredStudy, open_study
 from desim.experiments.studies.words import shown
 from desim.interface.cli import main
 from desim.interface.reports import results, studies
@@ -163,7 +163,7 @@ def test_an_epsilon_without_end_is_a_sentence_and_no_chart(tmp_path):
 
 def test_the_first_metric_is_that_of_the_figures(tmp_path):
     from desim.interface.plots import shared_metric
-    from desim.interface.reports.charts import metrics
+    from desim.interface.reports.page import metrics
 
     test = {"problem.data.test": "25 %", "observe.metrics": ["error", "loss", "accuracy"]}
     run = desim.run(SCENARIO, overrides=test)

@@ -186,7 +186,7 @@ def check_other_run(module, folder, monkeypatch):
     shutil.copytree(other.directory / "parts", folder / "parts", dirs_exist_ok=True)
     stored = desim.open(folder)
     before = [getattr(stored, name) for name in TABLES]
-    monkeypatch.setattr("desim.runs.resume.ResumedTables", module.ResumedTables)
+    monkeypatch.setattr("desim.runs.replay.ResumedTables", module.ResumedTables)
     with pytest.raises(Differs, match=r"row \d+ has .* is stored; data, plug-ins, libraries"):
         desim.resume(folder)
     left = desim.open(folder)

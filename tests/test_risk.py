@@ -16,12 +16,11 @@ from scipy import integrate, stats
 
 import desim
 from desim.errors import InputError
-from desim.privacy.accounting import risk, tallies
+from desim.privacy.accounting import prices, risk
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.gaussian import Kind, profile
 from desim.privacy.accounting.loss_distribution import spent
-from desim.privacy.accounting.prices import ORDERS, laplace
-from desim.privacy.accounting.tallies import NOTHING, Tally, dearest
+from desim.privacy.accounting.prices import NOTHING, ORDERS, Tally, dearest, laplace
 
 
 def attack(p, q, low, high, n=400_001):
@@ -51,7 +50,7 @@ def test_gaussian_risk_is_the_likelihood_ratio_attack(mu):
             check(mutant(risk, right, wrong))
 
 
-def of_prices(priced, module=tallies):
+def of_prices(priced, module=prices):
     """The tally of one agent's releases."""
     return module.tallies(priced, np.zeros(len(priced.mu2), np.int64))[0]
 
@@ -156,11 +155,11 @@ def test_sums_of_one_account_are_its_epsilon(mechanism):
         assert final == pytest.approx(told.worst, rel=1e-12)
         assert sharp == (told.method == "PLD")
 
-    check(tallies)
+    check(prices)
     name = {"gaussian": "mu2", "discrete-gaussian": "divergence"}.get(mechanism)
     right = f"{name} + other.{name}" if name else "*self.counted, *other.counted"
     with pytest.raises(AssertionError):
-        check(mutant(tallies, right, name or "*self.counted,"))
+        check(mutant(prices, right, name or "*self.counted,"))
 
 
 def test_the_dearest_costs_no_less_than_any():
@@ -199,13 +198,13 @@ def test_the_dearest_kinds_dominate_those_of_any():
                     most = profile(its, LOSSES) * (1.0 + 1e-9) + 1e-15
                     assert np.all(profile(mine, LOSSES) <= most)
 
-    check(tallies)
+    check(prices)
     for right, wrong in (
         ("np.maximum(most[: len(sizes)], np.sort(sizes)[::-1])", "np.sort(sizes)[::-1]"),
         ("share = max(", "share = min("),
     ):
         with pytest.raises(AssertionError):
-            check(mutant(tallies, right, wrong))
+            check(mutant(prices, right, wrong))
 
 
 def answers(size, times):

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 
 import desim
 from desim.errors import InputError
-from desim.privacy.papers.noisy_steps import amplification
-from desim.problem.data import prepare
+from desim.privacy.papers.fed_plt import amplification
+from desim.problem.data import table
 from desim.problem.kernels.gradients import gradient
 from desim.problem.problem import Problem
 from desim.runs.premises import tuned
@@ -38,16 +38,16 @@ def test_what_is_guaranteed_holds_and_is_reached(scale, normalize, intercept):
         }})).problem.data  # fmt: skip
         rng = np.random.default_rng(seed)
         wild = rng.choice([-1.0, 1.0], size=(4, 3)) * 10.0 ** rng.integers(-2, 3)
-        from desim.problem.data.prepare import prepared
+        from desim.problem.data.table import prepared
 
         A = prepared(wild, wild, ("a", "b", "c"), section)[0]
         longest = max(longest, np.linalg.norm(A, axis=1).max())
-    bound = prepare.guaranteed(section, A.shape[1])
+    bound = table.guaranteed(section, A.shape[1])
     if normalize == "none" and scale in ("none", "standard"):
         assert np.isinf(bound)
     else:
         assert 0.999 * bound <= longest <= bound * (1 + 1e-12)
-        twin = mutant(prepare, "bound**2 + intercept", "bound**2")
+        twin = mutant(table, "bound**2 + intercept", "bound**2")
         assert (longest > twin.guaranteed(section, A.shape[1]) * (1 + 1e-12)) == intercept
 
 

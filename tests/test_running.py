@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
-from desim.privacy.accounting import composition
+from desim.privacy.accounting import accountants
 
 ROWS = 5000
 
@@ -27,8 +27,8 @@ def check(module):
 
 @pytest.mark.parametrize("many", [0, 10 * ROWS])
 def test_they_are_those_of_pandas(monkeypatch, many):
-    monkeypatch.setattr(composition, "MANY", many)
-    check(composition)
+    monkeypatch.setattr(accountants, "MANY", many)
+    check(accountants)
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_they_are_those_of_pandas(monkeypatch, many):
 )
 def test_careless_ones_are_noticed(right, wrong):
     with pytest.raises((AssertionError, IndexError)):
-        check(mutant(composition, right, wrong))
+        check(mutant(accountants, right, wrong))

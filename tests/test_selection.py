@@ -10,12 +10,11 @@ from scipy import integrate
 
 import desim
 from desim.errors import InputError
-from desim.experiments.tuning.candidates import planned
-from desim.experiments.tuning.charged import price
+from desim.experiments.tuning.candidates import planned, price
 from desim.privacy.accounting import selection as module
 from desim.privacy.accounting.gaussian import Kind, delta_of
 from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences, pure
+from desim.privacy.accounting.prices import LOST, ORDERS, Tally, epsilon_of_divergences, pure
 from desim.privacy.accounting.selection import (
     SMALL,
     best_of,
@@ -25,7 +24,6 @@ from desim.privacy.accounting.selection import (
     mean_of,
     pure_best_of,
 )  # fmt: skip
-from desim.privacy.accounting.tallies import LOST, Tally
 from desim.runs.joint import joint
 from desim.scenario import study_file
 

@@ -10,7 +10,7 @@ import desim
 from desim.errors import InputError, RunError
 from desim.experiments.contract.stage import Stage
 from desim.methods.zcdp_nfl import ZcdpNfl
-from desim.runs.resume import resume
+from desim.runs.replay import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
 

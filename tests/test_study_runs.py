@@ -17,14 +17,15 @@ from test_resume import unlike
 import desim
 from desim.errors import Diverged, InputError, RunError
 from desim.experiments import pool
-from desim.experiments.studies import study_tables, trials, work
+from desim.experiments.studies import study as study_module
+from desim.experiments.studies import trials, work
 from desim.experiments.studies.folder import check_free
 from desim.experiments.studies.study import study
 from desim.experiments.studies.trials import Asked, measured
 from desim.experiments.studies.work import Result
 from desim.runs import directory
 from desim.runs import recording as playing
-from desim.runs import resume as resuming
+from desim.runs import replay as resuming
 from desim.runs.directory import UNLISTED
 from desim.runs.reading import series
 
@@ -200,7 +201,7 @@ def check_failures(module, found):
 
 
 def test_a_run_that_died_counts_as_never_and_has_lost_its_pair():
-    check_failures(study_tables, study(STUDY, workers=0))
+    check_failures(study_module, study(STUDY, workers=0))
 
 
 @pytest.mark.thin(3)
@@ -216,7 +217,7 @@ def test_a_run_that_died_counts_as_never_and_has_lost_its_pair():
 )
 def test_medians_of_survivors_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_failures(mutant(study_tables, right, wrong), study(STUDY, workers=0))
+        check_failures(mutant(study_module, right, wrong), study(STUDY, workers=0))
 
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):

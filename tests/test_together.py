@@ -10,7 +10,7 @@ from desim.network.timeline.computations import speeds_into
 from desim.network.timeline.messages import neighbour_sum, try_once
 from desim.network.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, memory_for_draws
 from desim.numerics.keys import Stream, normals
-from desim.privacy.ledger.noise import add_normal
+from desim.privacy.ledger.ledger import add_normal
 from desim.scenario.build import build
 
 LAWS = ({"lognormal": 0.3}, {"uniform": [0.5, 2]}, {"exponential": 1}, "none", {"normal": [1, 1]})

@@ -12,7 +12,7 @@ from desim.log.parquet import Tables
 from desim.numerics.jit import one_thread
 from desim.problem.kernels.gradients import batch_gradient, gradient
 from desim.runs.likeness import same_run
-from desim.runs.resume import resume
+from desim.runs.replay import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -23,7 +23,7 @@ from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
 from desim.methods.shared import declarations
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger import mechanisms
-from desim.privacy.papers import noisy_steps
+from desim.privacy.papers import fed_plt as fed_plt_module
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -160,7 +160,7 @@ def declares_half(module, right, method):
 
 def half_plt():
     right = "reach = 2.0 * problem.clip * problem.scale"
-    half = declares_half(noisy_steps, right, "end_of_steps")
+    half = declares_half(fed_plt_module, right, "end_of_steps")
 
     class Half(fed_plt.FedPLT):
         def __init__(self, ingredients):

@@ -32,11 +32,11 @@ def played(monkeypatch, simulation, agent=1):
     asked, worlds = deployed.warm(simulation), []
 
     def made(*about):
-        worlds.append(Noted(*about))
+        worlds.append(Noted.alone(*about))
         return worlds[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(client, "World", made)
+        patch.setattr(client, "World", SimpleNamespace(alone=made))
         patch.setattr(client, "suppress", lambda *_: nullcontext())
         patch.setattr(secrets, "randbits", None)
         patch.setattr(client, "gc", SimpleNamespace(collect=lambda: None))  # of an agent's process
@@ -123,17 +123,17 @@ def test_a_trial_on_the_agents_own_world_is_noticed(monkeypatch):
     worlds, world = [], client.World
 
     def left(*about):
-        worlds.append(world(*about))
+        worlds.append(world.alone(*about))
         return worlds[-1]
 
-    def taken(settings, observer, *_):
+    def taken(settings, observer):
         worlds[-1].settings, worlds[-1].observer = settings, observer
         return worlds[-1]
 
-    monkeypatch.setattr(client, "World", left)
+    monkeypatch.setattr(client, "World", SimpleNamespace(alone=left))
     monkeypatch.setattr(client.Soliloquist, "hand_over", lambda *_, **__: None)
     same(GRAPHS["dsgd"])
-    monkeypatch.setattr(deployed, "World", taken)
+    monkeypatch.setattr(deployed, "World", SimpleNamespace(alone=taken))
     with pytest.raises(AssertionError):
         same(GRAPHS["dsgd"])
 

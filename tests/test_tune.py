@@ -20,7 +20,7 @@ from desim.experiments.studies.cases import key_of
 from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
 from desim.experiments.tuning.search import front, until
-from desim.experiments.tuning.tuned import explained
+from desim.experiments.tuning.tune import explained
 from desim.scenario.load import resolved_yaml
 from desim.scenario.varied import Range, vary
 

@@ -9,7 +9,8 @@ from mutant import mutant
 from test_compare import BASE
 
 import desim
-from desim.experiments.studies import study_tables, words
+from desim.experiments.studies import study as study_module
+from desim.experiments.studies import words
 from desim.experiments.studies.trials import Asked
 from desim.problem.targets import first_met
 from desim.runs.directory import UNLISTED
@@ -107,7 +108,7 @@ def check_infinite(module):
 
 
 def test_a_study_tells_an_infinite_epsilon_from_never():
-    check_infinite(study_tables)
+    check_infinite(study_module)
 
 
 @pytest.mark.parametrize(
@@ -120,35 +121,35 @@ def test_a_study_tells_an_infinite_epsilon_from_never():
 )
 def test_a_wrong_count_is_noticed(right, wrong):
     with pytest.raises((AssertionError, AttributeError)):
-        check_infinite(mutant(study_tables, right, wrong))
+        check_infinite(mutant(study_module, right, wrong))
 
 
 def test_a_ratio_says_how_many_pairs_it_stands_on():
     few = {"time to error 0.1": [1.0, INF, INF, 2.0, INF, INF], "time": [9.0] * 6}
-    line = told(study_tables, few)["time to error 0.1"].splitlines()[3]
+    line = told(study_module, few)["time to error 0.1"].splitlines()[3]
     assert "2 (1 of 3 pairs)" in line
     none = {"time to error 0.1": [INF] * 6, "time": [9.0] * 6}
-    assert "neither met it" in told(study_tables, none)["time to error 0.1"]
+    assert "neither met it" in told(study_module, none)["time to error 0.1"]
 
 
 def test_means_name_the_runs_that_diverged():
     ends = {"final error": [1.0, 2.0, INF, INF, INF, INF]}
-    text = told(study_tables, ends, Asked())["final error"]
+    text = told(study_module, ends, Asked())["final error"]
     assert text.splitlines()[1].split()[-1] != "never"
     assert "diverged" in text.splitlines()[1]
     assert "1.5 (1 of 3 diverged)" in text
     assert text.splitlines()[3].split()[1] == "diverged"
-    summary, _ = summed(study_tables, ends, Asked())
+    summary, _ = summed(study_module, ends, Asked())
     assert summary["diverged"].tolist() == [1, 3]
     assert summary["never"].tolist() == [0, 0]
 
 
 def test_a_study_names_the_runs_that_cannot_be_checked():
     reasons = [f"60 rounds; {UNLISTED}"] + ["60 rounds"] * 5
-    texts = told(study_tables, MET, reasons=reasons)
+    texts = told(study_module, MET, reasons=reasons)
     assert f"epsilon of 1 of 6 runs: {UNLISTED}" in texts["epsilon to error 0.1"]
     assert UNLISTED not in texts["time to error 0.1"]
-    assert UNLISTED not in told(study_tables, MET)["epsilon to error 0.1"]
+    assert UNLISTED not in told(study_module, MET)["epsilon to error 0.1"]
     assert "in the terms of each scenario's section privacy" in texts["epsilon to error 0.1"]
 
 
@@ -158,7 +159,7 @@ def test_runs_that_died_stand_behind_a_median():
     rows = pd.DataFrame({"case": 0, "seed": range(6), "status": ["failed"] * 3 + ["done"] * 3,
                          "time to error 0.1": when, "time": 9.0})  # fmt: skip
     case = SimpleNamespace(number=0, label="a")
-    summary = study_tables.summary_table([case], rows, ASKED, 0.95)
+    summary = study_module.summary_table([case], rows, ASKED, 0.95)
     study = SimpleNamespace(runs=rows, summary=summary, comparisons=pd.DataFrame())
     [text] = [one.text() for one in words.shown(study)]
     assert text.splitlines()[2].split() == "a never 1 s to never 3 3 3".split()
@@ -166,7 +167,7 @@ def test_runs_that_died_stand_behind_a_median():
 
 
 def test_few_seeds_have_no_interval_and_the_table_says_why():
-    text = told(study_tables, MET)["time to error 0.1"]
+    text = told(study_module, MET)["time to error 0.1"]
     assert " to " not in text.splitlines()[2]
     assert "the 95 % interval of a median needs 6 seeds; 3 give at most 75 %" in text
     assert "sign test" in text

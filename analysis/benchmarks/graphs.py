@@ -21,7 +21,7 @@ from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.network.timeline.messages import neighbour_sum
-from desim.privacy.ledger.noise import add_normal
+from desim.privacy.ledger.ledger import add_normal
 from desim.problem.kernels.gradients import gradient
 from desim.problem.kernels.local import train
 from desim.scenario.build import build

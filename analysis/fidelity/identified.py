@@ -21,7 +21,7 @@ import pandas as pd
 
 import desim
 from desim.deployments.measuring.calibration import Calibrated
-from desim.deployments.measuring.forward_laws import by_tcp
+from desim.deployments.measuring.fitted_laws import by_tcp
 from desim.deployments.measuring.lines import line_of
 from desim.deployments.measuring.samples import EXACT
 from desim.network.conditions.links import connected, law, make_links

@@ -25,8 +25,7 @@ from desim.engine.play import Simulation
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld
-from desim.privacy.accounting.prices import epsilon_of_divergences, prices
-from desim.privacy.accounting.tallies import tallies
+from desim.privacy.accounting.prices import epsilon_of_divergences, prices, tallies
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 from desim.privacy.ledger.mechanisms import Gaussian, L2Laplace
 from desim.scenario import registry

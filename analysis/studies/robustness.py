@@ -21,8 +21,7 @@ from analysis.reproductions.monte_carlo import SCENARIOS, share_of_auto
 from analysis.studies.contests import METHODS, NETWORKS, SCENARIO, Contest, Point
 from desim.arrays import Array
 from desim.experiments.ranking.contenders import aimed, entered
-from desim.experiments.ranking.laws import laws
-from desim.experiments.ranking.worlds import Race, World, points, times, wilson
+from desim.experiments.ranking.worlds import Race, World, laws, points, times, wilson
 from desim.scenario.build import build
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario

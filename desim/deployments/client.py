@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,10 @@ from desim.deployments.peer import Peer, Witness
 from desim.deployments.place import FAR, Place
 from desim.deployments.streams import Stream
 from desim.engine.agents.programs import checked_requests
-from desim.engine.clients import Assignment, Clients, reply_of
-from desim.engine.hub import features
-from desim.engine.observer import unheeding
-from desim.engine.patience import Patience
+from desim.engine.clients import hear_news
+from desim.engine.hub import reply_alone
 from desim.engine.settings import Settings
-from desim.engine.world import Discard, World
+from desim.engine.world import World
 from desim.network.conditions.devices import lasting
 from desim.network.timeline.computations import seconds_into
 
@@ -160,9 +157,8 @@ class Client:
             self._set(name, row)
         self.tried = 0, {}
         for place, one in enumerate(said.fields["told"]):
-            news = said.arrays[f"news{place}"][None]
-            us = Clients(self.world, self.who, np.array([one["round"]]), None)
-            self.world.work(found(one["job"], said.arrays, self.method), us, news)
+            job, news = found(one["job"], said.arrays, self.method), said.arrays[f"news{place}"]
+            hear_news(self.world, self.who, one["round"], job, news)
 
     def _set(self, name: str, row: Array) -> None:
         if name not in self.world.state:
@@ -191,11 +187,8 @@ class Client:
             agents = self.world.settings.problem.agents
             terms = terms_of(said.fields["terms"], self.place.agent, agents)
         job = found(said.fields["job"], said.arrays, self.method)
-        payloads = SimpleNamespace(of=lambda _: payload[None].copy())
-        hung = features(self.world)
-        desk = SimpleNamespace(world=self.world, payloads=payloads, features=hung)
-        what = Assignment(job, terms, int(said.fields["exchange"]))
-        return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
+        address = frame.round_, int(said.fields["exchange"])
+        return reply_alone(self.world, self.place.agent, address, job, terms, payload)
 
     def _pass(self, end: float) -> bool:
         """Let time pass until `end` s; whether no newer call came that ends this one."""
@@ -237,15 +230,6 @@ LARGE = 1 << 25  # bytes from which on memory is the system's again when it is f
 
 class Alone(Exception):
     """Nothing more is to come."""
-
-
-class Blind:
-    """What an agent's world has in place of an observer: the coordinator's process observes."""
-
-    rows = None
-    failed = None
-    alive = staticmethod(unheeding)
-    rounds, due = 0, np.inf
 
 
 class Echo:
@@ -328,9 +312,7 @@ def rehearse(
 
 def _play(stage: Any, settings: Settings, method: Any, asked: Any, opening: Any) -> None:
     settings = replace(settings, rounds=1, horizon=np.inf)
-    observer: Any = Witness() if method.kind == "graph" else Blind()
-    patience = Patience(settings.problem.agents, 1, np.inf)
-    world = World(settings, observer, patience, Discard())
+    world = World.alone(settings, Witness())
     if method.kind == "graph":
         peer = Soliloquist(stage, world)
         stage.sources = peer.post.sources

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.deployments import peer, station
-from desim.deployments.client import Blind, rehearse
+from desim.deployments.client import rehearse
 from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.formats import HEADER, Declined, abroad, raw_rows, take_in
@@ -21,7 +21,6 @@ from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Loopback, Place, Transport
 from desim.deployments.real import Deferred, RealWorld
 from desim.engine.agents.programs import checked_requests
-from desim.engine.patience import Patience
 from desim.engine.play import NOBODY, Explained, Observation, Simulation
 from desim.engine.settings import Settings
 from desim.engine.signals import Signals
@@ -198,13 +197,11 @@ def server(
         settings = replace(simulation.settings, log="all")
         if asked is not None:
             settings = replace(settings, noise_seed=secrets.randbits(64))
-        patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
-        graph = simulation.method.kind == "graph"
-        observer: Any = (Witness() if asked is None else Reserved()) if graph else Blind()
-        world = World(settings, observer, patience, Discard())
+        world = World.alone(settings, Witness() if asked is None else Reserved())
         try:
             with at_once(), np.errstate(all="ignore"):
-                (peer if graph else station).serve(place, world, simulation.method, asked)
+                drives = peer if simulation.method.kind == "graph" else station
+                drives.serve(place, world, simulation.method, asked)
         except Ended:
             raise
         except BaseException as error:

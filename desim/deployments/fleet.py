@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from desim.deployments.formats import Message, Torn
 from desim.deployments.place import REFUSALS, Comm, Ended, Loopback, Place
 from desim.deployments.streams import Closed, Control, Keys, Stream, by_source
-from desim.engine.patience import at
-from desim.errors import InputError, shortened
+from desim.errors import InputError, at, shortened
 from desim.numerics.jit import set_threads
 
 PATIENCE = 30.0  # s in which all agents have to be connected once they are ready

@@ -17,7 +17,6 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
@@ -70,13 +69,13 @@ class Stage:
     def __init__(self, name: str, law: Line, seed: int, began: float = 0.0):
         self.law, self.done = law, Carried(name)
         self.per_byte = 8 / law.rate
-        self.free = self.last = 0.0
+        self.free = 0.0
         self.leaving: deque[float] = deque()  # when each that waits will have left
         self.draw = Random(f"{seed} {name}").random
         self.weather = None
         if law.bursts is not None:
             self.weather = Weather(*law.bursts[:2], name, seed, began)
-        self.plain = law.loss == law.jitter == 0.0 and law.buffer == inf and not self.weather
+        self.plain = law.loss == 0.0 and not self.weather
 
     def take(self, now: float, size: int) -> float:
         """When a packet that comes now will be at the other end; negative if it will not."""
@@ -87,29 +86,19 @@ class Stage:
             done.dropped += 1
             return -1.0
         free = self.free if self.free > now else now
-        if self.plain:
-            self.free = free = free + size * self.per_byte
-            leaving.append(free)
-            return free + self.law.latency
-        return self._rare(now, free, size)
-
-    def _rare(self, now: float, free: float, size: int) -> float:
-        """The same for lines that lose, that waver, or whose queue is counted in bytes."""
-        if (free - now) * self.law.rate / 8 + size > self.law.buffer and free > now:
-            self.done.dropped += 1
-            return -1.0
         self.free = free = free + size * self.per_byte
-        self.leaving.append(free)
-        loss = self.law.loss
-        if self.weather is not None and self.law.bursts is not None and self.weather.at(free):
-            loss = self.law.bursts[2]
-        if loss and self.draw() < loss:
-            self.done.lost += 1
+        leaving.append(free)
+        if not self.plain and self._loses(free):
+            done.lost += 1
             return -1.0
-        due = free + self.law.latency
-        if self.law.jitter:
-            due = self.last = max(self.last, due + self.draw() * self.law.jitter)
-        return due
+        return free + self.law.latency
+
+    def _loses(self, time: float) -> bool:
+        """Whether what leaves at `time` s is lost."""
+        loss = self.law.loss
+        if self.weather is not None and self.law.bursts is not None and self.weather.at(time):
+            loss = self.law.bursts[2]
+        return loss > 0.0 and self.draw() < loss
 
 
 class Turns:

@@ -37,19 +37,15 @@ class Line:
         rate: bit/s on the wire, IP and TCP headers included.
         queue: packets that may wait or be under way onto the wire; a packet more is dropped. inf:
             as many as come.
-        buffer: bytes that may, as well.
         loss: probability that a packet is lost after it was sent, outside bursts.
         bursts: rate 1/s at which the link's state is drawn anew, the same one for both directions,
             the share of time in bursts, and the probability of a loss in them.
-        jitter: largest extra delay in s, drawn uniformly for each packet; packets stay in order.
     """
 
     latency: float = 0.0
     rate: float = inf
     queue: float = inf
-    buffer: float = inf
     loss: float = 0.0
-    jitter: float = 0.0
     bursts: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -59,9 +55,7 @@ class Line:
                 ("latency", self.latency, 0 <= self.latency < inf, "seconds, at least 0"),
                 ("rate", self.rate, self.rate > 0, "bit/s, more than 0"),
                 ("queue", self.queue, self.queue >= 1, "packets, at least 1"),
-                ("buffer", self.buffer, self.buffer >= 1500, "bytes, at least 1500"),
                 ("loss", self.loss, 0 <= self.loss <= 1, "a probability"),
-                ("jitter", self.jitter, 0 <= self.jitter < inf, "seconds, at least 0"),
             ]
             if not fits
         ]
@@ -106,7 +100,7 @@ class Plan:
         sites: access lines; a host is behind one at most.
         congestion: cubic, reno or bbr, for all connections.
         restarts: whether a window that was idle for longer than a timeout begins anew.
-        seed: of what packets are lost and of jitter; each line draws by its own name.
+        seed: of what packets are lost; each line draws by its own name.
     """
 
     links: tuple[Link, ...]

@@ -34,17 +34,13 @@ from desim.deployments.formats import (
 from desim.deployments.place import Place
 from desim.deployments.real import RealWorld, conclude
 from desim.deployments.streams import Stream
-from desim.engine.agents.mailbox import Mailbox, heard_by
+from desim.engine.agents.mailbox import Mailbox
 from desim.engine.agents.programs import checked_requests
-from desim.engine.arguments import result_given
-from desim.engine.at_work import Rows
-from desim.engine.patience import at
-from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
-from desim.errors import shortened
-from desim.network.timeline.record import DISTANT, UPLINK, Kind
+from desim.errors import at, shortened
+from desim.network.timeline.record import UPLINK, Kind
 from desim.network.timeline.waiting_rule import FIXED
 from desim.privacy.ledger.ledger import Terms
 
@@ -150,7 +146,7 @@ class PeerPost:
         self.agents = world.settings.problem.agents
         incoming = slice(graph.incoming[self.i], graph.incoming[self.i + 1])
         self.sources: list[int] = graph.source[incoming].tolist()
-        self.box: Any = Mailbox(self.i, len(self.sources))
+        self.box = Mailbox(self.i, len(self.sources))
         self.lines: dict[int, Stream] = {}
         self.ports: dict[int, int] = {}
         self.sent = 0
@@ -181,21 +177,14 @@ class PeerPost:
         """Send the agent's message on its (used) links, at once."""
         if us.gone[0]:
             return
-        graph, i, part = self.graph, self.i, None if us.leaving[0] else used
-        self.box.awaited = None
-        if used is not None:
-            self.box.awaited = used[graph.incoming[i] : graph.incoming[i + 1]]
-        outgoing, links = (graph.outgoing, graph.out_links)
-        if part is not None:
-            outgoing, links = outgoing_part(graph, part)
-        edges = links[outgoing[i] : outgoing[i + 1]]
+        _, edges = self.box.routes(us, self.graph, used)
         self.sent += 1
         self.widths.append(payload.shape[1])
         self.box.widen(payload.shape[1])
         kind = (LAST if us.leaving[0] else NULL) if silent[0] else LETTER
         size = size_of(1 if silent[0] else int(bits[0]))
         body, inside = (bytes(size), True) if silent[0] else body_of(payload[0], size)
-        targets = graph.target[edges].tolist()
+        targets = self.graph.target[edges].tolist()
         if not inside:
             self.place.report("values", {"to": targets, "number": self.sent}, {"row": payload[0]})
         release, round_ = int(us._release[0]), int(us.round[0])
@@ -206,7 +195,7 @@ class PeerPost:
             own = message[: self.world.settings.problem.dim]
             witness.released(own, own)
         for j in targets:
-            frame = Frame(kind, i, self.sent, round_, release=release, inside=inside)
+            frame = Frame(kind, self.i, self.sent, round_, release=release, inside=inside)
             self._post(j, frame, body)
         us.served(np.array([len(targets)]))
 
@@ -267,8 +256,7 @@ class PeerPost:
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """The agent's neighbours have announced their rows of values (agents, dim)."""
-        self.box.last = np.ascontiguousarray(values[self.sources])
-        return heard_by(self.box, np.ones(len(self.box.last), bool))
+        return self.box.announced(values[self.sources])
 
 
 class Peer:
@@ -307,9 +295,8 @@ class Peer:
         us, world, begin = self.us, self.world, self.place.now
         i, round_ = int(us.who[0]), int(us.round[0])
         seconds = us.lasting(request, begin)
-        rows = Rows(us.who, us.round, int(world.ledger.seed))
         inputs = [np.array(one) for one in request.inputs]
-        result = result_given(request.job, world.work(request.job, rows, *inputs), 1)
+        result = world.computed(request.job, us.who, us.round, inputs)
         self.computed += 1
         if (late := self.place.now - begin - seconds) > 0.0:
             self.slow, self.late = self.slow + 1, max(self.late, (late, round_))
@@ -320,23 +307,16 @@ class Peer:
         return result
 
     def _gather(self, request: Gather) -> Heard:
-        i, round_, box = self.place.agent, int(self.us.round[0]), self.post.box
-        begin = self.place.now
+        box, begin = self.post.box, self.place.now
         self.gathered += 1
         self.place.wait(begin)
         closed = self.place.now
         if not request.newest:
             closed = self._wait(box, request, begin)
         self.post.require_alike()
-        later = request.newest or request.later
-        fresh = box.newest() if later else box.read(self.gathered)
-        now, news = min(closed, self.place.now), float(fresh.sum())
-        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
-        if not request.patient:
-            self.world.waited(self.us.who, np.array([news]), np.array([now]))
-        return heard_by(box, fresh)
+        return box.hear(self.us, request, self.gathered, begin, min(closed, self.place.now))
 
-    def _wait(self, box: Any, request: Gather, begin: float) -> float:
+    def _wait(self, box: Mailbox, request: Gather, begin: float) -> float:
         """Wait from `begin` s until the rule closes the wait; return when s that was."""
         rule = request.rule
         box.rule, box.over, box.later = rule, False, request.later

@@ -26,11 +26,9 @@ from desim.deployments.formats import (
 )
 from desim.deployments.place import Place
 from desim.deployments.real import RealWorld, conclude
-from desim.engine.clients import Train
 from desim.engine.hub import Hub
-from desim.engine.patience import at
 from desim.engine.world import Exhausted, World
-from desim.errors import RunError
+from desim.errors import RunError, at
 from desim.network.timeline.record import UPLINK, Kind, release_id
 
 STATE = "state "  # before the names of arrays that are an agent's state
@@ -298,7 +296,7 @@ class Station:
         horizon, over = world.settings.horizon, False
         self.arrived |= {i for i in self.after if self.hub.calls.pending[i]}  # others: discarded
         self.after.clear()
-        while not self._satisfied(over):
+        while not self.hub.satisfied(self.arrived, over):
             now = self.fleet.now
             if world.settings.policy.adaptive and not over:
                 until = self.hub.until(opened)
@@ -306,7 +304,9 @@ class Station:
                 self.fleet.wait(0.0)  # what the kernel had in time counts
                 if horizon <= until:
                     return np.inf
-                if self._satisfied(True):  # what came later waits for the next collection
+                if self.hub.satisfied(
+                    self.arrived, True
+                ):  # what came later waits for the next collection
                     late = {i for i in self.arrived if self.sent[self.latest[i]].came > until}
                     self.arrived -= late
                     self.after |= late
@@ -318,12 +318,6 @@ class Station:
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
                 self._idle()
         return max(opened, self._came)
-
-    def _satisfied(self, over: bool) -> bool:
-        """Whether the policy closes the collection, whose limit may be over."""
-        calls = self.hub.calls
-        policy, fresh = self.world.settings.policy, calls.round_ == self.hub.round
-        return policy.closed(calls.pending > 0, self.arrived, fresh, over)
 
     def _require_alive(self) -> None:
         """RunError where a collection never closes because agents have died."""
@@ -435,7 +429,7 @@ class RealHub(Hub):
                 raise at(station.now, text)
         return np.array(rows).reshape(len(who), width), exchange
 
-    def tell(self, who: Int, job: Train, payload: Array) -> None:
+    def tell(self, who: Int, job: Any, payload: Array) -> None:
         """As Hub.tell; agents run the job, too, once the news is there."""
         station: Any = self.station
         payload = self.news(np.asarray(payload, float))
@@ -507,7 +501,6 @@ def _ended(station: Station) -> float:
 
 def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
     answer: Any = None
-    policy = station.world.settings.policy
     while True:
         try:
             generator.send(answer)
@@ -520,15 +513,6 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         if (closed := station.collect(opened)) == np.inf:
             return station.world.settings.horizon
         station.closed = closed
-        pending = np.flatnonzero(hub.calls.pending)
-        here = np.isin(pending, sorted(station.arrived))
-        missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
-        if policy.limited and missing > 0:
-            hub.missed(opened, missing)
-            hub.calls.pending[list(station.lost)] = 0
-            station.lost -= set(station.lost) - set(station.fleet.dead)
-        who = np.array(sorted(station.arrived), np.int64)
-        station.arrived.clear()
-        hub.close(who, opened)
+        who = hub.shut(station.arrived, station.lost, opened, station.fleet.dead)
         answer = hub.accept(who)
         station.closed = None

@@ -8,8 +8,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.blind import BlindHub, BlindMethod
-from desim.engine.opening import BLIND
-from desim.engine.play import Simulation
+from desim.engine.play import BLIND, Simulation
 from desim.engine.world import Discard
 from desim.network.timeline.call_clock import CALL, COLLECT, POST, clock
 from desim.network.timeline.computations import Speeds, nobody_leaves

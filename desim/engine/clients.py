@@ -13,6 +13,7 @@ import numpy as np
 from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import result_given, set_state
 from desim.engine.at_work import PROGRAM, Rounds, refused
+from desim.engine.requests import Job
 from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.memory import Tree
@@ -105,9 +106,13 @@ class Clients:
         return world.signals.released(self.who, rounds, ids, value(), output, terms, self.who)
 
 
-# Assignments: what was asked of each agent. A reply is computed, and noised, as its call said.
+def hear_news(world: World, who: Int, round_: int, job: Job, payload: Array) -> None:
+    """Agents who (n,) run a job on news (p,) of a round."""
+    us = Clients(world, who, np.full(len(who), round_), None)
+    world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
 
-Train = Callable[..., Array]
+
+# Assignments: what was asked of each agent. A reply is computed, and noised, as its call said.
 
 
 def ascending(who: Int, payload: Array) -> tuple[Int, Array]:
@@ -271,7 +276,7 @@ def _amounts(terms: Terms) -> tuple[Array, ...]:
 class Blank:
     """Stands for a job: zeros in the shape of its results, which running it once has told."""
 
-    def __init__(self, job: Train) -> None:
+    def __init__(self, job: Job) -> None:
         self.job = job
         self.shape: tuple[int, ...] | None = None
 

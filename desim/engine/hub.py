@@ -3,7 +3,7 @@
 Beside it are what calls carry, large matrices that are lent again, and a program's variables.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import finalize, ref
@@ -22,8 +22,16 @@ from desim.engine.arguments import (
     started,
 )
 from desim.engine.at_work import Outside
-from desim.engine.clients import Assignment, Assignments, Clients, Train, answers, ascending
-from desim.engine.requests import COLLECT, Collect, Replies, Station
+from desim.engine.clients import (
+    Assignment,
+    Assignments,
+    Clients,
+    answers,
+    ascending,
+    hear_news,
+    reply_of,
+)
+from desim.engine.requests import COLLECT, Collect, Job, Replies, Station
 from desim.engine.signals import Feature
 from desim.engine.world import World
 from desim.errors import RunError
@@ -175,6 +183,16 @@ def features(world: World) -> tuple[Feature, ...]:
     return tuple(found)
 
 
+def reply_alone(
+    world: World, agent: int, place: tuple[int, int], job: Job, terms: Terms, payload: Array
+) -> Array:
+    """What one agent answers (dim,) to a call of place (round, exchange) with payload (p,)."""
+    desk = SimpleNamespace(world=world, features=features(world), payloads=Payloads(agent + 1))
+    who, (round_, exchange) = np.array([agent]), place
+    desk.payloads.note(who, payload)
+    return np.asarray(reply_of(desk, Assignment(job, terms, exchange), who, np.array([round_]))[0])
+
+
 # The hub itself.
 
 NOBODY = np.empty(0, np.int64)
@@ -301,7 +319,7 @@ class Hub:
     def call(
         self,
         who: Int,
-        job: Train,
+        job: Job,
         payload: Array,
         *,
         work: NDArray[Any],
@@ -347,7 +365,7 @@ class Hub:
         """Yield this to wait until the policy closes the collection; the answer is Replies."""
         return COLLECT
 
-    def tell(self, who: Int, job: Train, payload: Array) -> None:
+    def tell(self, who: Int, job: Job, payload: Array) -> None:
         """Let agents who (n,), whose replies are in, run job(us, payload rows) on news (p,).
 
         The next call's payload carries the news to those that it goes to; the others are sent a
@@ -362,8 +380,7 @@ class Hub:
         payload = self.news(row_given("hub.tell: payload", payload))
         if len(who):
             self._move(who)
-            us = Clients(self._world, who, np.full(len(who), self.round), None)
-            self._world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
+            hear_news(self._world, who, self.round, job, payload)
 
     def news(self, payload: Array) -> Array:
         """What agents hear of news (p,)."""
@@ -371,13 +388,38 @@ class Hub:
             payload = one.news(payload)
         return payload
 
-    def inform(self, who: Int, job: Train, payload: Array) -> None:
+    def inform(self, who: Int, job: Job, payload: Array) -> None:
         """As `tell`, but the news goes out now, in a message of its own to each agent."""
         who = agents_given("hub.inform", who, self.agents)
         self.tell(who, job, payload)
         if len(who):
             self._station.post(self, who, self._world.settings.codecs.down.bits(len(payload)))
         self.informed = NOBODY
+
+    def satisfied(self, arrived: set[int], over: bool) -> bool:
+        """Whether the policy closes the collection with these agents' replies; over: its limit."""
+        fresh = self._calls.round_ == self.round
+        return self._world.settings.policy.closed(self.pending > 0, arrived, fresh, over)
+
+    def shut(
+        self, arrived: set[int], lost: set[int], opened: float, dead: Iterable[int] = ()
+    ) -> Int:  # fmt: skip
+        """Close the collection; return the agents (n,) whose replies are here.
+
+        Calls to agents `lost` are void where a limit has closed it; but for dead ones they are
+        forgotten.
+        """
+        policy, pending = self._world.settings.policy, np.flatnonzero(self.pending)
+        here = np.isin(pending, sorted(arrived))
+        missing = policy.missing(here, self._calls.round_[pending] == self.round)
+        if policy.limited and missing > 0:
+            self.missed(opened, missing)
+            self.pending[list(lost)] = 0
+            lost.intersection_update(dead)
+        who = np.array(sorted(arrived), np.int64)
+        arrived.clear()
+        self.close(who, opened)
+        return who
 
     def close(self, who: Int, opened: float) -> None:
         """The collection with the replies of agents who (n,) closes now: log it."""

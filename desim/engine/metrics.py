@@ -10,7 +10,7 @@ from desim.arrays import Array, Int
 from desim.errors import Diverged
 from desim.memory import Tree
 from desim.problem.fairness import MEASURES, RISING, measure
-from desim.problem.kernels.model_sums import squared_distances
+from desim.problem.kernels.sums import squared_distances
 from desim.problem.problem import Problem
 
 # Marks: the network's models where a metric is first as good as a target.

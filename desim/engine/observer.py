@@ -13,8 +13,8 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.metrics import MetricRows, diverged
-from desim.engine.patience import Patience, at, earlier
-from desim.errors import RunError
+from desim.engine.patience import Patience, earlier
+from desim.errors import RunError, at
 from desim.memory import Tree, attributes, fill, recall
 from desim.network.timeline.together import overlay
 from desim.problem.kernels.tally import Tally, move, tally_for

@@ -10,13 +10,11 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.hub import Hub
-from desim.engine.play import Observation, Simulation
+from desim.engine.play import BLIND, Simulation
 from desim.engine.requests import Compute, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import Discard, World
 from desim.network.conditions.devices import lasting
-
-BLIND = Observation((), 0.0, False, None)
 
 
 @dataclass(frozen=True)

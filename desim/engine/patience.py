@@ -12,9 +12,9 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.requests import Compute
-from desim.errors import Deadlock, RunError, raised
+from desim.errors import Deadlock, RunError, at, raised
 from desim.network.conditions.policy import Policy
-from desim.problem.kernels.model_sums import squared_distances
+from desim.problem.kernels.sums import squared_distances
 from desim.problem.problem import Problem
 
 STANDSTILL = 50_000  # rounds between two looks at a clock, which has to move meanwhile
@@ -76,13 +76,6 @@ class Patience:
         agent, now = int(who[one]), float(time[one])
         text = f"agent {agent} did not hear from a neighbour {self.silence} times in a row"
         return at(now, f"{text}, {_until(now)}")
-
-
-def at(time: float, text: str) -> RunError:
-    """An error that ends a run at `time` s."""
-    error = RunError(text)
-    error.time = time
-    return error
 
 
 def _until(now: float) -> str:

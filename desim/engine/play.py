@@ -90,6 +90,9 @@ class Observation:
     judged: bool = True
 
 
+BLIND = Observation((), 0.0, False, None)
+
+
 @dataclass(frozen=True)
 class Simulation:
     """A method on its settings, ready to be played by `engine`, chosen for the reason `why`.

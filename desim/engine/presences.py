@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.engine.patience import at
 from desim.engine.settings import Settings
+from desim.errors import at
 from desim.log.event_log import EventLog
 from desim.memory import Tree, fill
 from desim.network.timeline.computations import (

@@ -11,9 +11,8 @@ from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver, RoundObserver
-from desim.engine.opening import BLIND
 from desim.engine.patience import Patience
-from desim.engine.play import Explained, Observation, Simulation, listened, unexplained
+from desim.engine.play import BLIND, Explained, Observation, Simulation, listened, unexplained
 from desim.engine.signals import Sink
 from desim.engine.world import Discard
 from desim.errors import InputError

@@ -3,15 +3,16 @@
 import logging
 import math
 import time as wall
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array
-from desim.engine.at_work import refused
+from desim.arrays import Array, Int
+from desim.engine.arguments import result_given
+from desim.engine.at_work import Rows, refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
 from desim.engine.requests import Job
@@ -132,6 +133,17 @@ class World:
             self.working = False
         self.settings.problem.loss.verify()
         return result
+
+    def computed(self, job: Job, who: Int, round_: Int, inputs: Sequence[Array]) -> Array:
+        """Rows that job(us, *inputs) gives for agents who (n,) of a graph in their round (n,)."""
+        result = self.work(job, Rows(who, round_, int(self.ledger.seed)), *inputs)
+        return result_given(job, result, len(who))
+
+    @classmethod
+    def alone(cls, settings: Settings, observer: Any) -> "World":
+        """The world of a process of one agent, whose rows somebody else collects."""
+        patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
+        return cls(settings, observer, patience, Discard())
 
     def outside(self, what: str) -> None:
         """RuntimeError inside a job, which may not do `what`, such as us.send."""

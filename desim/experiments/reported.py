@@ -12,11 +12,11 @@ from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
-from desim.experiments.studies.study_tables import StoredStudy
+from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import UNITS, Trials
-from desim.experiments.studies.words import failures, interval, shown
+from desim.experiments.studies.words import failures, shown
 from desim.experiments.tuning.candidates import BEST, FRONT
-from desim.experiments.tuning.tuned import ORDER, UNCHARGED
+from desim.experiments.tuning.tune import ORDER, UNCHARGED, estimated
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -88,10 +88,8 @@ def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table
     cells = [[str(row[key]) for key in (*keys, "status", "seeds")] for row in rows]
     for row, words in zip(rows, cells, strict=True):
         for goal in goals:
-            value, ratio = amount(row[goal], UNITS.get(goal, "")), row[f"{goal} ratio"]
-            ends = interval(row[f"{goal} low"], row[f"{goal} high"], UNITS.get(goal, ""))
-            words += [f"{value} ({ends})" if ends else value]
-            words += ["" if math.isnan(ratio) else amount(ratio)]
+            ratio = row[f"{goal} ratio"]
+            words += [estimated(row, goal, goal), "" if math.isnan(ratio) else amount(ratio)]
     note = "Medians over the seeds that a candidate met; ratios over those it shares with the best."
     return Table("Candidates", heads, cells, [note])
 
@@ -103,12 +101,9 @@ def _fresh(table: pd.DataFrame) -> Iterator[Table]:
     heads = ["", "goal", "seeds", "where it was chosen", "on fresh seeds", "of what the base takes"]
     rows = []
     for row in table.to_dict("records"):
-        unit = UNITS.get(row["kind"], "")
-        ends = interval(row["fresh low"], row["fresh high"], unit)
-        rows.append([
-            row["label"], row["kind"], str(row["seeds"]), amount(row["tuned"], unit),
-            amount(row["fresh"], unit) + (f" ({ends})" if ends else ""), amount(row["to base"]),
-        ])  # fmt: skip
+        tuned = amount(row["tuned"], UNITS.get(row["kind"], ""))
+        fresh, ratio = estimated(row, "fresh", row["kind"]), amount(row["to base"])
+        rows.append([row["label"], row["kind"], str(row["seeds"]), tuned, fresh, ratio])
     yield Table(
         "On fresh seeds", heads, rows, ["Where it was chosen, the best is better than it is."]
     )

@@ -1,15 +1,5 @@
 """The types of scenario keys: they read units, bounds and short forms, and explain refusals."""
 
-from desim.fields.method_fields import (
-    AutoShare,
-    AutoStep,
-    Counts,
-    Init,
-    Local,
-    Momentum,
-    Step,
-    StepOrNone,
-)
 from desim.fields.numbers import (
     Bandwidth,
     BandwidthDist,
@@ -36,7 +26,18 @@ from desim.fields.numbers import (
     Text,
     Whole,
 )
-from desim.fields.strict import Form, Strict
+from desim.fields.strict import (
+    AutoShare,
+    AutoStep,
+    Counts,
+    Form,
+    Init,
+    Local,
+    Momentum,
+    Step,
+    StepOrNone,
+    Strict,
+)
 
 __all__ = [
     "AutoShare", "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration",

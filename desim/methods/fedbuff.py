@@ -33,7 +33,7 @@ from desim.method import (
 )
 from desim.methods import fedavg
 from desim.methods.shared.local_training import unfit_for_noise
-from desim.problem.kernels.message_clipping import clipped_rows
+from desim.problem.kernels.sums import clipped_rows
 
 
 class Parameters(fedavg.Parameters):

@@ -17,26 +17,25 @@ import numpy as np
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
-from desim.privacy.accounting.composition import Block
+from desim.privacy.accounting.accountants import Block
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import spent
+from desim.privacy.accounting.prices import LOST, NOTHING, Tally, dearest
 from desim.privacy.accounting.risk import Risk, of_tally
-from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest
 from desim.privacy.accounting.views import (
     Signs,
     adversary,
     assumptions,
-    each_once,
     flags,
     require_seen,
-    reservations,
 )
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
-from desim.runs.played import One
 from desim.runs.premises import allowed, plugged, readable_terms, real, stand_in, stored, void
 from desim.runs.privacy import Statement, views_of
 from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
 from desim.runs.run import Run, as_run
+from desim.runs.store import One
+from desim.tabulated import each_once
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
 Addresses = dict[int, frozenset[int]]  # rounds and exchanges of noise, by agent
@@ -185,7 +184,7 @@ def _block(
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
-    said = [*reservations(who, star), *flags([signs], delta, owned), *doubts(run)]
+    said = [*flags(who, star, [signs], delta, owned), *doubts(run)]
     try:
         said += (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
     except DesimError as error:

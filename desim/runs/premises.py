@@ -29,9 +29,9 @@ from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.ledger.terms import MECHANISMS
+from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
-from desim.runs.played import Played
+from desim.runs.store import Played
 from desim.scenario import disclosures
 from desim.scenario.own import LOSSES, METHODS
 

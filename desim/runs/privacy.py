@@ -20,13 +20,13 @@ from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
-from desim.privacy.accounting.views import each_once
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
 from desim.runs.premises import Stated, ended_by_rows, exposed, names, shortly, stored
 from desim.runs.reading.spending import spent, with_coordinator
 from desim.runs.run import Run
 from desim.scenario import registry
+from desim.tabulated import each_once
 
 SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
 UNSEEDED = "noise is from the operating system, drawn by each agent's process: no seed removes it"

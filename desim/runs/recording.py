@@ -40,9 +40,10 @@ from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
-from desim.scenario.load import loaded, resolved_yaml
+from desim.scenario.load import loaded
 from desim.scenario.noise_target import completed
 from desim.scenario.schema import Scenario
+from desim.scenario.tree import dumped
 
 # Checkpoints: what a run that goes on after a kill need not compute again, in one file.
 
@@ -159,12 +160,16 @@ class Behind(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A scenario that is ready to be played: its simulation, its text and the manifest's head."""
+    """A scenario that is ready to be played: its simulation, its text and the manifest's head.
+
+    written: the scenario as plain data, where its text was made of that.
+    """
 
     scenario: Scenario
     simulation: Simulation
     text: str
     head: dict[str, Any]
+    written: dict[str, Any] | None = None
 
     @property
     def begun(self) -> dict[str, Any]:
@@ -186,8 +191,10 @@ def prepare(
         origin = simulation.origin  # its scenario has what was measured, once and for all
         settled = scenario if origin is None else origin.scenario
         whole = completed(settled, simulation.method.noise)
-        text = text if text and whole is scenario else resolved_yaml(whole)
-        return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
+        written = None if text and whole is scenario else whole.written()
+        text = text if written is None else dumped(written)
+        head = _manifest(whole, text, simulation) | notes
+        return Prepared(whole, simulation, text, head, written)
 
 
 def carry_out(
@@ -213,6 +220,8 @@ def carry_out(
         manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
     made = Run(manifest, store, path, prepared.scenario)
+    if prepared.written is not None:
+        made.written = prepared.written
     if outcome.status == "failed":
         error = outcome.error or RunError(outcome.reason)
         if isinstance(error, RunError):

@@ -1,7 +1,12 @@
 """`desim.replay`: a stored scenario played again, and the first row that comes out different."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.world import Progress
-from desim.errors import RunError
+from desim.errors import Differs, InputError, RunError, Unfit, refusal
+from desim.log.parquet import part_files
+from desim.log.resumed import ResumedTables
+from desim.memory import Tree
 from desim.numerics.later import pd
-from desim.runs.directory import ARRAYS
+from desim.runs import directory as place
+from desim.runs.directory import ARRAYS, own_scenario, write_lock
+from desim.runs.likeness import refuse_other_model
 from desim.runs.premises import require_virtual
+from desim.runs.recording import (
+    BEHIND,
+    Behind,
+    Prepared,
+    carry_out,
+    identity,
+    prepare,
+    stored_checkpoint,
+)
 from desim.runs.recording import run as play
-from desim.runs.run import Run, as_run
+from desim.runs.run import Run, as_run, open_run
+from desim.runs.store import whole
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
 
 TABLES = ("events", "metrics", "releases")
 NOTHING = "no row"
@@ -178,3 +200,191 @@ def _entries(said: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         return
     for key, one in said.items() if isinstance(said, dict) else enumerate(said):
         yield from _entries(one, f"{name} {key}".lstrip())
+
+
+# `desim.resume`: a run that was killed or stopped goes on, to the log of one that never was.
+
+
+# The directory as it was, for where going on with it comes to nothing.
+
+BEFORE = "before"  # folder among the parts: links to the tables of a run that had ended
+
+
+@contextlib.contextmanager
+def as_it_was(path: Path, manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Context in which a resumed run plays; at Differs and Behind all of `path` is put back."""
+    scenario, parts = (path / place.SCENARIO).read_bytes(), path / place.PARTS
+    killed, empty = manifest["status"] == "running", not parts.exists()
+    before, stored = parts / BEFORE, list(path.glob("*.parquet"))
+    for table in stored:
+        if table.is_dir():
+            raise InputError(f"{table}: is a directory; allowed: a table of the run")
+    shutil.rmtree(before, ignore_errors=True)
+    if not killed:
+        before.mkdir(parents=True)
+        for table in stored:
+            try:
+                os.link(table, before / table.name)
+            except OSError:  # a file system without links
+                shutil.copy2(table, before / table.name)
+    try:
+        yield
+    except (Differs, Behind):
+        if not killed:
+            for table in before.iterdir():
+                for part in part_files(path, table.stem):
+                    part.unlink()
+                table.replace(path / table.name)
+            before.rmdir()
+        if empty:
+            shutil.rmtree(parts, ignore_errors=True)
+        (path / place.SCENARIO).write_bytes(scenario)
+        place.write_manifest(path, manifest)
+        raise
+
+
+# Going on.
+
+LATER = ("stop.rounds", "stop.time")
+
+
+def resume(
+    path: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Run:
+    """Go on with the run in directory `path` and return it; one that is done is only opened.
+
+    overrides: another end for it, stop.rounds or stop.time: a later one, or for a run that is not
+    done an earlier one that takes back nothing stored; the manifest tells of it. InputError, with
+    nothing changed, where the directory holds no run, another process writes to it, or its
+    scenario, data, plug-ins or tables are not those of the run; Differs where what is played is
+    not what is stored, and Behind (a KeyboardInterrupt) at a Ctrl-C before that is played again,
+    both with the directory as it was; else RunError and AtOnce as in `desim.run`.
+    """
+    directory = Path(path)
+    place.read_manifest(directory)
+    with write_lock(directory, place.BUSY):
+        manifest = place.read_manifest(directory)
+        if manifest["status"] != "done" or overrides:
+            require_virtual(manifest, "nothing goes on with it")
+        if (begun := manifest.get("scenario")) is not None:  # killed: it has both in one step
+            place.write_text(directory / place.SCENARIO, begun)
+        scenario = load(own_scenario(directory, manifest))
+        moved = _moved(scenario, overrides, manifest, directory)
+        whole_yet = manifest["status"] == "running" or whole(directory, manifest)
+        if manifest["status"] == "done" and moved is None and whole_yet:
+            return open_run(directory)
+        prepared = _prepared(directory, manifest, scenario, moved)
+        ends = [(one.stop.rounds, one.stop.time) for one in (scenario, moved or scenario)]
+        later = any(a is not None and (b is None or b > a) for a, b in zip(*ends, strict=True))
+        sure = _sure(manifest, prepared, later)
+
+        def opened(checkpoint: tuple[Mapping[str, int], Tree] | None) -> ResumedTables:
+            try:
+                return ResumedTables(directory, sure, checkpoint)
+            except KeyboardInterrupt:  # before they are read to where that is
+                raise Behind(BEHIND) from None
+
+        checkpoint = (
+            None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
+        )
+        try:
+            with as_it_was(directory, manifest):
+                place.write_manifest(directory, prepared.begun)
+                with contextlib.suppress(Unfit):
+                    return carry_out(prepared, directory, partial(opened, checkpoint), progress)
+                return carry_out(prepared, directory, partial(opened, None), progress)
+        except OSError as error:
+            raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+
+
+def _prepared(
+    directory: Path, manifest: Mapping[str, Any], scenario: Scenario, moved: Scenario | None
+) -> Prepared:
+    """The scenario ready to be played on the data of the run; InputError where they have changed.
+
+    What was written of it stays as it is, whatever this version of desim would write. moved: with
+    another end, which the manifest tells of.
+    """
+    notes = dict(manifest.get("moved", {}))
+    for name in LATER:
+        ends = (scenario, moved or scenario)
+        was, now = (getattr(one.stop, name.removeprefix("stop.")) for one in ends)
+        if was != now:
+            notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
+    moves: dict[str, Any] = {"moved": notes} if notes else {}
+    prepared = prepare(moved or scenario, **moves)
+    refuse_other_model(directory, prepared.head.get("model", {}), manifest)
+    found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
+    if found != stored:
+        raise InputError(
+            f"{directory}: the data are not those of the run (sha256 {found[:12]}..., "
+            f"stored {str(stored)[:12]}...); allowed: as they were"
+        )
+    if moved is not None:
+        return prepared
+    text = (directory / place.SCENARIO).read_text("utf-8")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": digest})
+
+
+def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float:
+    """Time s before which the stored rows belong to the run whatever it comes to.
+
+    What was flushed does. A run that ended has rows up to and including its end, where others may
+    follow; and the agents of a graph ended each at a time of its own.
+    """
+    if manifest["status"] == "running" or not manifest.get("counts"):
+        return float("inf")
+    if later and prepared.simulation.method.kind != "coordinator":
+        return float("-inf")
+    return float(manifest["time"])
+
+
+def _moved(
+    scenario: Scenario, overrides: Mapping[str, Any] | None, manifest: Mapping[str, Any],
+    directory: Path,
+) -> Scenario | None:  # fmt: skip
+    """The scenario with another end; None where nothing is to be changed."""
+    if not overrides:
+        return None
+    problems = []
+    for key in overrides:
+        if key not in LATER:
+            problems.append(f"{key}: cannot change in a run; allowed: {', '.join(LATER)}")
+    if scenario.privacy is not None and scenario.privacy.target is not None:
+        problems.append(f"{next(iter(overrides))}: the noise was calibrated to the end of the run")
+    if problems:
+        raise InputError(problems)
+    moved = load(scenario.written(), overrides)
+    for key in overrides:
+        name = key.removeprefix("stop.")
+        was, now = getattr(scenario.stop, name), getattr(moved.stop, name)
+        if was is None:
+            ends = {"rounds": "--rounds N", "time": "--time T"}
+            others = [other for other in ends if getattr(scenario.stop, other) is not None]
+            allowed = [f"another stop.{other} (desim resume {ends[other]})" for other in others]
+            problems.append(
+                f"{key}: the run has no such end (it ends at {scenario.stop.limits()}), and gets "
+                f"no new one; allowed: {', '.join(allowed) or 'desim run with that end, anew'}"
+            )
+        elif now is not None and now < was:
+            least, why = _least(name, was, manifest, directory)
+            if now < least:
+                problems.append(f"{key}: {refusal(now, f'at least {least:.15g}, {why}')}")
+    if problems:
+        raise InputError(problems)
+    return None if moved == scenario else moved
+
+
+def _least(
+    name: str, was: float, manifest: Mapping[str, Any], directory: Path
+) -> tuple[float, str]:
+    """The earliest end that a run may be given, and why: no row that is stored is taken back."""
+    if manifest["status"] == "done":
+        return was, "as the end of a run that is done only moves later"
+    column = name.removesuffix("s") if name == "rounds" else name
+    rows = open_run(directory).store.pieces("events", [column])
+    last = max((part[column].max(initial=0).item() for part in rows), default=0)
+    return last, "which is stored already"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.agent_names import NETWORK
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
-from desim.runs.played import One
 from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
+from desim.runs.store import Checkpoint, Directory, One, Store, checkpoints_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 
-NETWORK = -1
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 
 

@@ -40,8 +40,7 @@ from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
-from desim.problem.data.prepare import scaling
-from desim.problem.data.table import Draw
+from desim.problem.data.table import Draw, scaling
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.models.checked import said

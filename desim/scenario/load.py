@@ -13,8 +13,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, gathering, refusal, show, spelling
-from desim.fields.method_fields import Decay, Init
 from desim.fields.numbers import FORMS
+from desim.fields.strict import Decay, Init
 from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.schema import SECTIONS, Scenario

@@ -13,13 +13,12 @@ from desim.errors import InputError
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.problem.data import Change, Shards, read
-from desim.problem.data.prepare import bounded, guaranteed, shortened
-from desim.problem.gathered import largest
+from desim.problem.data.table import bounded, guaranteed, shortened
 from desim.problem.losses.model_loss import ModelLoss, loss_of
 from desim.problem.losses.scalar import Loss
 from desim.problem.models.augment import Augmentation, refuse_unsuited
 from desim.problem.models.user_model import Facts, Rows
-from desim.problem.problem import Problem
+from desim.problem.problem import Problem, largest
 from desim.readers import NUMBERS, npz_arrays, reading
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.data import Npz

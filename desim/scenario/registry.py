@@ -36,8 +36,7 @@ from desim.methods.shared.declarations import RULES, Method
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
-from desim.problem.models.dataset import Dataset
-from desim.problem.models.user_model import Model
+from desim.problem.models.user_model import Dataset, Model
 from desim.scenario.own import LOSSES, METHODS
 
 # What plug-ins declare: attributes of their classes, held to the types that desim gives them.

@@ -23,7 +23,6 @@ from desim.scenario.varied import Range, Vary
 # The section of a study file that makes it a tuner's: what is looked for, over which keys.
 
 
-SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2")
 LEARNING = ("tpe", "cmaes", "nsga2")  # samplers of Optuna
 SECRET = 1 << 48  # seeds below can all be tried
 DRAWN = "none, so that it is drawn, or one from 2^48 on: it tells how many runs there were"

@@ -41,7 +41,7 @@ SIGNALS = (
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.store.Checkpoint",
     "desim.experiments.studies.compare.Comparison",
-    "desim.experiments.studies.study_tables.StoredStudy",
+    "desim.experiments.studies.study.StoredStudy",
     "desim.deployments.fidelity.clock_errors.ClockErrors",
     "desim.deployments.measuring.calibration.Calibrated",
     "desim.experiments.ranking.robust.Robust",

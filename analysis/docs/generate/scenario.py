@@ -7,7 +7,7 @@ from analysis.docs.generate.keys import key_table
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs
 from analysis.docs.generate.types import sections_in
 from desim.fields import Form, Init, Local, Step, Strict
-from desim.fields.method_fields import Decay
+from desim.fields.strict import Decay
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Algorithm
 from desim.scenario.sections.data import SOURCES

@@ -10,8 +10,14 @@ import numpy as np
 
 from desim.amounts import best_unit, size
 from desim.deployments.fidelity.matching import spelled
-from desim.deployments.measuring.device_fits import Devices, devices_of, like, scores, steps_here
-from desim.deployments.measuring.forward_laws import IDEAL
+from desim.deployments.measuring.fitted_laws import (
+    IDEAL,
+    Devices,
+    devices_of,
+    like,
+    scores,
+    steps_here,
+)
 from desim.deployments.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines, lines_of
 from desim.deployments.measuring.samples import Samples, of_files, of_run
 from desim.errors import InputError

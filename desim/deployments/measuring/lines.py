@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.deployments.measuring.forward_laws import (
+from desim.deployments.measuring.fitted_laws import (
     IDEAL,
     WAYS,
     Fit,

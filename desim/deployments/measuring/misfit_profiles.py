@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.deployments.measuring.forward_laws import (
+from desim.deployments.measuring.fitted_laws import (
     CLUSTERS,
     NARROW,
     SHAKEN,

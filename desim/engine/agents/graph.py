@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.agents.clock import Clock, Device, Steps
-from desim.engine.agents.mailbox import Mailbox, Meetings, heard_by
-from desim.engine.arguments import result_given
-from desim.engine.at_work import Rows
+from desim.engine.agents.mailbox import Mailbox, Meetings
 from desim.engine.crossing import demand_patience, meeting, used_both_ways
 from desim.engine.patience import Waits
 from desim.engine.releasing import outgoing_part
@@ -27,7 +25,7 @@ from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.messages import Links, broadcast
-from desim.network.timeline.record import DISTANT, UPLINK, Kind
+from desim.network.timeline.record import UPLINK, Kind
 from desim.network.timeline.waiting_rule import ALL, FIXED
 
 if TYPE_CHECKING:
@@ -76,12 +74,10 @@ class Jobs:
             batch = [ticket, *kind][: self.world.settings.batch_limit]
             self.pending = [t for t in self.pending if all(t is not b for b in batch)]
             who, round_ = (np.concatenate([getattr(t, n) for t in batch]) for n in ("who", "round"))
-            rows = Rows(who, round_, int(self.world.ledger.seed))
             inputs = [
                 np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
             ]
-            results = self.world.work(ticket.job, rows, *inputs)
-            results = result_given(ticket.job, results, len(who))
+            results = self.world.computed(ticket.job, who, round_, inputs)
             for r, t in enumerate(batch):
                 t.result = results[r : r + 1]
         assert ticket.result is not None
@@ -133,17 +129,13 @@ class Post:
         i = int(us.who[0])
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
-        graph, part = self.graph, None if us.leaving[0] else used
-        self.boxes[i].awaited = None
-        if used is not None:
-            self.boxes[i].awaited = used[graph.incoming[i] : graph.incoming[i + 1]]
-        routes = (graph.outgoing, graph.out_links) if part is None else outgoing_part(graph, part)
-        edges = routes[1][routes[0][i] : routes[0][i + 1]]
+        graph, box = self.graph, self.boxes[i]
+        routes, edges = box.routes(us, graph, used)
         self.sent[i] += 1
         if self.forgets and self.sent[i] != us.round[0]:
             found = f"found message {self.sent[i]} of agent {i} in round {us.round[0]}"
             raise ValueError(f"us.send: {found}; allowed with churn.memory: lost: one a round")
-        self.boxes[i].widen(payload.shape[1])
+        box.widen(payload.shape[1])
         letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
         receive = partial(self._receive, int(self.sent[i]), letter, last)
         if self.changing is not None:
@@ -223,8 +215,8 @@ class Post:
         box = self.boxes[int(us.who[0])]
         graph = self.graph if self.changing is None else self.changing.at(us.turn)[0]
         links = slice(graph.incoming[box.agent], graph.incoming[box.agent + 1])
-        box.last = np.ascontiguousarray(values[graph.source[links]])
-        return heard_by(box, np.ones(len(box.last), bool))
+        heard: Heard = box.announced(values[graph.source[links]])
+        return heard
 
 
 class Agent:
@@ -288,8 +280,7 @@ class Agent:
         return self.jobs.result(ticket)
 
     def _gather(self, request: Gather) -> Steps:
-        i, round_ = int(self.us.who[0]), int(self.us.round[0])
-        box, begin = self.post.boxes[i], float(self.clock.now)
+        box, begin = self.post.boxes[int(self.us.who[0])], float(self.clock.now)
         box.rule, box.over, box.later = request.rule, False, request.later
         if not request.patient:
             demand_patience(self.post.pairs)
@@ -306,12 +297,7 @@ class Agent:
             yield from self.device.ready(self.post.waits)
         finally:
             self.device.waiting = False
-        fresh = box.newest() if request.newest or request.later else box.read(number)
-        now, news = float(self.clock.now), float(fresh.sum())
-        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
-        if not request.patient:
-            self.world.waited(self.us.who, np.array([news]), np.array([now]))
-        return heard_by(box, fresh)
+        return box.hear(self.us, request, number, begin, float(self.clock.now))
 
     def _wait(self, box: Mailbox, number: int) -> Steps:
         closing, opened, last = self.clock.event(), float(self.clock.now), [np.inf]

@@ -1,35 +1,84 @@
 """What has arrived at one agent of a graph and was not read, in the agent engine."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from desim.arrays import Array, Mask
-from desim.engine.requests import Heard
+from desim.arrays import Array, Int, Mask
+from desim.engine.releasing import outgoing_part
+from desim.engine.requests import Gather, Heard
 from desim.network.conditions.policy import until
-from desim.network.conditions.topology import Changing
+from desim.network.conditions.topology import Changing, Graph
+from desim.network.timeline.record import DISTANT, Kind
 from desim.network.timeline.waiting_rule import FIXED, WAITING, enough, learn, nothing_seen
 
 
-class Mailbox:
-    """What has arrived at one agent: per neighbour its messages by number, a null being None."""
+class Box:
+    """Where an agent's messages lie until it reads them."""
 
-    def __init__(self, agent: int, neighbours: int) -> None:
+    last: Array  # (neighbours, dim), as heard latest
+
+    def __init__(self, agent: int) -> None:
         self.agent = agent
-        self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
-        self.came: list[dict[int, float]] = [{} for _ in range(neighbours)]  # when, s
-        self.seen = nothing_seen(neighbours)  # how long messages were waited for
         self.rule, self.over = WAITING, False  # what closes the wait, whether its limit is over
         self.later = False  # whether a message of a later number does as well
-        self.last: Array = np.empty((neighbours, 0))
-        self.number = np.zeros(neighbours, np.int64)
-        self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
         self.awaited: Mask | None = None  # neighbours that have something for the agent, or all
         self.wanted = 0
         self.limit: Callable[[], None] | None = None  # called with each message of a wait
         self.complete: simpy.Event | None = None
+
+    def routes(self, us: Any, graph: Graph, used: Mask | None) -> tuple[tuple[Int, Int], Int]:
+        """Links of the graph that are used, and those of them on which the agent sends.
+
+        From now on it awaits messages of its used links alone.
+        """
+        i, part = self.agent, None if us.leaving[0] else used
+        self.awaited = None if used is None else used[graph.incoming[i] : graph.incoming[i + 1]]
+        routes = (graph.outgoing, graph.out_links) if part is None else outgoing_part(graph, part)
+        return routes, routes[1][routes[0][i] : routes[0][i + 1]]
+
+    def check(self: Any) -> None:
+        """Wake the agent if what it waits for is here."""
+        if self.complete is not None and self.has(self.wanted):
+            self.complete.succeed()
+            self.complete = None
+
+    def hear(
+        self: Any, us: Any, request: Gather, number: int, begin: float, now: float
+    ) -> Heard:  # fmt: skip
+        """What agent `us` hears that has waited for messages `number` from `begin` to `now` s."""
+        fresh = self.newest() if request.newest or request.later else self.read(number)
+        place, world, news = (self.agent, int(us.round[0]), now), us._world, float(fresh.sum())
+        world.log.add(Kind.AGGREGATE, DISTANT, *place, seconds=now - begin, value=news)
+        if not request.patient:
+            world.waited(us.who, np.array([news]), np.array([now]))
+        heard: Heard = self._heard(fresh)
+        return heard
+
+    def announced(self, values: Array) -> Heard:
+        """What the agent hears if its neighbours have announced values (neighbours, dim)."""
+        self.last = np.ascontiguousarray(values)
+        return self._heard(np.ones(len(values), bool))
+
+    def _heard(self, fresh: NDArray[np.bool_]) -> Heard:
+        neighbours = len(self.last)
+        return Heard(np.array([0, neighbours]), np.arange(neighbours), self.last.copy(), fresh)
+
+
+class Mailbox(Box):
+    """What has arrived at one agent: per neighbour its messages by number, a null being None."""
+
+    def __init__(self, agent: int, neighbours: int) -> None:
+        super().__init__(agent)
+        self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
+        self.came: list[dict[int, float]] = [{} for _ in range(neighbours)]  # when, s
+        self.seen = nothing_seen(neighbours)  # how long messages were waited for
+        self.last = np.empty((neighbours, 0))
+        self.number = np.zeros(neighbours, np.int64)
+        self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
 
     def widen(self, dim: int) -> None:
         """Until something is heard it is zeros of dimension `dim`."""
@@ -48,12 +97,6 @@ class Mailbox:
         self.check()
         if self.limit is not None:
             self.limit()
-
-    def check(self) -> None:
-        """Wake the agent if what it waits for is here."""
-        if self.complete is not None and self.has(self.wanted):
-            self.complete.succeed()
-            self.complete = None
 
     def here(self, number: int) -> list[bool]:
         """Whether each awaited message `number` is here, or will never be sent."""
@@ -125,29 +168,20 @@ class Mailbox:
         return spoken
 
 
-def heard_by(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
-    """What the agent hears, given which messages in its mailbox are fresh."""
-    neighbours = len(box.last)
-    return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
-
-
 # Messages of neighbours that change from round to round.
 
 
-class Meetings:
+class Meetings(Box):
     """The messages of each turn by sender: those of a turn are heard together and then forgotten.
 
     A mailbox for agents that wait for every neighbour of a turn, and have heard no other before.
     """
 
     def __init__(self, agent: int, changing: Changing) -> None:
-        self.agent, self.changing = agent, changing
+        super().__init__(agent)
+        self.changing = changing
         self.letters: dict[int, dict[int, Array]] = {}
-        self.last: Array = np.empty((0, 0))  # (neighbours, dim), as heard in the latest turn
-        self.rule, self.over = WAITING, False  # no wait closes before all are here
-        self.wanted = 0
-        self.limit: Callable[[], None] | None = None
-        self.complete: simpy.Event | None = None
+        self.last = np.empty((0, 0))
 
     def widen(self, dim: int) -> None:
         """Messages are of dimension `dim`."""
@@ -157,9 +191,7 @@ class Meetings:
     def put(self, turn: int, sender: int, letter: Array) -> None:
         """Take the message of a neighbour of `turn`; wake the agent if it was the last wanted."""
         self.letters.setdefault(turn, {})[sender] = letter
-        if self.complete is not None and self.has(self.wanted):
-            self.complete.succeed()
-            self.complete = None
+        self.check()
 
     def _neighbours(self, turn: int) -> NDArray[np.int64]:
         graph = self.changing.at(turn)[0]

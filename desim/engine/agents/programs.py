@@ -3,9 +3,8 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
-from desim.engine.patience import at
 from desim.engine.requests import COLLECT, Collect, Compute, Gather
-from desim.errors import show
+from desim.errors import at, show
 
 Program = Callable[[Any], Generator[Any, Any, None]]
 REQUESTS: dict[str, tuple[type, ...]] = {

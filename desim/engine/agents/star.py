@@ -265,16 +265,9 @@ class AgentStation:
 
     def check(self) -> None:
         """Let the coordinator know when the policy is satisfied."""
-        if self.enough is not None and self._satisfied():
+        if self.enough is not None and self.hub and self.hub.satisfied(self.arrived, self.over):
             self.enough.succeed()
             self.enough = None
-
-    def _satisfied(self) -> bool:
-        hub, policy = self.hub, self.world.settings.policy
-        assert hub is not None
-        calls = hub.calls
-        fresh = calls.round_ == hub.round
-        return policy.closed(calls.pending > 0, self.arrived, fresh, self.over)
 
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""
@@ -289,7 +282,6 @@ class AgentStation:
         hub = self.hub = Hub(self.world, self)
         generator = program(hub)
         answer: Any = None
-        policy = self.world.settings.policy
         while True:
             try:
                 generator.send(answer)
@@ -298,16 +290,7 @@ class AgentStation:
                 return
             opened = self.now
             yield from self._wait(hub, opened)
-            pending = np.flatnonzero(hub.calls.pending)
-            here = np.isin(pending, sorted(self.arrived))
-            missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
-            if policy.limited and missing > 0:
-                hub.missed(opened, missing)
-                hub.calls.pending[list(self.lost)] = 0
-                self.lost.clear()
-            who = np.array(sorted(self.arrived), np.int64)
-            self.arrived.clear()
-            hub.close(who, opened)
+            who = hub.shut(self.arrived, self.lost, opened)
             yield from self._take_in(hub, who)
             self._forget(who)
             answer = hub.accept(who)

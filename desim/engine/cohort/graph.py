@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
-from desim.engine.arguments import result_given
-from desim.engine.at_work import Rows
 from desim.engine.crossing import APART, demand_patience, meeting, used_both_ways
 from desim.engine.patience import Waits
 from desim.engine.releasing import outgoing_part
@@ -263,10 +261,8 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
         request.value, wires.nothing, within,
     )  # fmt: skip
-    rows = Rows(us.who, us.round, int(world.ledger.seed))
     inputs = [each.copy() for each in request.inputs]  # a job may change its own
-    result = world.work(request.job, rows, *inputs)
-    return result_given(request.job, result, len(us.who)), earliest, latest
+    return world.computed(request.job, us.who, us.round, inputs), earliest, latest
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:

@@ -30,7 +30,7 @@ from desim.numerics import jit
 from desim.numerics.plain import at_once
 from desim.problem.kernels.gradients import recorded_batches
 from desim.runs.recording import run as play
-from desim.runs.resume import resume
+from desim.runs.replay import resume
 from desim.runs.retime import ByValuesError, retime
 from desim.runs.run import Run
 from desim.scenario import registry

@@ -12,22 +12,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.amounts import best_unit
+from desim.amounts import best_unit, percent
 from desim.arrays import Array
 from desim.errors import InputError, chosen, finite, refusal
 from desim.experiments.ranking.contenders import WORDS, Contender, aimed, entered
-from desim.experiments.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, Vary, laws, said
 from desim.experiments.ranking.turning import Change, rivals, turned
 from desim.experiments.ranking.worlds import (
+    SEED,
+    TRANSPORT,
+    Choice,
+    Law,
+    Laws,
     Points,
     Race,
+    Vary,
     World,
     first,
     indices,
+    laws,
     order,
     orders,
     pairs,
     points,
+    said,
     times,
 )
 from desim.experiments.studies.cases import cases
@@ -190,7 +197,7 @@ def robust(
 
     scenarios: files, names, loaded ones, runs, or studies, which stand for their cases; target:
     {"error": 1e-3}; worlds: how many, rounded up to a power of two; vary: laws of factors by input
-    (see `ranking.laws`), by default 0.5..2; seed: of the worlds; workers: processes,
+    (see `ranking.worlds`), by default 0.5..2; seed: of the worlds; workers: processes,
     by default one a core, whose number changes no result; overrides: dotted keys of all scenarios;
     progress: told what is done, how much of it and of how much. InputError where there is nothing
     to compare, or no method meets the target.
@@ -339,13 +346,6 @@ def seconds(value: float) -> str:
         return "never"
     unit, factor = best_unit(value, "s")
     return f"{value * factor:.3g} {unit}"
-
-
-def percent(share: float) -> str:
-    """A share, as in 93.1 %; only what is all or nothing is told as 100 or 0 %."""
-    if 0.0 < share < 0.0005 or 0.9995 <= share < 1.0:
-        return f"{100 * share:.3g} %" if share < 0.5 else f"{100 * share:.2f} %"
-    return f"{100 * share:.3g} %"
 
 
 def interval(row: Any) -> str:

@@ -15,8 +15,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.errors import RunError
-from desim.experiments.ranking.laws import SEED, TRANSPORT, Laws
-from desim.experiments.ranking.worlds import Race, World
+from desim.experiments.ranking.worlds import SEED, TRANSPORT, Laws, Race, World
 from desim.runs.recording import played
 from desim.scenario.schema import Scenario
 

@@ -20,7 +20,7 @@ from desim.experiments.studies.answers import answer_tables, ert
 from desim.experiments.studies.answers import profile as profiled
 from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.statistics import lacking, skewed
-from desim.experiments.studies.study_tables import measures, source, summarised
+from desim.experiments.studies.study import measures, source, summarised
 from desim.experiments.studies.trials import SPENT, Asked, asked_of, curves_of, measured, trials
 from desim.experiments.studies.words import (
     estimate,
@@ -34,10 +34,10 @@ from desim.experiments.studies.words import (
 from desim.log.column_meanings import described
 from desim.problem.fairness import RISING
 from desim.problem.targets import best
-from desim.runs.played import Given
 from desim.runs.reading.facts import bare
 from desim.runs.reading.series import Series, series_of
 from desim.runs.run import Run
+from desim.runs.store import Given
 from desim.tabulated import Table, card, together
 
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()

@@ -144,13 +144,6 @@ def _parted(path: Path) -> Iterator[tuple[str, list[Run]]]:
         yield from parts.items()
 
 
-def groups_of(runs: Any) -> Any:
-    """Runs, folders, several, or several by label, as lists of runs; see `by_label`."""
-    if isinstance(runs, Mapping):
-        return {label: opened(some) for label, some in runs.items()}
-    return by_label(runs if _several(runs) else [runs])
-
-
 def _several(folders: Any) -> bool:
     return isinstance(folders, Iterable) and not isinstance(folders, str | os.PathLike)
 
@@ -173,13 +166,16 @@ def _is_study(one: Any) -> bool:
     return isinstance(one, str | os.PathLike) and (Path(one) / STUDY).is_file()
 
 
-def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list[Run]:
-    """The runs of folders by the labels of their studies' cases; a list where none is a study's.
+def groups_of(runs: Any) -> Any:
+    """Runs, or those of one or several folders: by the labels that are given, or of studies' cases.
 
-    Cases of two studies that share a label have their study's name before it; runs of a tuner are
-    parted by their seeds; runs of no study are called as `series_of` calls them.
+    A list where nothing has a label. Cases of two studies that share a label have their study's
+    name before it; runs of a tuner are parted by their seeds; runs of no study are called as
+    `series_of` calls them.
     """
-    every = list(folders)
+    if isinstance(runs, Mapping):
+        return {label: opened(some) for label, some in runs.items()}
+    every = list(runs) if _several(runs) else [runs]
     studies = [one for one in every if _is_study(one)]
     others = opened(one for one in every if not _is_study(one))
     if not studies:

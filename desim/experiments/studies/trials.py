@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from desim.agent_names import NETWORK
 from desim.arrays import Array, Mask
 from desim.errors import InputError, finite, refusal
 from desim.experiments.studies.cases import LABEL, sided
@@ -18,7 +19,7 @@ from desim.log.event_log import levels_with
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.runs.reading.series import Meter, Series, delivered, differing, series_of, setting
-from desim.runs.run import NETWORK, Run, open_run
+from desim.runs.run import Run, open_run
 
 # The measures of one run: where it ended, and what it took until a target was met.
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target

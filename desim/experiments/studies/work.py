@@ -18,7 +18,7 @@ from desim.experiments.studies.folder import RUNS, TOKEN, finished, store_run
 from desim.experiments.studies.trials import SPENT, Asked, measured
 from desim.runs.directory import FILES
 from desim.runs.recording import played, sources
-from desim.runs.resume import resume
+from desim.runs.replay import resume
 from desim.runs.retime import Root
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load

@@ -7,15 +7,15 @@ from typing import Unpack
 from desim.experiments.studies.folder import groups_of
 from desim.interface.plots import curves
 from desim.interface.plots.activity import clocks as clocks
+from desim.interface.plots.activity import staleness as staleness
 from desim.interface.plots.activity import timeline as timeline
+from desim.interface.plots.activity import utilisation as utilisation
+from desim.interface.plots.curves import epsilon as epsilon
+from desim.interface.plots.curves import tradeoff as tradeoff
 from desim.interface.plots.drawable import Band
 from desim.interface.plots.drawable import shared_metric as shared_metric
 from desim.interface.plots.front import front as front
 from desim.interface.plots.network_map import network as network
-from desim.interface.plots.occupation import staleness as staleness
-from desim.interface.plots.occupation import utilisation as utilisation
-from desim.interface.plots.price import epsilon as epsilon
-from desim.interface.plots.price import tradeoff as tradeoff
 from desim.interface.plots.profiles import bars as bars
 from desim.interface.plots.profiles import ecdf as ecdf
 from desim.interface.plots.profiles import profile as profile
@@ -26,7 +26,7 @@ from desim.interface.plots.style import Axes as Axes
 from desim.interface.plots.style import Look
 from desim.interface.plots.style import new_axes as new_axes
 from desim.interface.plots.style import save as save
-from desim.runs.played import Given
+from desim.runs.store import Given
 
 
 def plot(

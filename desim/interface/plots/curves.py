@@ -1,16 +1,20 @@
 """Curves: a metric against seconds, rounds, bytes or epsilon, with bands over seeds."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, NamedTuple, Unpack, get_args
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from desim.agent_names import agent_named
 from desim.arrays import Array
-from desim.errors import InputError, chosen
+from desim.errors import DesimError, InputError, chosen
+from desim.experiments.studies.statistics import Estimate, mean_estimate, median_estimate
 from desim.interface.plots.drawable import (
     Abscissa,
     Band,
@@ -20,10 +24,15 @@ from desim.interface.plots.drawable import (
     behind,
     check_band,
     drawable,
+    interval_named,
     named,
+    renamed,
+    terms,
     thinned,
 )
 from desim.interface.plots.style import (
+    COLOURS,
+    INK,
     NAMES,
     Look,
     legend,
@@ -36,7 +45,8 @@ from desim.interface.plots.style import (
 )
 from desim.interface.shown_metrics import worded
 from desim.problem.fairness import RISING
-from desim.runs.played import Played
+from desim.runs.reading.series import Meter, labels
+from desim.runs.store import Played
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it
@@ -245,3 +255,277 @@ def _finite(values: Array, rare: float = 0.0) -> Array:
 def _after(x: Array) -> int:
     """The first value (n,) that still holds after the first part of a curve."""
     return int(np.searchsorted(x, x[0] + START * (x[-1] - x[0]), side="right")) - 1
+
+
+# Figures of epsilon: over time, what each agent has spent; and what it costs, the final metric.
+
+
+# The price of privacy: the final metric against epsilon, over runs or a study's cases.
+LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves
+SILENT = "gradient"  # what the noisy solver is without its noise
+MARKERS = (("s", 6.5), ("o", 4.5), ("D", 3.5), ("^", 6.5), ("v", 5.0), ("P", 4.0))
+
+
+class Point(NamedTuple):
+    """A group's epsilon (its median over seeds) and final metric (the mean), with intervals."""
+
+    epsilon: Estimate
+    value: Estimate
+
+
+def tradeoff(
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    metric: str | None = None,
+    out: str | Path | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Look],
+) -> Axes:
+    """Draw the metric at the end of each run against the epsilon that it spent; return the axes.
+
+    Runs that differ in their seeds only are one point, as are lists of runs by label: the mean of
+    the metric with its 95 % interval, the median of epsilon. Epsilon is that of the agent that
+    spends most, in the scenario's terms. Points that differ in their noise only are joined: see
+    `families`. What is released without noise stands apart, at infinity. out: a file; labels: of
+    the lines, in order; asked: title, size (inches), ylim, log (of the ordinate). InputError where
+    terms differ.
+    """
+    found = drawable(runs, "round", metric, failed=False)
+    every = [run for row in found.rows for run in row.group.runs]
+    about = terms({str(run.directory or run.name): run for run in every}, endless=True)
+    joined = families(found.rows)
+    names = list(joined) if labels is None else renamed(list(joined), labels)
+    parts = [[_point(row) for row in rows] for rows in joined.values()]
+    spent = np.array([point.epsilon.value for points in parts for point in points])
+    known = spent[np.isfinite(spent)]
+    if not (known > 0.0).any():
+        raise InputError("tradeoff: no run has an epsilon that is finite and not 0")
+    log = bool(known.min() > 0.0 and known.max() > 5.0 * known.min())
+    edge = known.max() * max((known.max() / known.min()) ** 0.15, 1.2) if log else 1.2 * known.max()
+    with scaled(out, **asked) as axes:
+        if log:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        for number, (name, mine) in enumerate(zip(names, parts, strict=True)):
+            aside = (edge / known.max()) ** (0.5 * (number + 0.5) / len(names) - 0.25)
+            _draw_price(axes, mine, plain(name), number, edge * aside)
+        _mark(axes, known, edge if np.isinf(spent).any() else None)
+        finals = np.array([point.value.value for points in parts for point in points])
+        scale(axes, found.metric, finals)
+        axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
+        found.name_notes(axes)
+        title = []
+        if found.seeds:
+            seeds = [point.value.n for points in parts for point in points if point.value.n > 1]
+            title = [f"mean of the final value over seeds, {interval_named('mean', seeds)}"]
+        lost = [len(row.group.lost) for row in found.rows]
+        ends = [value[-1] for row in found.rows for _, value in row.courses]
+        if missing := sum(lost) + int((~np.isfinite(ends)).sum()):
+            title.append(f"without {missing} that failed or diverged")
+        if title or len(names) > 1 or found.notes or labels:
+            legend(axes, "\n".join(title) or None)
+    return axes
+
+
+def _point(row: Measured) -> Point:
+    spent = [float(run.epsilon()["epsilon"].max()) for run in row.group.runs]
+    last = np.array([value[-1] for _, value in row.courses])
+    finite = last[np.isfinite(last)]
+    return Point(median_estimate(np.array(spent)), mean_estimate(finite))
+
+
+def _draw_price(axes: Axes, points: Sequence[Point], label: str, number: int, edge: float) -> None:
+    """Points that differ in their noise, in the order of epsilon, with whiskers."""
+    colour, dashes = look(number)
+    shape, size = MARKERS[number % len(MARKERS)]  # what lies below another one is still seen
+    points = sorted(points, key=lambda point: point.epsilon.value)
+    joined = [point for point in points if np.isfinite(point.epsilon.value)]
+    axes.plot(
+        [point.epsilon.value for point in joined], [point.value.value for point in joined],
+        color=colour, linestyle=dashes, marker=shape, markersize=size, label=label, zorder=3,
+    )  # fmt: skip
+    for point in points:
+        where = min(point.epsilon.value, edge)
+        if np.isinf(point.epsilon.value):
+            axes.plot(where, point.value.value, color=colour, marker=shape, markersize=size,
+                      markerfacecolor="white", zorder=3, linestyle="")  # fmt: skip
+        if np.isfinite(point.value.low):
+            ends = [point.value.low, point.value.high]
+            axes.plot([where, where], ends, color=colour, linewidth=1.0, zorder=2)
+        if np.isfinite(point.epsilon.low) and np.isfinite(point.epsilon.high):
+            across = [point.epsilon.low, point.epsilon.high]
+            axes.plot(across, [point.value.value] * 2, color=colour, linewidth=1.0, zorder=2)
+
+
+def _mark(axes: Axes, known: Array, edge: float | None) -> None:
+    """Marks of the epsilons; around `edge`, if there is one, a strip for those not finite."""
+    log = axes.get_xscale() == "log"
+    locator = LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(6)
+    left, right = axes.get_xlim()
+    if edge is not None:
+        last = float(known.max())
+        low = np.sqrt(last * edge) if log else 0.5 * (last + edge)
+        right = edge * edge / low if log else 2.0 * edge - low
+        axes.axvspan(low, right, color="#F2F2F2", linewidth=0, zorder=0)
+    shown = right if edge is None else low
+    ticks = [one for one in locator.tick_values(left, shown) if left <= one <= shown]
+    more = [] if edge is None else [edge]
+    axes.set_xticks([*ticks, *more], [*(f"{one:g}" for one in ticks), *(["$\\infty$"] * len(more))])
+    axes.set_xlim(left, right)
+
+
+def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """Rows by a name for all that differ in nothing but noise: section privacy and local's tau.
+
+    The name is the algorithm's where that tells them apart, else what they differ in. A row whose
+    settings are not known stands alone.
+    """
+    found: dict[str, list[Measured]] = {}
+    for number, row in enumerate(rows):
+        tree = _noiseless(row.group.runs[0])
+        known = json.dumps(tree, sort_keys=True, default=repr) if tree else f"row {number}"
+        found.setdefault(known, []).append(row)
+    parts = list(found.values())
+    firsts = [part[0].group.runs[0] for part in parts]
+    names = [run.algorithm for run in firsts]
+    if not all(names) or len(set(names)) < len(parts):
+        names = [part[0].group.label if len(part) == 1 else "" for part in parts]
+    if not all(names):
+        names = labels([[run] for run in firsts], _noiseless)
+    return dict(zip(names, parts, strict=True))
+
+
+def _noiseless(run: Played) -> dict[str, Any]:
+    """The settings of a run but those of its noise; nothing where they cannot be read."""
+    try:
+        tree = run.scenario.written()
+    except (DesimError, UnicodeDecodeError, OSError):
+        return {}
+    tree = {key: value for key, value in tree.items() if key not in ("name", "seed", "privacy")}
+    algorithm = dict(tree.get("algorithm") or {})
+    local = algorithm.get("local")
+    if isinstance(local, Mapping):
+        rest = {key: value for key, value in local.items() if key not in LOCAL}
+        solver = local.get("solver")
+        algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **rest}
+    return {**tree, "algorithm": algorithm}
+
+
+# Epsilon over time: what each agent has spent.
+Curves = dict[int, Meter]  # by agent
+LINES = 40  # agents up to which each has a line
+STEPS = 400
+APART = 0.045  # of the ordinate: words closer than that would cover each other
+
+
+def epsilon(run: Played, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+    """Draw what each agent has spent by each time, in the scenario's terms, and return the axes.
+
+    The line on top is the agent that spends most, the dashed one the median agent; agents who spent
+    the same at the same times are one line, and beside where lines end stands how many agents end
+    there. More than LINES agents are a band from the least to the most. Where the scenario has a
+    budget, it is drawn. out: a file; asked: title, size (inches), ylim, log. InputError for an
+    epsilon that is infinite, with the reason.
+    """
+    about = terms({run.name: run})
+    spent = run.epsilon()
+    if spent.empty:
+        raise InputError(f"epsilon: run {run.name} has released nothing that costs any")
+    end = max(float(run.manifest.get("time") or 0.0), float(spent["time"].max() or 0.0)) or 1.0
+    unit, factor = unit_of("time", end)
+    curves = _curves(spent, end)
+    at = np.linspace(0.0, end, STEPS)
+    rows = np.array([one.by(at) for one in curves.values()])
+    meaning, risk = "", spent.attrs.get("risk")
+    if risk is not None:
+        bound = "" if risk.exact else "≤ "
+        meaning = f"\nattacker's advantage at the end: {bound}{risk.advantage:.3g}"
+    with scaled(out, **asked) as axes:
+        if len(rows) > LINES:
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            axes.fill_between(
+                at * factor, low, high, step="post", color=COLOURS[0], alpha=0.2, linewidth=0,
+                label=f"{len(rows)} agents, from the least to the most",
+            )  # fmt: skip
+        else:
+            _draw_agents(axes, curves, factor, run)
+        if len(_alike(curves)) > 1:
+            median = np.median(rows, axis=0)
+            axes.step(at * factor, median, where="post", color="black", linestyle="--",
+                      linewidth=1.1, label="median agent", zorder=4)  # fmt: skip
+        if (budget := run.budget) is not None:  # of an eavesdropper's epsilon
+            far = "" if budget < 3.0 * float(rows.max()) else " (not in the figure)"
+            if not far:
+                axes.axhline(budget, color=INK, linestyle=":", linewidth=1.2)
+            label = f"budget {budget:g}, eavesdropper{far}"
+            axes.plot([], [], color=INK, linestyle=":", label=label)
+        axes.set_xlim(0.0, end * factor)
+        axes.set_ylim(bottom=0.0)
+        _count_ends(axes, [one.totals[-1] for one in curves.values()])
+        axes.set_xlabel(f"virtual time ({unit})\n{about}{meaning}")
+        axes.set_ylabel(r"$\varepsilon$ spent so far")
+        legend(axes)
+    return axes
+
+
+def _alike(curves: Curves) -> list[list[int]]:
+    """The agents whose curves are the same, together."""
+    found: dict[tuple[bytes, bytes], list[int]] = {}
+    for agent, one in curves.items():
+        found.setdefault((one.times.tobytes(), one.totals.tobytes()), []).append(agent)
+    return list(found.values())
+
+
+def _count_ends(axes: Axes, ends: list[float]) -> None:
+    """Beside the axes how many agents end at each epsilon, those too near to tell together."""
+    if len(ends) < 2:
+        return
+    apart = APART * (axes.get_ylim()[1] - axes.get_ylim()[0])
+    heaps: list[list[float]] = []
+    for one in sorted(ends):
+        if heaps and one - heaps[-1][0] < apart:
+            heaps[-1].append(one)
+        else:
+            heaps.append([one])
+    for heap in heaps:
+        axes.annotate(
+            f"{len(heap)} agent{'s' * (len(heap) > 1)}", (1.0, float(np.mean(heap))), (4, 0),
+            xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
+            fontsize=7.5, color=INK, annotation_clip=True,
+        )  # fmt: skip
+
+
+def _curves(spent: pd.DataFrame, end: float) -> Curves:
+    """Times s and epsilons (m,) of each agent, from nothing at 0 s to the end of the run."""
+    curves = {}
+    for agent, rows in spent.groupby("agent"):
+        time, value = rows["time"].to_numpy(float), rows["epsilon"].to_numpy(float)
+        last = value[-1:] if len(value) else [0.0]
+        curves[int(str(agent))] = Meter(
+            np.concatenate([[0.0], time, [end]]), np.concatenate([[0.0], value, last])
+        )
+    return curves
+
+
+def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Played) -> None:
+    """A line for all agents whose curves are the same; who spends most is named."""
+    most = max(one.totals[-1] for one in curves.values())
+    alike = _alike(curves)
+    first = next(agents for agents in alike if curves[agents[0]].totals[-1] == most)
+    name, n = plain(agent_named(run.manifest, first[0])), len(first)
+    if n == len(curves):
+        label = name if n == 1 else f"all {n} agents alike"
+    else:
+        label = f"{name}, who spends most" if n == 1 else f"{n} agents alike, who spend most"
+    for agents in alike:
+        time, value = curves[agents[0]].times, curves[agents[0]].totals
+        if len(time) > STEPS:
+            time = np.linspace(0.0, time[-1], STEPS)
+            value = curves[agents[0]].by(time)
+        top = agents is first
+        axes.step(
+            time * factor, value, where="post", zorder=3 if top else 2,
+            label=label if top else None,
+            color=COLOURS[1] if top else COLOURS[0], linewidth=1.6 if top else 0.8,
+            alpha=1.0 if top else 0.6,
+        )  # fmt: skip

@@ -14,8 +14,8 @@ from desim.experiments.studies.statistics import fewest, place
 from desim.interface.plots.style import fitted, plain
 from desim.interface.shown_metrics import on_axis, ranked
 from desim.runs.directory import UNENDED, UNLISTED
-from desim.runs.played import Played
 from desim.runs.reading.series import Member, Meter, Series, delivered, series_of
+from desim.runs.store import Played
 
 # Runs that differ in their seeds only, as one curve: the median, and a band around it.
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]

@@ -26,7 +26,7 @@ from desim.interface.plots.style import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from desim.experiments.tuning.tuned import Tuned
+    from desim.experiments.tuning.tune import Tuned
 
 LOOKS: dict[str, dict[str, Any]] = {
     BEST: {"color": COLOURS[1], "marker": "D", "markersize": 6.0, "zorder": 5},

@@ -20,7 +20,7 @@ from desim.agent_names import listed, sites
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.interface.plots.style import COLOURS, INK, Framed, framed, grade, plain, unit_of, wrapped
-from desim.runs.played import Played
+from desim.runs.store import Played
 
 STEPS = 300
 AGENTS = 200

@@ -6,13 +6,11 @@ from typing import Unpack
 
 from matplotlib.axes import Axes
 
-from desim.interface.plots.activity import timeline
-from desim.interface.plots.curves import plot
+from desim.interface.plots.activity import staleness, timeline, utilisation
+from desim.interface.plots.curves import epsilon, plot
 from desim.interface.plots.network_map import network
-from desim.interface.plots.occupation import staleness, utilisation
-from desim.interface.plots.price import epsilon
 from desim.interface.plots.style import Framed, Look
-from desim.runs.played import Played
+from desim.runs.store import Played
 
 
 class Figures:

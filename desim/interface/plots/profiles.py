@@ -47,8 +47,8 @@ from desim.interface.plots.style import (
 )
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met, improved
-from desim.runs.played import Played
 from desim.runs.run import Run
+from desim.runs.store import Played
 
 SPREAD = 5.0  # the last value over the first from which on an abscissa is logarithmic
 CROWD = 5  # methods up to which each has its band

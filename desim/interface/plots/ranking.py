@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from desim.amounts import percent
 from desim.arrays import Array
-from desim.experiments.ranking.robust import Robust, percent
+from desim.experiments.ranking.robust import Robust
 from desim.interface.plots.style import (
     COLOURS,
     INK,

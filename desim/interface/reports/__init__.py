@@ -7,22 +7,24 @@ from typing import Any
 from desim.errors import InputError, finite
 from desim.experiments.reported import of_the_best
 from desim.experiments.studies.folder import groups_of
-from desim.experiments.studies.study_tables import StoredStudy
-from desim.interface.reports.charts import chart_data, metrics, thinning
-from desim.interface.reports.page import write
+from desim.experiments.studies.study import StoredStudy
+from desim.interface.reports.page import chart_data, metrics, thinning, write
 from desim.interface.reports.readable import Reading, readings
 from desim.interface.reports.results import (
     RULE,
+    clocks,
     default_targets,
     epsilon_terms,
     headline,
+    occupation,
     privacy,
     time_to_targets,
+    traffic,
+    waiting,
 )
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.interface.reports.studies import study_part
-from desim.interface.reports.timing import clocks, occupation, traffic, waiting
-from desim.runs.played import Given
+from desim.runs.store import Given
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from desim.agent_names import NETWORK
 from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
@@ -18,7 +19,7 @@ from desim.privacy.accounting.accountants import Account
 from desim.runs.reading.series import Meter, series_of
 from desim.runs.reading.traffic import delivered_by
 from desim.runs.reading.waits import unheard
-from desim.runs.run import NETWORK, Run
+from desim.runs.run import Run
 
 Part = TypeVar("Part")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 from desim.deployments.fidelity.clock_errors import deployed, provisos
-from desim.interface.reports.charts import metrics, terms, terms_differ
+from desim.interface.reports.page import metrics, terms, terms_differ
 from desim.interface.reports.readable import NOTHING, Reading, by_text
 from desim.runs.directory import SCENARIO
 from desim.runs.likeness import problems_apart, sharing

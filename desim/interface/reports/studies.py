@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from desim.errors import InputError
 from desim.experiments.reported import Reported, reported
-from desim.experiments.studies.study_tables import StoredStudy
+from desim.experiments.studies.study import StoredStudy
 from desim.interface.plots import ecdf, profile
 from desim.interface.reports.page import drawn
 from desim.tabulated import Table

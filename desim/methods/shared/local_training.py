@@ -17,10 +17,10 @@ from desim.fields import Local
 from desim.numerics.keys import seed_word
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.privacy.ledger.mechanisms import DynamicZcdp, Noise
-from desim.privacy.papers.noisy_steps import end_of_steps
-from desim.problem.kernels.exact import solve_rows
+from desim.privacy.papers.fed_plt import end_of_steps
 from desim.problem.kernels.local import Trainer
 from desim.problem.kernels.plan import plan_for, without_noise
+from desim.problem.kernels.sums import solve_rows
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.privacy.accounting.gaussian import Kind, delta_of, epsilon_of, profile
-from desim.privacy.accounting.prices import ORDERS
-from desim.privacy.accounting.tallies import Counted, Tally, divergences
+from desim.privacy.accounting.prices import ORDERS, Counted, Tally, divergences
 
 CURVE_DELTA = 1e-5  # delta at which a curve that is told is as fine as epsilon
 LEAST = 1e-10  # delta below which the rounding of the transform counts

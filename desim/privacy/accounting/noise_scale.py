@@ -18,8 +18,15 @@ from desim.errors import InputError
 from desim.numerics.later import optimize, pd, sparse
 from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import sharpen
-from desim.privacy.accounting.prices import Prices, concentrated, epsilon_of_divergences, prices
-from desim.privacy.accounting.tallies import NOTHING, distinct_prices, tallies
+from desim.privacy.accounting.prices import (
+    NOTHING,
+    Prices,
+    concentrated,
+    distinct_prices,
+    epsilon_of_divergences,
+    prices,
+    tallies,
+)
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 
 Plan = Callable[[int], Terms | None]

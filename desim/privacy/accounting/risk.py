@@ -19,8 +19,7 @@ from desim.errors import InputError
 from desim.numerics.later import special
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.loss_distribution import curve_pld
-from desim.privacy.accounting.prices import ORDERS
-from desim.privacy.accounting.tallies import NOTHING, Tally, tallies
+from desim.privacy.accounting.prices import NOTHING, ORDERS, Tally, tallies
 
 RATES = (0.001, 0.01)  # false positive rates at which a true positive rate is told
 HALVINGS = 60

@@ -18,8 +18,7 @@ from desim.numerics.later import optimize
 from desim.privacy.accounting.accountants import Account
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.loss_distribution import delta_at
-from desim.privacy.accounting.prices import ORDERS, epsilon_of_divergences
-from desim.privacy.accounting.tallies import NOTHING, tallies
+from desim.privacy.accounting.prices import NOTHING, ORDERS, epsilon_of_divergences, tallies
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 LAWS = (*SHAPES, "poisson")

@@ -6,7 +6,7 @@ from those rows is post-processing and free. Where that is all an adversary gets
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,7 @@ def _received(releases: Columns, agent: int, log: Columns | None) -> Mask:
     return np.isin(releases["release"], log["release"][arrivals])
 
 
-def reservations(who: Adversary, star: bool) -> tuple[str, ...]:
+def _reservations(who: Adversary, star: bool) -> tuple[str, ...]:
     """What a reader of an epsilon for this view has to know; star: a coordinator sees releases."""
     if who.kind == "direct":
         nobody = "; on a star it receives no release at all" if star else ""
@@ -208,26 +208,20 @@ def assumptions(relation: str, signs: Sequence[Signs]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def flags(signs: Sequence[Signs], delta: float, rows: NDArray[np.int64] | None) -> tuple[str, ...]:
-    """Why an epsilon is infinite, and what else speaks against trusting it."""
+def flags(
+    who: Adversary, star: bool, signs: Sequence[Signs], delta: float, rows: NDArray[np.int64] | None
+) -> tuple[str, ...]:
+    """What a view leaves out, why an epsilon is infinite, and what else speaks against trusting it.
+
+    star: whether a coordinator sees releases.
+    """
     lost = {why: np.concatenate([one.lost[why] for one in signs]) for why in LOST}
-    said = [f"infinite: {why} ({_named(who)})" for why, who in lost.items() if len(who)]
+    said = [*_reservations(who, star)]
+    said += [f"infinite: {why} ({_named(who)})" for why, who in lost.items() if len(who)]
     if rows is not None and len(rows) and delta >= 1.0 / max(int(rows.min()), 1):
         few = int(rows.min())
         said.append(f"delta {delta:g} is not below 1 / rows: an agent has {few} rows only")
     return tuple(said)
-
-
-def each_once(said: Sequence[tuple[str, Iterable[str]]]) -> list[str]:
-    """Each text once, with the names of whom it is about where not all have it."""
-    found: dict[str, list[str]] = {}
-    for name, texts in said:
-        for text in texts:
-            found.setdefault(text, []).append(name)
-    every = len(said)
-    return [
-        text if len(who) == every else f"{', '.join(who)}: {text}" for text, who in found.items()
-    ]
 
 
 def _named(agents: NDArray[np.int64]) -> str:

@@ -22,8 +22,7 @@ from desim.columns import Words
 from desim.memory import Tree, attributes, recall
 from desim.privacy.accounting.gaussian import Kind, epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld
-from desim.privacy.accounting.prices import ORDERS, Prices, prices
-from desim.privacy.accounting.tallies import Tally
+from desim.privacy.accounting.prices import ORDERS, Prices, Tally, prices
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 
 ROUNDING = 1.0 + 1e-9  # sums of prices round: a target that is also the budget must fit into it

@@ -12,11 +12,231 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
 from desim.memory import Tree, attributes, recall
-from desim.network.timeline.record import RELEASED, Appended, charge, time_order
-from desim.numerics.keys import seed_word
-from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
-from desim.privacy.ledger.noise import add_discrete, add_laplace, add_normal, add_spherical
-from desim.privacy.ledger.terms import AMOUNTS, MECHANISMS, VIEWS, Mechanism, Terms, View, plain
+from desim.network.timeline.record import (
+    DROPPED,
+    LEAVES,
+    RELEASED,
+    STAYS,
+    Appended,
+    Rows,
+    charge,
+    release_id,
+    time_order,
+)
+from desim.network.timeline.together import TOGETHER, normal_pairs
+from desim.numerics.jit import kernel, lean_inline, lean_kernel
+from desim.numerics.keys import (
+    Stream,
+    address,
+    counter,
+    exponential,
+    laplace,
+    normal,
+    seed_word,
+    words,
+)
+from desim.privacy.ledger.mechanisms import (
+    AMOUNTS,
+    MECHANISMS,
+    VIEWS,
+    Mechanism,
+    Terms,
+    View,
+    plain,
+)
+
+# Release rows, as compiled code appends and changes them: charge, serve, stamp, let go.
+
+
+@lean_kernel
+def charge_each(
+    charges: Any, time: Any, who: Any, round_: Any, exchange: int, agents: int, terms: Any,
+    where: Any, release: Any,
+) -> None:  # fmt: skip
+    """Append a row for each agent who[r] if where[r]; fill release (n,) with ids, else -1.
+
+    charges: Rows as a plain tuple, here and below.
+    """
+    rows = Rows(*charges)
+    mechanism, view, amounts = terms
+    for r in range(who.shape[0]):
+        release[r] = -1
+        if where[r] and time[r] < np.inf:
+            i, k = who[r], round_[r]
+            release[r] = release_id(agents, i, k, exchange)
+            sensitivity, scale, sampling = amounts[0, r], amounts[1, r], amounts[2, r]
+            charge(
+                rows, time[r], i, k, release[r], mechanism, view, 0, sensitivity, scale, sampling
+            )  # fmt: skip
+
+
+@lean_kernel
+def deliver(charges: Any, release: Any, delivered: Any) -> bool:
+    """Add the recipients of release[r]; both run in one order, the newest rows at the end."""
+    ints, _, _, n = charges
+    row = n[0] - 1
+    for r in range(release.shape[0] - 1, -1, -1):
+        if release[r] < 0:
+            continue
+        while row >= 0 and ints[row, 2] != release[r]:
+            row -= 1
+        if row < 0:
+            return False
+        ints[row, 5] += delivered[r]
+    return True
+
+
+@lean_kernel
+def stamp(charges: Any, release: Any, time: Any, live: Any) -> None:
+    """Rows of noise drawn ahead happen at time[r] s, when what came of it is sent."""
+    ints, floats, _, n = charges
+    row = n[0] - 1
+    for r in range(release.shape[0] - 1, -1, -1):
+        if release[r] < 0:
+            continue
+        while row >= 0 and ints[row, 2] != release[r]:
+            row -= 1
+        if row >= 0 and live[r]:
+            floats[row, 0] = time[r]
+
+
+@lean_kernel
+def let_go(charges: Any, frontier: float, bared: Any, fate: Any) -> None:
+    """Say which rows leave, fate (n,): those earlier than `frontier` s.
+
+    bared (views, agents), empty to keep all rows: whom a release without noise has laid open; a
+    second one tells nobody anything worse, and its row is dropped.
+    """
+    ints, floats, _, n = charges
+    for row in range(n[0]):
+        fate[row] = LEAVES if floats[row, 0] < frontier else STAYS
+        exposes = ints[row, 3] == 0 and floats[row, 1] > 0.0 and ints[row, 5] > 0
+        if bared.shape[1] and fate[row] == LEAVES and exposes:
+            view, agent = ints[row, 4], ints[row, 0]
+            if bared[view, agent]:
+                fate[row] = DROPPED
+            bared[view, agent] = True
+
+
+# Noise of releases, drawn at addresses (stream noise, agent, round, step; coordinate).
+
+
+NOISE = int(Stream.NOISE)
+
+
+@lean_inline
+def _place(who: Any, round_: Any, step: int, first: int, last: int, places: Any) -> int:
+    """Fill places with blocks first .. last - 1 of every row; return how many there are."""
+    p = 0
+    for r in range(who.shape[0]):
+        k1, c0 = address(NOISE, who[r], -1), counter(round_[r], step)
+        for block in range(first, last):
+            places[0, p], places[1, p], places[2, p] = k1, c0, block
+            p += 1
+    return p
+
+
+@kernel
+def _add_normal(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                out: Any) -> None:  # fmt: skip
+    """Draws of many agents, TOGETHER pairs at once: as many rows as have them, or part of one."""
+    dim, n = value.shape[1], who.shape[0]
+    width = (dim + 1) // 2
+    rows = max(1, TOGETHER // max(1, width))
+    places, pairs = np.empty((3, TOGETHER), np.uint64), np.empty((2, TOGETHER))
+    for low in range(0, n, rows):
+        high = min(low + rows, n)
+        for first in range(0, width, TOGETHER):
+            last = min(first + TOGETHER, width)
+            drawn = _place(who[low:high], round_[low:high], step, first, last, places)
+            normal_pairs(seed, places, pairs[:, :drawn])
+            p = 0
+            for r in range(low, high):
+                if not where[r]:
+                    out[r] = value[r]
+                    p += last - first
+                    continue
+                for j in range(first, last):
+                    out[r, 2 * j] = value[r, 2 * j] + scale[r] * pairs[0, p]
+                    if 2 * j + 1 < dim:
+                        out[r, 2 * j + 1] = value[r, 2 * j + 1] + scale[r] * pairs[1, p]
+                    p += 1
+
+
+@kernel
+def _add_laplace(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                 out: Any) -> None:  # fmt: skip
+    for r in range(who.shape[0]):
+        k1 = address(NOISE, who[r], -1)
+        c0 = counter(round_[r], step)
+        for j in range(value.shape[1]):
+            out[r, j] = value[r, j]
+            if where[r]:
+                out[r, j] += scale[r] * laplace(seed, k1, c0, j)
+
+
+def add_normal(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus scale (n,) times N(0, I) in the rows `where` (n,)."""
+    out = np.empty_like(value)
+    _add_normal(seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+def add_laplace(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus independent Laplace noise of scale b (n,) in the rows `where` (n,)."""
+    out = np.empty_like(value)
+    _add_laplace(seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+@kernel
+def _add_spherical(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                   out: Any) -> None:  # fmt: skip
+    for r in range(who.shape[0]):
+        c0, k1 = counter(round_[r], step), address(NOISE, who[r], -1)
+        length, radius = 0.0, 0.0
+        for j in range(value.shape[1]):
+            out[r, j] = normal(seed, k1, c0, j)
+            length += out[r, j] * out[r, j]
+            radius += exponential(seed, address(NOISE, who[r], who[r]), c0, j)
+        size = scale[r] * radius / np.sqrt(length) if where[r] else 0.0
+        for j in range(value.shape[1]):
+            out[r, j] = value[r, j] + size * out[r, j]
+
+
+def add_spherical(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus noise of density exp(-||e|| / scale) in the rows `where` (n,).
+
+    A uniform direction times scale (n,) times Gamma(dim, 1), which is a sum of dim exponentials;
+    these have the agent as their peer.
+    """
+    out = np.empty_like(value)
+    _add_spherical(seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+def add_discrete(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array,
+    resolution: float,
+) -> Array:  # fmt: skip
+    """Value (n, dim) rounded to multiples of `resolution`, plus resolution N_Z(0, s^2), exactly.
+
+    s = scale / resolution (n,): the deviation in levels; only the rows `where` (n,) get noise.
+    """
+    from desim.numerics import discrete_gaussian
+
+    levels = np.rint(value / resolution)
+    deviation = np.where(where, scale / resolution, 0.0)
+    _, k1, c0, _ = words(0, NOISE, agent=who, round=round_, step=step)
+    noise = discrete_gaussian.draws(seed, k1, c0, deviation, value.shape[1])
+    return np.asarray(resolution * (levels + noise))
+
 
 __all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 

@@ -21,8 +21,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.columns import Columns
 from desim.privacy.accounting.gaussian import mu_of
-from desim.privacy.ledger.mechanisms import Allotted, Noise
-from desim.privacy.ledger.terms import Mechanism
+from desim.privacy.ledger.mechanisms import Allotted, Mechanism, Noise
 from desim.privacy.papers.claims import Inputs, inputs
 
 

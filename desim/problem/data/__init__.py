@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.errors import InputError, spelling
 from desim.numerics.later import pd
-from desim.problem.data.array_files import dealt_arrays
-from desim.problem.data.prepare import bounded, classes, numbers, of_model, prepared, protected_rows
-from desim.problem.data.sources import read_table
-from desim.problem.data.table import Deal, Table, deal
-from desim.problem.gathered import Gathered
+from desim.problem.data.sources import dealt_arrays, read_table
+from desim.problem.data.table import (
+    Deal,
+    Table,
+    bounded,
+    classes,
+    deal,
+    numbers,
+    of_model,
+    prepared,
+    protected_rows,
+)
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.losses.scalar import Loss
+from desim.problem.problem import Gathered
 
 Rows = NDArray[np.int64]
 LISTED_COLUMNS = 12  # columns

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, show
 from desim.problem.data.table import Table, split
-from desim.problem.gathered import Gathered, chunks, stored
-from desim.problem.models.dataset import Examples
+from desim.problem.models.user_model import Examples
+from desim.problem.problem import Gathered, chunks, stored
 from desim.readers import reading, text_of
 
 REAL = "fiub"  # kinds of numpy's types: real numbers, True and False

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, raised, shortened
 from desim.problem.data.table import Table, split
-from desim.problem.models.dataset import Examples
+from desim.problem.models.user_model import Examples
 from desim.readers import content, npz_arrays, reading
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")

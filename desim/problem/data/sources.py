@@ -2,27 +2,192 @@
 
 import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, chosen, refusal
+from desim.numerics import keys
 from desim.numerics.cache import cache_home, keep, stored_arrays
-from desim.problem.data.array_files import undealt_arrays
+from desim.numerics.keys import Stream
 from desim.problem.data.examples import table_of, text_windows
 from desim.problem.data.frames import framed
 from desim.problem.data.images import image_folders, read_images
-from desim.problem.data.synthetic import generate
-from desim.problem.data.table import Table, split
+from desim.problem.data.table import Draw, Table, bounded, split
 from desim.problem.models.checked import answered
-from desim.problem.models.dataset import Examples
-from desim.readers import csv_frame, parquet_frame, uneven
+from desim.problem.models.user_model import Examples
+from desim.problem.problem import Joined
+from desim.readers import csv_frame, npz_arrays, parquet_frame, reading, uneven
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Generated tables; the last rows are for testing.
+
+
+def generate(section: Any, agents: int | None, seed: int) -> Table:
+    """Training rows for all agents, section.rows each, and the test rows."""
+    if agents is None:
+        raise InputError("problem.agents: missing; generated data need the number of agents")
+    train = agents * section.rows
+    tested = max(1, round(train * section.test / (1.0 - section.test))) if section.test else 0
+    make = _classification if section.kind == "classification" else _regression
+    A, b = make(section, agents, tested, seed)
+    names = tuple(f"x{j}" for j in range(A.shape[1]))
+    test = np.arange(train + tested) >= train
+    return Table(A, b, names, dict(zip(names, A.T, strict=True)), ~test, test)
+
+
+def _classification(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+    """scikit-learn's clusters at hypercube corners (Guyon 2003), labels -1, 1, none redundant."""
+    from sklearn.datasets import make_classification
+
+    state = keys.integers(seed, Stream.DATA, 2**31 - 1, round=Draw.GENERATOR)
+    A, label = make_classification(
+        n_samples=agents * section.rows + tested,
+        n_features=section.dim - section.intercept,
+        n_informative=section.informative,
+        n_redundant=0,
+        n_clusters_per_class=section.clusters,
+        class_sep=section.separation,
+        flip_y=section.flip,
+        random_state=int(state[0]),
+    )
+    return A, 2.0 * label - 1.0
+
+
+def _regression(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+    """Labels b = a.w + noise with a, w ~ N(0, I).
+
+    Each agent's rows have their own address (test rows: agent -1), so that an agent more changes
+    nobody else's; an intercept is one more coordinate of w.
+    """
+    features = section.dim - section.intercept
+    parts = [(np.arange(agents), section.rows), (-1, tested)]
+
+    def drawn(what: Draw, each: int) -> Any:
+        """Normals for all rows, `each` of them for a row."""
+        place = {"seed": seed, "stream": Stream.DATA, "round": what}
+        return np.concatenate(
+            [keys.normals(agent=i, size=m * each, **place).ravel() for i, m in parts]
+        )
+
+    A, noise = drawn(Draw.FEATURES, features).reshape(-1, features), drawn(Draw.NOISE, 1)
+    w = keys.normals(seed, Stream.DATA, round=Draw.TRUTH, size=section.dim)
+    return A, A @ w[section.intercept :] + section.intercept * w[0] + section.noise * noise
+
+
+# Arrays of npz and npy files: already one block for each agent, or rows that are yet to be dealt.
+
+
+SHAPES = "A (agents, rows, dim) and b (agents, rows)"
+ANY = "A (agents, rows, ...) and b (agents, rows, ...)"
+TESTED = ("test_A", "test_b")
+NAMED = "arrays of numpy.savez, without pickled objects, that `inputs:` and `labels:` name"
+PLAIN = "an array that numpy.save wrote, without pickled objects"
+
+
+def dealt_arrays(file: Path, agents: int | None, modelled: bool = False) -> tuple[Any, ...]:
+    """Arrays A (agents, rows, dim) and b (agents, rows) of an npz file; pickles are refused.
+
+    And test_A (rows, dim) and test_b (rows,), None where it has none. modelled: for a model, which
+    takes arrays of any type and shape (agents, rows, ...).
+    """
+    shapes, where = ANY if modelled else SHAPES, "problem.data.file"
+    loaded = npz_arrays(file, where, ("A", "b"), f"{shapes}, without pickled objects", TESTED)
+    for name, array in loaded.items():
+        if array.dtype.kind not in "fiub":
+            raise InputError(
+                f"{where}: {name} of {file.name} holds {array.dtype}; allowed: real numbers"
+            )
+    with np.errstate(over="ignore"):  # of longer floats: what becomes infinite is found below
+        arrays = {key: np.asarray(one, None if modelled else float) for key, one in loaded.items()}
+    A, b = arrays["A"], arrays["b"]
+    fits = A.ndim >= 3 if modelled else A.ndim == 3 and b.ndim == 2
+    if not fits or b.shape[:2] != A.shape[:2] or 0 in A.shape or 0 in b.shape:
+        raise InputError(
+            f"{where}: found A {A.shape} and b {b.shape} in {file.name}; allowed: "
+            f"{shapes}, none of them 0"
+        )
+    if agents is not None and agents != len(A):
+        raise InputError(f"problem.agents: found {agents}; allowed: {len(A)}, as in {file.name}")
+    test_A, test_b = (arrays.get(name) for name in TESTED)
+    _refuse_unlike(A, b, test_A, test_b, f"{where}: {file.name}")
+    for name, array in arrays.items():
+        for place in np.argwhere(~np.isfinite(array))[:1] if array.dtype.kind == "f" else ():
+            spot = ", ".join(str(index) for index in place)
+            raise InputError(f"{where}: {name}[{spot}] of {file.name} is not finite")
+        bounded(array, f"{where}: {name} of {file.name}")
+    return A, b, test_A, test_b
+
+
+def _refuse_unlike(A: Any, b: Any, test_A: Any, test_b: Any, where: str) -> None:
+    """InputError for test rows that are not like the agents'."""
+    if test_A is None and test_b is None:
+        return
+    if test_A is None or test_b is None:
+        found, lacks = TESTED if test_b is None else TESTED[::-1]
+        raise InputError(f"{where}: found {found} without {lacks}; allowed: both or neither")
+    rows = len(test_A)
+    if test_A.shape != (rows, *A.shape[2:]) or test_b.shape != (rows, *b.shape[2:]) or not rows:
+        text = f"found test_A {test_A.shape} and test_b {test_b.shape}"
+        allowed = f"rows like those of A {A.shape} and b {b.shape}, one or more"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
+
+
+def undealt_arrays(section: Any, needed: Iterable[str]) -> tuple[Examples, str]:
+    """Rows in arrays of a file or a folder, and the key that names it.
+
+    section: inputs, labels, test, and file (npz) or folder (of npy files); needed: arrays (rows,)
+    that serve as columns.
+    """
+    own = section.test if hasattr(section.test, "inputs") else None
+    parts = [section.inputs, section.labels, *((own.inputs, own.labels) if own else ())]
+    columns = [name for name in dict.fromkeys(needed) if name not in ("label", section.labels)]
+    if section.file is not None:
+        where = "problem.data.file"
+        loaded = npz_arrays(section.file, where, (*parts, *columns), NAMED)
+    else:
+        where = "problem.data.folder"
+        loaded = {name: _mapped(section.folder, name, where) for name in (*parts, *columns)}
+    found = [loaded[name] for name in parts]
+    marked = {name: loaded[name] for name in columns}
+    if section.labels in needed:
+        marked[section.labels] = loaded[section.labels]
+    if own is None:
+        return Examples(found[0], found[1], marked), where
+    A, b, test_A, test_b = found
+    if not all(one.ndim for one in found):
+        raise InputError(f"{where}: found a single number among {', '.join(parts)}; allowed: rows")
+    if test_A.shape[1:] != A.shape[1:] or test_b.shape != (len(test_A), *b.shape[1:]):
+        text = f"found {own.inputs} {test_A.shape} and {own.labels} {test_b.shape}"
+        allowed = f"rows like those of {parts[0]} {A.shape} and {parts[1]} {b.shape}"
+        raise InputError(f"problem.data.test: {text}; allowed: {allowed}")
+    test = np.arange(len(A) + len(test_A)) >= len(A)
+    marked = {name: _stretched(one, len(A), len(test)) for name, one in marked.items()}
+    return Examples(Joined(A, test_A), Joined(b, test_b), marked, test), where
+
+
+def _mapped(folder: Path, name: str, where: str) -> Any:
+    """An npy file of the folder, mapped into memory; pickles are refused."""
+    file = folder / f"{name}.npy"
+    if not folder.is_dir():
+        raise InputError(f"{where}: {folder} is no directory; allowed: a folder of npy files")
+    chosen(f"{where}: npy files", name, sorted(one.stem for one in folder.glob("*.npy")))
+    with reading(file, where, "npy", PLAIN):
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+
+
+def _stretched(column: Any, rows: int, whole: int) -> Any:
+    """A column (rows,) of training rows as one of all rows: those of test rows belong to nobody."""
+    if column.shape != (rows,):
+        return column
+    return np.concatenate([column, np.repeat(column[:1], whole - rows)])
 
 
 # Data sets that libraries bring: plug-ins, torch, Hugging Face (on disk) and scikit-learn.

@@ -6,9 +6,8 @@ A problem with layers, or with a model of users, is what imports this.
 import numpy as np
 
 from desim.problem.kernels import layered, modelled
-from desim.problem.kernels.layered import Layered
-from desim.problem.kernels.layered_training import in_type
-from desim.problem.kernels.layered_training import train as train_layered
+from desim.problem.kernels.layered import Layered, in_type
+from desim.problem.kernels.layered import train as train_layered
 from desim.problem.kernels.modelled import Modelled
 from desim.problem.kernels.modelled import train as train_modelled
 

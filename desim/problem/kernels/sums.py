@@ -1,4 +1,4 @@
-"""Sums over agents in one order, and their losses: every engine gets the same bits."""
+"""Sums over agents, and over rows, in one order: every engine gets the same bits."""
 
 import numpy as np
 
@@ -117,4 +117,55 @@ def capped_losses(who, x, cap, where, data):
     out = np.empty(len(who))
     who, x, where = plain(who, np.int64), plain(x), plain(where, np.bool_)
     _capped(who, x, float(cap), where, tuple(data), out)
+    return out
+
+
+# Sums over models that metrics are made of.
+
+
+@kernel
+def squared_distances(x, centre):
+    """Return (n,): ||x[r] - centre||^2 for x (n, dim), centre (dim,)."""
+    out = np.zeros(x.shape[0])
+    for r in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            difference = x[r, j] - centre[j]
+            out[r] += difference * difference
+    return out
+
+
+# Messages that are shortened to a norm, so that they are bounded whatever the data are.
+
+
+SHORT = 1.0 - 4.0 * float(np.finfo(float).eps)  # rounding lifts no norm above the bound
+
+
+@kernel
+def clipped_rows(rows, most):
+    """Rows (n, dim) times min(1, most / norm) each; those that are not finite become 0."""
+    out = np.zeros_like(rows)
+    for r in range(rows.shape[0]):
+        square = 0.0
+        for j in range(rows.shape[1]):
+            square += rows[r, j] * rows[r, j]
+        if not square < np.inf:
+            continue
+        norm = np.sqrt(square)
+        factor = 1.0 if norm <= most * SHORT else SHORT * most / norm
+        for j in range(rows.shape[1]):
+            out[r, j] = factor * rows[r, j]
+    return out
+
+
+# Solutions of small linear systems, row by row in a fixed order.
+
+
+@kernel
+def solve_rows(who, inverse, right):
+    """Return inverse[who[r]] @ right[r], (n, dim); inverse (agents, dim, dim), right (n, dim)."""
+    out = np.zeros_like(right)
+    for r in range(who.shape[0]):
+        for j in range(right.shape[1]):
+            for k in range(right.shape[1]):
+                out[r, j] += inverse[who[r], j, k] * right[r, k]
     return out

@@ -13,7 +13,7 @@ from numba import prange
 
 from desim.numerics.jit import inline, kernel, parallel_kernel, threads, use_parallel
 from desim.numerics.keys import Stream, address, counter, normal, normals_into, seed_word
-from desim.problem.kernels import modelled_zeroth as of_models
+from desim.problem.kernels import modelled as of_models
 from desim.problem.kernels.gradients import Data, forward, whole_block
 from desim.problem.kernels.modelled import Modelled
 from desim.problem.kernels.plan import column, plain

@@ -1,4 +1,4 @@
-"""A model that a user brings: losses of rows and their gradients, as functions of flat vectors.
+"""A model that a user brings, or rows: losses and their gradients, as functions of flat vectors.
 
 A model is a pure function: what it returns depends on its arguments alone. Random layers take
 their numbers from `Rows.key`, which is a function of the scenario's seed, the agent, the round and
@@ -6,7 +6,9 @@ the step, so that engines, batches and threads change no bit.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -203,3 +205,35 @@ def clipped_sum(each: Array, clip: float) -> Array:
     if not (sound := np.isfinite(norms)).all():
         each, factors = np.where(sound[:, None], each, 0.0), np.where(sound, factors, 0.0)
     return np.asarray(factors @ each.astype(float, copy=False))
+
+
+# A data set that a user brings: rows, who they belong to, and which are for testing.
+
+
+class Examples(NamedTuple):
+    """Rows of all agents, not yet dealt.
+
+    inputs (rows, ...) and labels (rows, ...): arrays, or anything with `shape`, `dtype`, `len` and
+    rows by an array of their numbers, such as a memory map; columns (rows,) by name, which
+    partitions may go by; test (rows,): True for test rows, None where the data set brings none;
+    classes: how many labels 0, 1, ... there are, whatever the rows are; 0: they are counted.
+    """
+
+    inputs: Any
+    labels: Any
+    columns: Mapping[str, Any] = MappingProxyType({})
+    test: Any = None
+    classes: int = 0
+
+
+class Dataset(ABC):
+    """A data set of a plug-in: `problem.data: {source: plugin, name: ..., arguments: {...}}`."""
+
+    #: what a scenario calls it, in problem.data.name
+    name: ClassVar[str]
+    #: one line for `desim list sources`
+    summary: ClassVar[str]
+
+    @abstractmethod
+    def read(self, **arguments: Any) -> Examples:
+        """The rows, a function of the arguments alone; no network."""

@@ -48,8 +48,10 @@ def centralised_optimum(problem: Problem, cache: Path | None = None) -> Optimum:
 
 
 def _solve(problem: Problem) -> Optimum:
-    from desim.problem.optimum.objective_parts import taken_apart
-    from desim.problem.optimum.proximal_newton import minimise  # if the answer is not known yet
+    from desim.problem.optimum.proximal_newton import (
+        minimise,  # if the answer is not known yet
+        taken_apart,
+    )
     from desim.problem.optimum.softmax import softmax_minimum
 
     if problem.loss.linear:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.agent_names import agent_named, called
+from desim.agent_names import NETWORK, agent_named, called
 from desim.errors import DesimError, InputError, require
 from desim.runs.directory import output
 from desim.runs.reading.waits import DEADLINE, NOBODY, waits
-from desim.runs.run import NETWORK, Run
+from desim.runs.run import Run
 
 # The timeline: who computes, waits, is away, and what is on its way to whom.
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from desim.agent_names import NETWORK
 from desim.amounts import epsilon
 from desim.columns import columns_of
 from desim.errors import DesimError, InputError
@@ -24,7 +25,7 @@ from desim.runs.directory import UNENDED, digest
 from desim.runs.joint import plain
 from desim.runs.premises import plugged, readable_terms
 from desim.runs.privacy import Statement, statement
-from desim.runs.run import NETWORK, Run
+from desim.runs.run import Run
 from desim.scenario.tree import dumped
 
 MANIFEST, README = "manifest.json", "README.md"

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from desim.agent_names import agent_named, listed, sites
+from desim.agent_names import NETWORK, agent_named, listed, sites
 from desim.amounts import NO_NOISE, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
-from desim.runs.played import Played
 from desim.runs.premises import shortly, stored, unrepeatable
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
@@ -27,6 +26,7 @@ from desim.runs.reading.waits import (
     instants,
     listening,
 )
+from desim.runs.store import Played
 
 # The clock of a run in a line: one of real time has hosts, an error, and links.
 
@@ -135,7 +135,6 @@ class Glance:
 
 # The facts, one after the other.
 
-NETWORK = -1
 ALIKE = "all agents alike"
 OS_NOISE = "drawn from the operating system: no seed has it, and no simulation its bits"
 SEEN = 0.05  # s of compiling that are worth a word

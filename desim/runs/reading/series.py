@@ -13,8 +13,8 @@ import numpy as np
 from desim.amounts import BELOW, best_unit
 from desim.arrays import Array
 from desim.errors import DesimError
-from desim.runs.played import Played
 from desim.runs.premises import model_of, names
+from desim.runs.store import Played
 from desim.scenario.own import LAYERED
 
 # Labels: the names of runs, or what they differ in where they share one.

@@ -11,8 +11,8 @@ from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
 from desim.runs.directory import own_scenario
-from desim.runs.played import Played
 from desim.runs.premises import Stated, allowed, bounded, declared, names, real, stated, void
+from desim.runs.store import Played
 from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Pieces, Words, pieces_of, rows_of
 from desim.numerics.later import pd
-from desim.runs.played import Played
+from desim.runs.store import Played
 
 # Sums by key over a table that is read piece by piece: the bits are those of one reading.
 

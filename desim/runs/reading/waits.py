@@ -11,8 +11,8 @@ from desim.agent_names import agents, numbers, sites
 from desim.arrays import Int
 from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.numerics.later import pd
-from desim.runs.played import Played
 from desim.runs.reading.traffic import longer
+from desim.runs.store import Played
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema
 from desim.errors import refusal, show, spelling
 from desim.fields import Count, File, Folder, Fraction, NonNegative, Positive, Several, Strict, Text
 from desim.fields.numbers import wholes
-from desim.problem.models.dataset import Dataset
+from desim.problem.models.user_model import Dataset
 from desim.scenario import registry
 from desim.scenario.sections.tabular import (
     TEST_KINDS,

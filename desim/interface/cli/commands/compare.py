@@ -89,7 +89,7 @@ def compare(
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, list["Run"]]:
     """The runs of each folder by the label that it is given."""
-    from desim.experiments.studies.folder import by_label
+    from desim.experiments.studies.folder import groups_of
 
     if len(labels) != len(folders):
         raise InputError(f"--label: {refusal(len(labels), f'{len(folders)}, one for each RUN')}")
@@ -98,7 +98,7 @@ def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, list["
             raise InputError(f"--label: {refusal(text, 'a text of its own for each RUN')}")
     found: dict[str, list[Run]] = {}
     for text, folder in zip(labels, folders, strict=True):
-        runs = by_label([folder])
+        runs = groups_of([folder])
         cases = runs if isinstance(runs, dict) else {"": runs}
         found |= {f"{text}: {case}" if case else text: some for case, some in cases.items()}
     return found

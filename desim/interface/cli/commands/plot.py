@@ -126,10 +126,10 @@ def _options(kind: str, **options: Any) -> dict[str, Any]:
 
 def _drawn(folders: Sequence[Path], kind: str, options: dict[str, Any], out: Path | None) -> Path:
     """Draw and say where; by default in the first folder."""
-    from desim.experiments.studies.folder import STUDY
-    from desim.experiments.studies.study_tables import open_study
+    from desim.experiments.studies.study import open_study
     from desim.interface import plots
     from desim.interface.plots.drawable import drawable
+    from desim.runs.directory import STUDY
 
     draw, stem = plots.plot if kind == "curve" else getattr(plots, kind), kind
     one = len({os.path.realpath(folder) for folder in folders}) == 1
@@ -165,7 +165,8 @@ def _drawn(folders: Sequence[Path], kind: str, options: dict[str, Any], out: Pat
 
 def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequence[Run]]":
     """Runs, each directory once; by label where one of the directories is a study's."""
-    from desim.experiments.studies.folder import by_label
+    from desim.experiments.studies.folder import groups_of
 
     places = {os.path.realpath(folder): folder for folder in reversed(folders)}
-    return by_label(list(places.values())[::-1])
+    found: Sequence[Run] | Mapping[str, Sequence[Run]] = groups_of(list(places.values())[::-1])
+    return found

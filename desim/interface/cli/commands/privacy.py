@@ -15,7 +15,7 @@ from desim.amounts import epsilon
 from desim.errors import InputError
 from desim.interface.cli.options import RELATIONS, option, path_argument, switch
 from desim.interface.cli.progress import columns, wrapped
-from desim.tabulated import aligned
+from desim.tabulated import aligned, each_once
 
 if TYPE_CHECKING:
     from desim.privacy.accounting.risk import Risk
@@ -92,7 +92,6 @@ def lines(name: str, statement: "Statement", width: float = math.inf) -> list[st
 
 def lines_of_all(runs: int, found: Sequence["Joint"], width: float = math.inf) -> list[str]:
     """The same about so many runs together."""
-    from desim.privacy.accounting.views import each_once
     from desim.runs.privacy import CAVEATS
 
     worst = max(found, key=lambda one: one.epsilon)
@@ -172,6 +171,4 @@ def _cells(row: Any, statement: "Statement") -> Iterator[str]:
 
 def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     """What the best attack on a record finds, once for the views in which it is the same."""
-    from desim.privacy.accounting.views import each_once
-
     yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))

@@ -21,7 +21,7 @@ def report(
 ) -> None:
     """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""
     import desim
-    from desim.experiments.studies.study_tables import open_study
+    from desim.experiments.studies.study import open_study
     from desim.interface.cli.commands.plot import opened_runs
     from desim.runs.directory import STUDY
 
