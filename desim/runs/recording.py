@@ -212,6 +212,7 @@ def carry_out(
         spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
         manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
+    plain.look(over=True)
     made = Run(manifest, store, path, prepared.scenario)
     if outcome.status == "failed":
         error = outcome.error or RunError(outcome.reason)
