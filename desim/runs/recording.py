@@ -261,7 +261,8 @@ def _paths(value: Any) -> Iterator[Path]:
                 yield from _paths(getattr(value, name))
     elif isinstance(value, Mapping | list | tuple):
         for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _paths(inner)
+            if type(inner) is not int:  # as edges are, of which there may be many
+                yield from _paths(inner)
 
 
 def _contents(path: Path) -> str:
