@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2910,  # names of agents and sites, which three rooms say, were in runs
     "numerics": 2560,  # a process of its own compiles, where runs waited
     "problem": 8300,  # when a curve has improved was in runs
-    "network": 6130,  # graphs without dense matrices: weights of links, eigenvalues, own draws
+    "network": 6140,  # choosers find the least without sorting all
     "log": 1390,
     "privacy": 4560,  # the epsilon of the best of several runs was in experiments
     "engine": 8730,  # trainings at other times and noted calls were in runs and experiments
