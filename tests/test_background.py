@@ -171,13 +171,18 @@ def test_the_price_is_what_it_took_here(nonsense, later):
     assert background.price([one, other]) == background.BEGINNING + 5.0 + 3.0
 
 
-def test_what_has_no_name_that_another_process_finds_is_not_its_work(later):
+def test_what_has_no_name_that_another_process_finds_is_not_its_work(later, monkeypatch):
     def nobody(x):
         return x
 
+    kept = []
+    found = SimpleNamespace(holds=lambda *_: bool(kept))
+    monkeypatch.setattr(keys.subset_into, "_cache", found)
     assert background.keeps(keys.subset_into, ())
     assert not background.keeps(kernel(nobody), ())
     assert not background.keeps(keys.subset_into, (plugged(),))
+    kept.append("by another process, meanwhile")
+    assert not background.keeps(keys.subset_into, ())
 
 
 def plugged():
@@ -211,7 +216,7 @@ def test_a_run_goes_on_and_the_next_one_finds_what_was_compiled(tmp_path):
         desim.run(star(engine="agents"))  # which compiles what others have not
         shutil.copytree(
             cache_home() / "compiled", tmp_path / "compiled", dirs_exist_ok=True,
-            ignore=shutil.ignore_patterns("plain-seconds-*", "*.lock", "*takes-*"),
+            ignore=shutil.ignore_patterns("plain-seconds-*", "*.lock", "*takes-*", "*.json"),
             copy_function=os.symlink,
         )  # fmt: skip
         patch.setenv("DESIM_CACHE_DIR", str(tmp_path))

@@ -201,6 +201,7 @@ few_one = np.ones(1)
 @pytest.mark.parametrize("forgetful", [False, True])
 def test_types_are_named_once_for_all_calls_alike(forgetful, later, monkeypatch):
     named, typed = [], keys._fill.typeof_pyval
+    monkeypatch.setattr(keys._fill, "_cache", SimpleNamespace(holds=lambda *_: False))
     monkeypatch.setattr(keys._fill, "typeof_pyval", lambda one: named.append(one) or typed(one))
     for change in (1, 2, 3.0):
         if forgetful:

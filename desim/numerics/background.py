@@ -28,7 +28,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from desim.numerics.cache import cache_home
-from desim.numerics.code_cache import GARBAGE, PACKAGE, fcntl, foreign
+from desim.numerics.code_cache import GARBAGE, PACKAGE, foreign
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 EACH = 2.0  # seconds that a function takes to compile, before any was on this machine
 BEGINNING = 2.0  # seconds that the process takes before it compiles
