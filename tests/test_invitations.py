@@ -10,6 +10,7 @@ from test_resume import killed, unlike
 
 import desim
 from desim.errors import InputError
+from desim.network.conditions import choosing
 from desim.network.conditions.choosing import ranks_of
 from desim.network.timeline.record import is_beside
 from desim.numerics import keys
@@ -646,3 +647,51 @@ def test_a_whole_agents_price_and_a_rows_add_up():
         assert found[agent] == pytest.approx(float(epsilon_of(np.sqrt(square), 1e-5)), rel=1e-12)
     assert found.max() <= 90.0
     assert spent.last().max() == pytest.approx(90.0, rel=1e-9)
+
+
+def unlike_sorted(module):
+    """Whether the agents whose ranks are least are others than those of a whole sort."""
+    for trial in range(60):
+        draw = np.random.default_rng(trial)
+        n, count = int(draw.integers(1, 12)), int(draw.integers(0, 14))
+        free, numbers = np.sort(draw.choice(40, n, replace=False)), draw.integers(0, 4, n) / 3.0
+        numbers[draw.random(n) < 0.2] = np.inf
+        if set(np.argsort(numbers, kind="stable")[:count]) != set(module.least(numbers, count)):
+            return True
+        chooser = module.Fastest(40, count, trial)
+        lots = chooser.lots(3, free, module.TIES)
+        for ranks in ((), (numbers,)):
+            expected = free[np.lexsort((lots, *ranks))[:count]]
+            if set(expected) != set(chooser.first(3, free, *ranks)):
+                return True
+    return False
+
+
+def test_to_choose_needs_no_order_of_all():
+    assert not unlike_sorted(choosing)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("alike[: count - len(below)]", "alike[:count]"),
+        ("numbers < bar), np", "numbers <= bar), np"),
+        ("free[rank < bar], free[rank == bar]", "free[rank < bar], free[rank <= bar]"),
+        ("np.partition(rank, self.count - 1)[self.count - 1]", "rank.min()"),
+        ("alike[least(self.lots(round_, alike, TIES), lacking)]", "alike[:lacking]"),
+    ],
+)
+def test_a_careless_choice_of_the_least_is_noticed(right, wrong):
+    assert unlike_sorted(mutant(choosing, right, wrong))
+
+
+def test_lots_are_drawn_for_those_alone_that_they_decide_on(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        choosing.Chooser, "lots", lambda self, r, who, step, weight=None: drawn.append(who) or who
+    )
+    everybody, rank = np.arange(8), np.array([5.0, 1.0, 2.0, 2.0, 7.0, 2.0, 0.0, 9.0])
+    for count, alike in ((2, []), (3, [2, 3, 5]), (4, [2, 3, 5]), (5, []), (8, []), (9, [])):
+        drawn.clear()
+        assert len(choosing.Fastest(8, count, 1).first(1, everybody, rank)) == min(count, 8)
+        assert [one for who in drawn for one in who] == alike

@@ -6,7 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from bits import bits_of
 from cases import CASES, merged, one_each, star
+from numba import typeof
 from numba.core.compiler_lock import global_compiler_lock as compiler_lock
 from study_scenes import STUDY
 
@@ -24,7 +25,7 @@ from desim.engine.play import _long, _steps
 from desim.errors import InputError
 from desim.experiments import contract
 from desim.network.timeline import messages
-from desim.numerics import distributions, jit, keys, plain
+from desim.numerics import background, distributions, jit, keys, plain
 from desim.numerics.cache import cache_home
 from desim.numerics.jit import kernel, product_kernel
 from desim.numerics.lanes import in_lanes
@@ -101,10 +102,14 @@ def later(monkeypatch, tmp_path):
     monkeypatch.setenv("DESIM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(plain, "seconds", 0.0)
     monkeypatch.setattr(plain, "_earlier", None)
+    monkeypatch.setattr(plain, "_missing", {})
+    monkeypatch.setattr(plain, "_paid", 0.0)
+    monkeypatch.setattr(plain, "_awaited", False)
     return tmp_path
 
 
 def test_plain_python_is_over_once_it_has_cost_what_compiling_does(later, monkeypatch):
+    monkeypatch.setenv("DESIM_COMPILE", "here")
     assert plain.rented()
     with plain.at_once():
         assert not plain.rented()
@@ -128,8 +133,26 @@ def test_plain_python_is_over_once_it_has_cost_what_compiling_does(later, monkey
         assert plain.rented()
 
 
+@pytest.mark.parametrize("possible", [True, False])
+def test_no_run_waits_for_the_compiler_where_another_process_can_compile(
+    possible, later, monkeypatch
+):
+    monkeypatch.setattr(background, "possible", lambda: possible)
+    monkeypatch.setattr(plain, "cores", lambda: 2)
+    monkeypatch.setattr(plain, "seconds", 1e9)
+    assert plain.rented() == possible
+    with plain.soon():
+        assert plain.rented() == possible
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    with plain.soon():
+        assert plain.rented() == possible
+    monkeypatch.setattr(plain, "cores", lambda: 1)
+    with plain.soon():  # nobody else has a core for it
+        assert not plain.rented()
+
+
 def test_it_is_said_when_to_compile(later, monkeypatch):
-    for text, expected in (("", True), ("at-once", False), ("never", True)):
+    for text, expected in (("", True), ("at-once", False), ("here", True), ("never", True)):
         monkeypatch.setenv("DESIM_COMPILE", text)
         assert plain.rented() == expected
         with plain.at_once():
@@ -175,15 +198,37 @@ def test_lanes_are_all_of_them_at_once_and_large_calls_are_compiled():
 few_one = np.ones(1)
 
 
-def test_types_are_named_only_where_there_may_be_code(later, monkeypatch):
-    named = []
-    monkeypatch.setattr(plain, "_absent", {})
-    monkeypatch.setattr(keys._fill, "typeof_pyval", named.append)
-    for there, times in ((False, 0), (True, 1)):
-        monkeypatch.setattr(plain, "_without_code", lambda kernel, there=there: not there)
-        monkeypatch.setattr(plain, "_missing", {(id(keys._fill), (None,))})
-        assert not plain._found(keys._fill, (1,))
-        assert len(named) == times
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_types_are_named_once_for_all_calls_alike(forgetful, later, monkeypatch):
+    named, typed = [], keys._fill.typeof_pyval
+    monkeypatch.setattr(keys._fill, "_cache", SimpleNamespace(holds=lambda *_: False))
+    monkeypatch.setattr(keys._fill, "typeof_pyval", lambda one: named.append(one) or typed(one))
+    for change in (1, 2, 3.0):
+        if forgetful:
+            plain._missing.clear()
+        assert not plain._found(keys._fill, (change,))
+    assert (len(named) == 2) != forgetful
+
+
+ALIKE = [
+    (1, 2), (1.0, 2.5), ((1, 2.0), (3, 4.0)), (np.zeros(3), np.ones(5)), (True, False),
+    (np.zeros((2, 3))[:, 0], np.zeros((5, 7))[:, 1]), (np.int64(1), np.int64(2)),
+]  # fmt: skip
+UNLIKE = [
+    (1, 1.0), (1, 1 << 63), (1, True), (1, np.int32(1)), (np.zeros(3), np.zeros((3, 1))),
+    (np.zeros(3), np.zeros(3, np.float32)), (np.zeros(6), np.zeros(6)[::2]), ((1,), (1, 1)),
+    (np.zeros((2, 3)), np.zeros((3, 2)).T), (np.zeros(3), np.broadcast_to(0.0, 3)),
+    (np.sin, np.cos),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_is_of_one_kind_has_the_same_types(alike):
+    for one, other in ALIKE if alike else UNLIKE:
+        assert (plain._kinds((one,)) == plain._kinds((other,))) == alike
+        if alike or not callable(one):
+            with suppress(ValueError):  # what numba knows no type of
+                assert (typeof(one) == typeof(other)) == alike
 
 
 def test_kernels_that_call_one_which_is_imported_late_are_pickled():
@@ -196,11 +241,10 @@ def test_one_thread_at_a_time_looks_for_compiled_code(monkeypatch):
     """Numba's registries, which that reads on, are those of the thread that compiles."""
     alone = []
     found = SimpleNamespace(holds=lambda *_: alone.append(compiler_lock.is_locked()))
-    monkeypatch.setattr(plain, "_without_code", lambda kernel: False)
-    monkeypatch.setattr(plain, "_missing", set())
+    monkeypatch.setattr(plain, "_missing", {})
     monkeypatch.setattr(keys._fill, "_cache", found)
     assert not plain._found(keys._fill, (1,))
-    monkeypatch.setattr(plain, "_missing", set())
+    monkeypatch.setattr(plain, "_missing", {})
     monkeypatch.setattr(plain, "global_compiler_lock", nullcontext())
     assert not plain._found(keys._fill, (1,))
     assert alone == [True, False]
@@ -252,6 +296,7 @@ def test_nothing_is_compiled_beforehand_where_nothing_is_ever_to_be(monkeypatch)
 
 
 def test_few_calls_load_nothing_where_compiling_is_paid_for(later, monkeypatch):
+    monkeypatch.setenv("DESIM_COMPILE", "here")
     monkeypatch.setattr(plain, "_earlier", plain.PRICE)
     assert not plain.rented()
     with plain.few_calls():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mutant import mutant
 
 from desim.errors import InputError
+from desim.scenario import load as load_module
 from desim.scenario import tree as tree_module
 from desim.scenario.load import load, read
 from desim.scenario.tree import FOLDER, dumped, library_text, scenarios
@@ -98,3 +99,69 @@ def test_specimens_have_the_text_of_the_library():
 def test_wrong_twins_write_otherwise(right, wrong):
     twin = mutant(tree_module, right, wrong)
     assert [*unlike(sections_of(SPECIMENS), twin.plain_text, twin.Unplain)]
+
+
+# Long runs of pairs, as edges are, are read apart.
+
+
+def pairs(number, form="- [{}, {}]\n"):
+    return "".join(form.format(k, k + 1) for k in range(number))
+
+
+FLOW = "[" + pairs(120, "[{}, {}],\n  ").rstrip(", \n") + "]"
+LONG = {  # with how much of it is a run
+    "block": ("a:\n  edges:\n" + pairs(150, "  - [{}, {}]\n") + "  b: 1\nc: x\n", 150),
+    "of the mapping's indentation": ("edges:\n" + pairs(150) + "b: [1, 2]\n", 150),
+    "with others around": ("e:\n- [7, 1]  # mine\n" + pairs(150) + "- x\n- [01, 2]\nb: 1\n", 150),
+    "two": ("e:\n" + pairs(120) + "f:\n  " + pairs(130, "  - [{}, {}]\n").lstrip() + "g: 1\n", 250),
+    "flow": (f"a: {{edges: {FLOW}, b: 2}}\nc: 3\n", 120),
+    "lists of lists": (f"e: [{FLOW}, [[1, 2]], {FLOW}]\n", 240),
+    "json": ('{"e": [' + pairs(150, "[{},{}],").rstrip(",") + '], "b": {"c": 1}}', 150),
+    "a text": ("a: |\n  x\n" + pairs(150, "  - [{}, {}]\n") + "b: 1\n", 150),
+    "a quoted text": (f'a: "{FLOW}"\nb: 1\n', 120),
+    "a comment": ("a: 1  # " + pairs(150, "[{}, {}], ").rstrip(", ") + "\nb: 2\n", 0),
+    "a comment's list": ("a: 1  # [" + pairs(150, "[{}, {}], ").rstrip(", ") + "]\nb: 2\n", 150),
+    "wrong below": ("e:\n" + pairs(150) + "    [1, 2]\nb: 1\n", 150),
+    "wrong after": ("e:\n" + pairs(150) + "b: 1\nb: 2\n", 150),
+    "its mark": (f"b: [{load_module.MARK}0]\ne:\n" + pairs(150), 0),
+    "deeper": ("e:\n" + pairs(150) + "  - [1, 2]\nb: 1\n", 150),
+    "a key": ("? " + FLOW + "\n: 1\n", 120),
+    "short": ("e:\n" + pairs(99) + "b: 1\n", 0),
+    "large numbers": ("e:\n" + pairs(150, "- [{}00000000000000000000, {}]\n") + "b: 1\n", 0),
+}
+
+
+def found(text, module=load_module):
+    """What is read of a text, with places and problems; or what is said of it."""
+    module._parsed.cache_clear()
+    try:
+        tree = module.parse(text, "file")
+    except InputError as error:
+        return str(error)
+    return tree.data, tree.marks, tree.problems
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_is_read_apart_is_what_the_library_reads(name, monkeypatch):
+    text, number = LONG[name]
+    assert sum(map(len, load_module._apart(text)[1].values())) == number
+    with monkeypatch.context() as patch:
+        patch.setattr(load_module, "_apart", lambda text: (text, {}))
+        expected = found(text)
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "name"),
+    [
+        ('"\\n" * found[0].count("\\n")', '"\\n" * bool(found["dash"])', "block"),
+        ("if not reader.runs:", "if True:", "a text"),
+        ("if MARK in text", "if not text", "its mark"),
+        ("found += run", "found.append(run)", "block"),
+        (r"(?:(?P=dash){PAIR}\n)", r"(?: *- {PAIR}\n)", "deeper"),
+        ("numbers[::2], numbers[1::2]", "numbers[1::2], numbers[::2]", "json"),
+    ],
+)
+def test_careless_readers_are_noticed(right, wrong, name):
+    text, _ = LONG[name]
+    assert found(text, mutant(load_module, right, wrong)) != found(text)

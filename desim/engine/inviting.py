@@ -138,6 +138,7 @@ class Choosing(Feature):
             self.chosen = np.sort(self.chooser.chosen(hub.round, free, self.seen))
             self.seen.picks[self.chosen] += 1
             self.asked = hub.round
+            return self.chosen
         return self.chosen[np.isin(self.chosen, who)]
 
     def _up(self, now: float, who: Int) -> Int:

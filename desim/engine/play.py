@@ -20,7 +20,7 @@ from desim.engine.world import Discard, Keeper, Progress, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
-from desim.numerics.plain import at_once
+from desim.numerics.plain import soon
 from desim.problem.problem import Problem
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
@@ -253,7 +253,7 @@ class Simulation:
             program = method.compiled()
         else:
             program = checked_requests(program, method.kind, lambda: world.now)
-        with at_once() if _long(world.settings, method) else nullcontext():
+        with soon() if _long(world.settings, method) else nullcontext():
             return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
@@ -278,7 +278,7 @@ class Simulation:
         observer: Any = world.observer
         if (ends := observer.ends) is None:
             return []
-        with at_once() if _long(world.settings, self.method) else nullcontext():
+        with soon() if _long(world.settings, self.method) else nullcontext():
             start, end = ends
             return grown(self.problem, start, end, self.observation.optimum, self.method.cures)
 

@@ -300,7 +300,7 @@ def on_cluster(jobs: Iterable[Job], address: str) -> Iterator[Result]:
 
 
 def _task(job: Job) -> Result:
-    os.environ.setdefault("DESIM_THREADS", "1")  # others on the machine are workers too
+    os.environ.update({"DESIM_THREADS": "1", "DESIM_COMPILE": "here"} | os.environ)  # others work
     return run_job(job)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.numerics.elementary import exp_, log_
-from desim.numerics.jit import inline, kernel
+from desim.numerics.jit import inline, kernel, lean_kernel
 from desim.numerics.keys import (
     exponential,
     normal,
@@ -57,8 +57,12 @@ def _gamma(shape, k0, k1, c0, i):
 @inline
 def sample(kind, a, b, k0, k1, c0, i):
     """Draw i (below 2^40) of the distribution (kind, a, b) at the address (k0, k1, c0)."""
-    if kind == CONSTANT:
-        return a
+    return a if kind == CONSTANT else _varied(kind, a, b, k0, k1, c0, i)
+
+
+@lean_kernel
+def _varied(kind, a, b, k0, k1, c0, i):
+    """As `sample`, of what is not constant; it stays a function, where so many places draw."""
     if kind == UNIFORM:
         return a + (b - a) * uniform(k0, k1, c0, i)
     if kind == NORMAL:

@@ -1,9 +1,9 @@
 """Kernels as plain Python, as long as that is sooner done than compiling them.
 
 The source of a kernel means the same to Python and has the same bits there. To compile what a run
-of a second needs takes a minute: so nothing is compiled before plain Python has taken
-some time, as one rents skis before one buys them. What is found compiled on disk is used from the
-first call on.
+of a second needs takes half a minute: so nothing is compiled before plain Python has taken as long,
+as one rents skis before one buys them. Then a process of its own compiles (see `background`), and
+what was played plainly is compiled code from when that is found on disk: no run waits for it.
 """
 
 import atexit
@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -25,28 +24,34 @@ from numba.core.dispatcher import Dispatcher, OmittedArg
 from desim.errors import InputError, refusal
 from desim.numerics.cache import cache_home
 from desim.numerics.code_cache import digest
+from desim.numerics.cores import cores
 
-PATIENCE = 20.0  # seconds of processor time in one process
-PRICE = 50.0  # the same of all processes with these sources: what the quickstart takes to compile
+PATIENCE = 20.0  # seconds of processor time in one process: it will go on for as long
+PRICE = 40.0  # the same of all with these sources, where runs wait: what the quickstart compiles in
+SOON = 1.0  # the same of one that is known to go on; and from one look at all this to the next
 LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
 LOADING = 0.4  # seconds that the first function takes to load, with what numba imports for it
 FEW = 1 << 13  # numbers handed to a call that is not worth a load
 
 _namespaces: dict[int, dict[str, Any]] = {}
 _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
-_missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
-_absent: dict[int, bool] = {}  # functions of which nothing at all was on disk
-_contexts = {"at once": 0, "few calls": 0}  # how many this process is in
+_missing: dict[tuple[int, Any], tuple[Any, Any]] = {}  # functions and types not found on disk
+_contexts = {"at once": 0, "few calls": 0, "soon": 0}  # how many this process is in
 _earlier: float | None = None  # seconds of plain Python in processes before this one
 _counting = threading.Lock()  # of them: runs may be played in several threads
+_looking = threading.Lock()
+_awaited = False  # whether a process compiles, as far as this one knows
+_paid = 0.0  # seconds of this process that a process has begun for
+_next = SOON  # seconds at which it is looked at all this again
 seconds = 0.0  # of processor time that plain Python took in this process
+begun: list[Callable[[float], None]] = []  # called with the price when a process begins to compile
 
 
 def when() -> str:
-    """When kernels are compiled: `later`, once that is worth it, `at-once` or `never`."""
+    """When kernels are compiled: `later`, `here` (later, and runs wait), `at-once` or `never`."""
     text = os.environ.get("DESIM_COMPILE") or "later"
-    if text not in ("later", "at-once", "never"):
-        raise InputError(f"DESIM_COMPILE: {refusal(text, 'later, at-once, never')}")
+    if text not in ("later", "here", "at-once", "never"):
+        raise InputError(f"DESIM_COMPILE: {refusal(text, 'later, here, at-once, never')}")
     return text
 
 
@@ -55,15 +60,30 @@ def rented() -> bool:
     wanted = when()
     if numba.config.DISABLE_JIT or wanted == "at-once":
         return False
+    if wanted == "never" or _contexts["at once"]:
+        return wanted == "never"
     brief = _contexts["few calls"] > 0 and seconds < LOADING  # whatever others have spent
-    paid = seconds >= min(PATIENCE, PRICE - _before()) and not brief
-    return wanted == "never" or not (paid or _contexts["at once"])
+    return brief or seconds < min(PATIENCE, PRICE - _before()) or apart()
+
+
+def apart() -> bool:
+    """Whether a process of its own compiles, so that runs need not wait."""
+    from desim.numerics import background  # most runs end before they ask
+
+    return when() == "later" and background.possible()
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
     """Context in which what is called is compiled first, unless nothing is ever to be."""
     with _inside("at once"):
+        yield
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    """Context of so many calls that compiling is worth it; first of all where nobody else could."""
+    with _inside("soon" if apart() and cores() > 1 else "at once"):
         yield
 
 
@@ -186,23 +206,65 @@ def _found(kernel: Any, arguments: Any) -> bool:
     """Whether a function is kept on disk for arguments like these."""
     if any(isinstance(one, OmittedArg) for one in arguments):
         return True
-    if _without_code(kernel):  # to name the types of a call takes 0.4 ms
+    looked_for = id(kernel), _kinds(arguments)  # to name the types of a call takes 0.4 ms
+    if looked_for in _missing:
         return False
     signature = tuple(kernel.typeof_pyval(one) for one in arguments)
-    if (id(kernel), signature) in _missing:
-        return False
     with global_compiler_lock:  # what it looks through is of all threads
         if kernel._cache.holds(signature, kernel.targetctx):
             return True
-    _missing.add((id(kernel), signature))
+    _missing[looked_for] = kernel, signature
     return False
 
 
-def _without_code(kernel: Any) -> bool:
-    """Whether nothing was kept of a function when it was called first, for whatever types."""
-    if id(kernel) not in _absent:
-        _absent[id(kernel)] = not Path(kernel._cache._cache_file._index_path).exists()
-    return _absent[id(kernel)]
+def _kinds(arguments: Any) -> tuple[Any, ...]:
+    """What arguments of the same types have in common: no others do."""
+    kinds: list[Any] = []
+    for one in arguments:
+        if isinstance(one, np.ndarray):
+            flags = one.flags
+            order = flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable
+            kinds.append((one.dtype, one.ndim, order))
+        elif isinstance(one, tuple):
+            kinds.append((type(one), _kinds(one)))
+        elif isinstance(one, int):
+            kinds.append((type(one), one.bit_length() > 63))  # such is unsigned
+        else:
+            kinds.append(one if callable(one) else type(one))
+    return tuple(kinds)
+
+
+def look(over: bool = False) -> None:
+    """Let a process compile what was missing, once that is paid for, or see what one has done.
+
+    over: a run has just ended. What has ended while this process played is looked for anew.
+    """
+    global _awaited, _next, _paid, _earlier
+    if when() != "later" or not seconds or not _looking.acquire(blocking=False):
+        return
+    from desim.numerics import background
+
+    try:
+        _next, spent = seconds + SOON, seconds - _paid
+        if _awaited and not background.busy():
+            _awaited = False
+            _missing.clear()
+        likely = spent >= (SOON if _contexts["soon"] else PATIENCE)
+        if _awaited or not (likely or over) or not apart():
+            return
+        wanted = [one for one in list(_missing.values()) if background.keeps(*one)]
+        price = background.price(kernel for kernel, _ in wanted)
+        if not wanted or not (likely or spent + _before() >= price):
+            return
+        if background.start(wanted):
+            _awaited, _paid, _earlier = True, seconds, 0.0
+            _remember()
+            for tell in begun:
+                tell(price)
+        else:
+            _awaited = background.busy()
+    finally:
+        _looking.release()
 
 
 def _timed(plain: Callable[..., Any], began: float) -> Callable[..., Any]:
@@ -215,6 +277,8 @@ def _timed(plain: Callable[..., Any], began: float) -> Callable[..., Any]:
                 return native(plain(*map(numbers, arguments)))
         finally:
             seconds += time.thread_time() - began
+            if seconds >= _next:
+                look()
 
     return call
 
@@ -241,4 +305,4 @@ def _remember() -> None:
         if when() == "never":
             return
         _account().parent.mkdir(parents=True, exist_ok=True)
-        _account().write_text(f"{_before() + seconds:.3f}\n")
+        _account().write_text(f"{_before() + seconds - _paid:.3f}\n")

@@ -105,8 +105,13 @@ def _listed(simulation: "Simulation") -> list[Any] | None:
     every, choice = list(planned), simulation.settings.participation
     if isinstance(choice, Chooser) and choice.losses is not None:
         every.append((terms_of(choice.losses, simulation.problem.rows), int(rounds)))
-    counts: list[Counter[tuple[Any, ...]]] = [Counter() for _ in range(agents)]
+    alike: dict[Any, tuple[Any, int]] = {}  # rounds of the same terms are looked at once
     for terms, times in every:
+        amounts = terms.sensitivity, terms.scale, terms.sampling
+        key = terms.mechanism, *(one.tobytes() for one in amounts)
+        alike[key] = terms, alike.get(key, (terms, 0))[1] + times
+    counts: list[Counter[tuple[Any, ...]]] = [Counter() for _ in range(agents)]
+    for terms, times in alike.values():
         share = [None if np.isnan(one) else one for one in terms.sampling.tolist()]
         amounts = terms.sensitivity.tolist(), terms.scale.tolist(), share
         for agent, each in enumerate(zip(*amounts, strict=True)):

@@ -219,6 +219,7 @@ def carry_out(
         spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
         manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
+    plain.look(over=True)
     made = Run(manifest, store, path, prepared.scenario)
     if prepared.written is not None:
         made.written = prepared.written
@@ -269,7 +270,8 @@ def _paths(value: Any) -> Iterator[Path]:
                 yield from _paths(getattr(value, name))
     elif isinstance(value, Mapping | list | tuple):
         for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _paths(inner)
+            if type(inner) is not int:  # as edges are, of which there may be many
+                yield from _paths(inner)
 
 
 def _contents(path: Path) -> str:

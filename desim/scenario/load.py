@@ -5,6 +5,7 @@ import math
 import pickle
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -163,6 +164,46 @@ def parse(text: str, source: str) -> Tree:
 @lru_cache(64)
 def _parsed(text: str, source: str) -> bytes:
     """That tree, pickled, as whoever loads it changes it: cases of a study have one base."""
+    short, runs = _apart(text)
+    if runs:
+        with suppress(InputError, ValueError):  # which is for the whole text to say
+            reader = _Reader(Tree(None, source), runs)
+            tree = _composed(short, reader)
+            if not reader.runs:
+                return pickle.dumps(tree)
+    return pickle.dumps(_composed(text, _Reader(Tree(None, source))))
+
+
+# Edges take YAML 0.1 ms each, and there may be a hundred thousand: they are read apart.
+
+PAIR = r"\[\d{1,18}, ?\d{1,18}\]"
+RUN = re.compile(
+    rf"^(?P<dash> *- ){PAIR}\n(?:(?P=dash){PAIR}\n){{99,}}"
+    rf"|\[\s*{PAIR}(?:,\s*{PAIR}){{99,}}\s*\]",
+    re.MULTILINE,
+)
+MARK = "pairs-read-apart-"
+
+
+def _apart(text: str) -> tuple[str, dict[str, list[list[int]]]]:
+    """YAML with one word, and as many lines, in place of a long run of pairs; these by the word.
+
+    Nothing is taken out where it is not sure to be missed if a run is no part of a list.
+    """
+    runs: dict[str, list[list[int]]] = {}
+
+    def word(found: re.Match[str]) -> str:
+        numbers = [int(one) for one in re.findall(r"\d+", found[0])]
+        mark, lines = f"{MARK}{len(runs)}", "\n" * found[0].count("\n")
+        runs[mark] = [list(pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+        return f"{found['dash']}{mark}{lines}" if found["dash"] else f"[{mark}{lines}]"
+
+    return (text, runs) if MARK in text else (RUN.sub(word, text), runs)
+
+
+def _composed(text: str, reader: "_Reader") -> Tree:
+    """The tree of YAML text; InputError where it is none."""
+    source = reader.tree.source
     try:
         node = parser().compose(io.StringIO(text))
     except YAMLError as error:
@@ -172,17 +213,19 @@ def _parsed(text: str, source: str) -> bytes:
         raise InputError(f"{where}: not YAML 1.2: {reason}") from None
     except RecursionError:
         raise InputError(f"{source}: nested too deeply") from None
-    tree = Tree(None, source)
     if node is not None:
-        tree.data = _Reader(tree).value(node, ())
-    return pickle.dumps(tree)
+        reader.tree.data = reader.value(node, ())
+    return reader.tree
 
 
 class _Reader:
-    """Turns YAML nodes into plain values, remembering lines; no tag can make anything else."""
+    """Turns YAML nodes into plain values, remembering lines; no tag can make anything else.
 
-    def __init__(self, tree: Tree):
-        self.tree = tree
+    runs: what is written apart, by the words that stand for it and are met once each.
+    """
+
+    def __init__(self, tree: Tree, runs: dict[str, list[list[int]]] | None = None):
+        self.tree, self.runs = tree, runs or {}
         self.size = 0
         self.open: set[int] = set()
 
@@ -200,7 +243,14 @@ class _Reader:
         if isinstance(node, MappingNode):
             found = self._mapping(node, place)
         elif isinstance(node, SequenceNode):
-            found = [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+            found = []
+            for item in node.value:
+                if self.runs and str(item.value) in self.runs:
+                    run = self.runs.pop(item.value)
+                    self.size += 3 * len(run)
+                    found += run
+                else:
+                    found.append(self.value(item, (*place, len(found))))
         self.open.remove(id(node))
         return found
 

@@ -47,7 +47,9 @@ def _block(value: Any) -> Iterator[str]:
     """The lines of a mapping or list that holds more than scalars."""
     if type(value) is dict:
         for key, item in value.items():
-            if _flat(item):
+            if type(item) is str:
+                yield _entry(key, item)
+            elif _flat(item):
                 yield f"{_word(key)}: {_flow(item)}"
             else:
                 yield f"{_word(key)}:"
@@ -59,6 +61,17 @@ def _block(value: Any) -> Iterator[str]:
             for line in (_flow(item),) if _flat(item) else _block(item):
                 yield indent + line
                 indent = "  "
+
+
+def _entry(key: Any, text: str) -> str:
+    """A line of a mapping. For an odd word there a section of many edges is not the library's."""
+    try:
+        return f"{_word(key)}: {_word(text)}"
+    except Unplain:
+        written = library_text(pickle.dumps({key: text})).removesuffix("\n")
+        if "\n" in written or WIDTH < 2 * len(written):  # where it breaks depends on what it is in
+            raise
+        return written
 
 
 def _flat(value: Any) -> bool:

@@ -276,8 +276,9 @@ def description(now: "Progress") -> str:
     return f"{rounds}, {now.time:.4g} s{metric}"
 
 
-# Compilation: a first run says on stderr that it compiles, later ones are silent.
-BEGIN = "compiling for this machine, once; it takes one to two minutes (desim warmup)"
+# Compilation: a run that waits for it says so on stderr, as does one that has begun it elsewhere.
+BEGIN = "compiling for this machine, once: about {:.0f} s (desim warmup does so beforehand)"
+APART = "compiling in the background: about {:.0f} s; this run goes on without it"
 NOTED = 1.0  # seconds of plain Python from which on a run says so
 
 
@@ -293,12 +294,19 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
 
     def begin(functions: int) -> None:
         if functions == 1:
-            complain(BEGIN)
+            complain(BEGIN.format(plain.PRICE))
         show(functions)
 
+    def apart(price: float) -> None:
+        complain(APART.format(price))
+
     before = plain.seconds
-    with watched(begin) as compilation:
-        yield
+    plain.begun.append(apart)
+    try:
+        with watched(begin) as compilation:
+            yield
+    finally:
+        plain.begun.remove(apart)
     if compilation.functions:
         took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
         complain(f"{took}, kept in {cache_home()}")

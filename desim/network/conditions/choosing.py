@@ -20,6 +20,17 @@ STEP = 1 << 21  # of draws that no other participation and no matching makes
 TIES, CANDIDATES, TIER = STEP, STEP + 1, STEP + 2
 
 
+def least(numbers: Array, count: int) -> Int:
+    """Places of so many of the numbers (n,), the least ones, of two alike the earlier."""
+    if count >= len(numbers):
+        return np.arange(len(numbers))
+    if count < 1:
+        return np.empty(0, np.int64)
+    bar = np.partition(numbers, count - 1)[count - 1]
+    below, alike = np.flatnonzero(numbers < bar), np.flatnonzero(numbers == bar)
+    return np.concatenate([below, alike[: count - len(below)]])
+
+
 @dataclass(frozen=True)
 class Losses:
     """What each reply says of its agent's losses: their mean, or (power 2) that of their squares.
@@ -96,13 +107,16 @@ class Chooser:
         drawn: Array = keys.exponentials(self.seed, Stream.PARTICIPATION, **place)[:, 0]
         return drawn if weight is None else drawn / weight
 
-    def first(self, round_: int, free: Int, *ranks: Array) -> Int:
-        """Those `count` of the free agents whose ranks (n,) are least, the first one counts most.
-
-        Ties are broken by lot.
-        """
-        order = np.lexsort((self.lots(round_, free, TIES), *ranks[::-1]))
-        return free[order[: self.count]]
+    def first(self, round_: int, free: Int, rank: Array | None = None) -> Int:
+        """Those `count` of the free agents whose ranks (n,) are least; ties are broken by lot."""
+        sure, alike = free[:0], free
+        if rank is not None and 0 < self.count < len(free):
+            bar = np.partition(rank, self.count - 1)[self.count - 1]
+            sure, alike = free[rank < bar], free[rank == bar]
+        lacking = self.count - len(sure)
+        if lacking < len(alike):
+            alike = alike[least(self.lots(round_, alike, TIES), lacking)]
+        return np.concatenate([sure, alike])
 
 
 class Fastest(Chooser):
@@ -164,7 +178,7 @@ class PowerOfChoice(Chooser):
     def chosen(self, round_: int, free: Int, seen: Seen) -> Int:
         """Candidates by loss, ties by lot."""
         drawn = self.lots(round_, free, CANDIDATES, seen.rows[free] / seen.rows.sum())
-        some = free[np.argsort(drawn, kind="stable")[: self.candidates]]
+        some = free[least(drawn, self.candidates)]
         loss = seen.loss[some]
         return self.first(round_, some, -np.where(np.isnan(loss), np.inf, loss))
 
@@ -318,18 +332,19 @@ class Oort(Chooser):
 
     def learnt(self, round_: int, who: Int, seen: Seen) -> None:
         """Add the utility of agents who (n,) to that of the round."""
-        seen.own["achieved"][round_ % (2 * self.window)] += self.statistical(seen)[who].sum()
+        seen.own["achieved"][round_ % (2 * self.window)] += self.statistical(who, seen).sum()
 
-    def statistical(self, seen: Seen) -> Array:
-        """U (agents,): rows times the root of the mean squared loss; 0 where it is not known."""
-        mean = np.where(np.isnan(seen.loss), 0.0, np.maximum(seen.loss, 0.0))
-        return np.asarray(seen.rows * np.sqrt(mean))
+    def statistical(self, who: Int, seen: Seen) -> Array:
+        """U (n,) of agents who (n,): rows times the root of the mean squared loss, 0 for none."""
+        loss = seen.loss[who]
+        mean = np.where(np.isnan(loss), 0.0, np.maximum(loss, 0.0))
+        return np.asarray(seen.rows[who] * np.sqrt(mean))
 
     def utility(self, round_: int, known: Int, seen: Seen) -> Array:
         """Util (n,) of agents known (n,)."""
-        u = self.statistical(seen)
-        cap = np.quantile(u[~np.isnan(seen.loss)], self.quantile)  # outliers are cut
-        util = np.minimum(u[known], cap)
+        heard = self.statistical(np.flatnonzero(~np.isnan(seen.loss)), seen)
+        cap = np.quantile(heard, self.quantile)  # outliers are cut
+        util = np.minimum(self.statistical(known, seen), cap)
         util = util + np.sqrt(0.1 * np.log(round_) / seen.heard[known])  # temporal uncertainty
         preferred, took = self.preferred(seen), seen.took[known]
         late = took > preferred
@@ -341,8 +356,9 @@ class Oort(Chooser):
         steps = int(seen.own["steps"][0])
         if self.pace is not None:
             return steps * self.pace
-        took = np.sort(seen.took[~np.isnan(seen.loss)])
-        return float(took[min(steps * self.window * self.count, len(took)) - 1])
+        took = seen.took[~np.isnan(seen.loss)]
+        place = min(steps * self.window * self.count, len(took)) - 1
+        return float(np.partition(took, place)[place])
 
     def _look_back(self, round_: int, seen: Seen) -> None:
         """The pacer: T grows by a step where the latest W rounds achieved less than those before.
@@ -366,26 +382,29 @@ class Oort(Chooser):
         exploited = self._exploited(round_, known, k - explorers, seen)
         explored = self._explored(round_, unseen, k - len(exploited))
         chosen = np.concatenate([exploited, explored])
+        if len(chosen) == k:
+            return chosen
         rest = np.setdiff1d(free, chosen)  # who is worn out fills up
-        lots = np.argsort(self.lots(round_, rest, REST), kind="stable")
-        return np.concatenate([chosen, rest[lots[: k - len(chosen)]]])
+        return np.concatenate([chosen, rest[least(self.lots(round_, rest, REST), k - len(chosen))]])
 
     def _exploited(self, round_: int, known: Int, k: int, seen: Seen) -> Int:
         """At most k of agents known (n,), drawn by utility of those above the cut-off."""
         if not min(k, len(known)):
             return known[:0]
         util = self.utility(round_, known, seen)
-        bar = self.cutoff * np.sort(util)[::-1][min(k, len(util)) - 1]
+        place = len(util) - min(k, len(util))
+        bar = self.cutoff * np.partition(util, place)[place]
         known, util = known[util >= bar], util[util >= bar]
         weight = np.maximum(util, FAINT * util.max()) if util.max() > 0.0 else None
         lots = self.lots(round_, known, EXPLOITED, weight)
-        return known[np.argsort(lots, kind="stable")[:k]]
+        return known[least(lots, k)]
 
     def _explored(self, round_: int, unseen: Int, k: int) -> Int:
         """At most k of agents unseen (n,), by speed or at random."""
+        if not k:
+            return unseen[:0]
         weight = None if self.speed is None else self.speed[unseen]
-        lots = self.lots(round_, unseen, EXPLORED, weight)
-        return unseen[np.argsort(lots, kind="stable")[:k]]
+        return unseen[least(self.lots(round_, unseen, EXPLORED, weight), k)]
 
 
 CHOOSERS: dict[str, type[Chooser]] = {

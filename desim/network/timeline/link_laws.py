@@ -4,7 +4,7 @@ import numpy as np
 
 from desim.numerics.distributions import sample
 from desim.numerics.elementary import log_
-from desim.numerics.jit import lean_inline
+from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.keys import Stream, address, counter, open_unit, threefry, uniform
 
 # Losses that come in bursts: the channel of Gilbert (1960) and Elliott (1963) in continuous time. A
@@ -17,7 +17,7 @@ BURST = int(Stream.BURST)
 START = 1  # sub-counter of the state before the first point
 
 
-@lean_inline
+@lean_kernel
 def in_burst(seed, source, target, bursts, time):
     """Whether the channel between two nodes, the same in both directions, is bad at `time` s.
 
