@@ -13,10 +13,10 @@ from numba.core.errors import TypingError
 
 from desim.arrays import Array
 from desim.engine.cohort.star import CohortStation, explained, under_way
-from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for
+from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for, play_ahead
 from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
-from desim.engine.compiled.rounds import PART, advance, assist
+from desim.engine.compiled.rounds import PART, advance, assist, narrow
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
 from desim.engine.observer import MAX_OBSERVATIONS, SEEN_NUMBERS
@@ -27,8 +27,10 @@ from desim.memory import Tree, fill, fitting
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody
 from desim.numerics import plain
+from desim.numerics.afar import address_of
 from desim.numerics.jit import threads, use_parallel
 from desim.problem.kernels.compilable import Compilable
+from desim.problem.kernels.formulas import sent, weighs
 from desim.problem.kernels.local import memory_for
 from desim.problem.kernels.sums import column_sums
 from desim.problem.kernels.tally import no_tally
@@ -47,19 +49,32 @@ class Engine:
         self.observer: Any = world.observer
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
-        local, memory = program.local, program.memory
+        local, formulas, memory = program.local, program.formulas, program.memory
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
         self.policy = tuple(policy.rule), policy.late == "discard"
         self.intake = tuple(settings.intake)
-        self.desk = desk_for(self.agents, program.formulas.model(memory))
-        latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
-        self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
-        self.centred = *self.centre, tuple(policy.staleness)
-        bits = 64 * len(memory)
+        up, down = settings.codecs
+        shown = formulas.model(memory)
+        message = sent(formulas, memory, shown)
+        heard = np.concatenate(message) if isinstance(message, tuple) else message
+        width = len(heard)
+        coded = down.bits(1), up.bits(1)
+        self.desk = desk_for(self.agents, len(shown), heard, coded)
+        narrow(coded[0], self.desk.model)
+        latest = np.empty((0, width)) if program.latest is None else program.latest.copy()
+        self.centre = latest, column_sums(latest), np.zeros(1), np.array(memory)
+        kept = self.centre[3]
+        weights = np.empty(self.agents if weighs(type(formulas)) else 0)
+        self.centred = (
+            *self.centre[:3], kept if kept.ndim == 1 else tuple(kept[:, None]),
+            tuple(policy.staleness), weights, np.empty((64, 2)),
+        )  # fmt: skip
+        known = (*program.state.values(), *program.beside)
+        self.shifted = len(formulas.begin(message, *(array[0] for array in known))) > 2
         self.calling = (
-            bits, bits, local.work, terms.compiled, self.station.devices,
+            down.bits(width), up.bits(width), local.work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
         )  # fmt: skip
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
@@ -74,8 +89,9 @@ class Engine:
         self.benches = [self._bench() for _ in range(members)]
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
-            self.hub.publish(self.desk.model.copy())
+            self.hub.publish(shown)
         self.most = self._most()
+        self.clock = 0  # where the clock's machine code is
         self.compiled = False  # whether the rounds are known to be, for what this play has
         self.crew = Crew(members, self._assist)
 
@@ -159,13 +175,21 @@ class Engine:
         most = int(max(1, min(most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
-        times, models = np.empty(most), np.empty((most, len(desk.model)))
+        times, models = np.empty(most), np.empty((most, x.shape[1]))
         book = hub.flat, world.log.flat, world.ledger.flat
-        why, done = self._advance(
-            plainly, self.program.formulas, (int(last), settings.horizon, most),
+        clocked = (
+            (int(last), settings.horizon, most),
             (*self.policy, self.station.defer, self.intake), self._drawn(most), self.calling,
-            self.training, self.benches[0], tuple(world.state.values()), self.centred, tuple(desk),
-            book, (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
+        )  # fmt: skip
+        seen = times, models, iterates, tuple(watch)
+        if not (plainly or self.clock):
+            laid = 0, 0, 0, *clocked, tuple(desk), book, seen[3], tuple(self.ahead)
+            with plain.at_once():
+                self.clock = address_of(play_ahead, laid)
+        why, done = self._advance(
+            plainly, self.clock, self.program.formulas, *clocked, self.training, self.benches[0],
+            self._state(), self.centred, tuple(desk), book, seen, tuple(self.ahead),
+            tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
@@ -181,15 +205,20 @@ class Engine:
     def _bench(self) -> tuple[Any, ...]:
         """What a member of the crew needs to train agents."""
         _, _, plan, data = self.training
-        aim, own = np.empty((2, PART, len(self.desk.model)))
-        return memory_for(np.arange(self.agents), plan, data), aim, own
+        dim = self.desk.trained.shape[1]
+        aim, own = np.empty((2, PART, dim))
+        shift = np.empty((PART if self.shifted else 0, dim))
+        return memory_for(np.arange(self.agents), plan, data), aim, own, shift
+
+    def _state(self) -> tuple[Array, ...]:
+        """What formulas are given of agents."""
+        return *self.world.state.values(), *self.program.beside
 
     def _assist(self, member: int) -> None:
         """What a member of the crew does while it finds something to do."""
         assist(
             member, self.program.formulas, self.training, self.benches[member],
-            tuple(self.world.state.values()), tuple(self.desk), tuple(self.ahead),
-            tuple(self.shared),
+            self._state(), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
 
     @contextmanager
