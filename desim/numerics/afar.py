@@ -9,13 +9,19 @@ from typing import Any
 from llvmlite import ir
 from numba import typeof, types
 from numba.core import cgutils
+from numba.core.dispatcher import Dispatcher
 
 from desim.numerics import plain
 from desim.numerics.registers import compiled_as
 
 
 def address_of(kernel: Any, arguments: tuple[Any, ...]) -> int:
-    """Where the machine code of a kernel for arguments like these is, compiled if it is not yet."""
+    """Where the machine code of a kernel for arguments like these is, compiled if it is not yet.
+
+    0 where nothing is ever compiled.
+    """
+    if not isinstance(kernel, Dispatcher):
+        return 0
     kinds = tuple(map(typeof, arguments))
     kernel.compile(kinds)
     code = kernel.overloads[kinds]

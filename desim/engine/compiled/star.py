@@ -5,7 +5,7 @@ Python inside a round: no budget, no transcript. The numbers are the cohort engi
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -177,19 +177,15 @@ class Engine:
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, x.shape[1]))
         book = hub.flat, world.log.flat, world.ledger.flat
-        clocked = (
-            (int(last), settings.horizon, most),
-            (*self.policy, self.station.defer, self.intake), self._drawn(most), self.calling,
-        )  # fmt: skip
         seen = times, models, iterates, tuple(watch)
-        if not (plainly or self.clock):
-            laid = 0, 0, 0, *clocked, tuple(desk), book, seen[3], tuple(self.ahead)
-            with plain.at_once():
-                self.clock = address_of(play_ahead, laid)
+        clocked = (
+            (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
+            self._drawn(most), self.calling,
+        )  # fmt: skip
         why, done = self._advance(
-            plainly, self.clock, self.program.formulas, *clocked, self.training, self.benches[0],
-            self._state(), self.centred, tuple(desk), book, seen, tuple(self.ahead),
-            tuple(self.shared),
+            plainly, (*clocked, tuple(desk), book, seen[3], tuple(self.ahead)),
+            self.program.formulas, *clocked, self.training, self.benches[0], self._state(),
+            self.centred, tuple(desk), book, seen, tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
@@ -227,16 +223,19 @@ class Engine:
         with plain.at_once(), self.crew:
             yield
 
-    def _advance(self, plainly: bool, *inputs: Any) -> tuple[int, int]:
+    def _advance(self, plainly: bool, clocked: Any, *inputs: Any) -> tuple[int, int]:
         """What the rounds return; ProgramError where the formulas cannot be compiled."""
-        before = plain.seconds
+        self.compiled = not (plainly and plain.rents(advance, (0, *inputs)))
         try:
-            with nullcontext() if plainly else self._together():
-                why, done = advance(*inputs)
+            if not self.compiled:
+                why, done = plain.played(advance, (0, *inputs))
+            else:
+                with self._together():
+                    self.clock = self.clock or address_of(play_ahead, (0, 0, 0, *clocked))
+                    why, done = advance(self.clock, *inputs)
         except TypingError as error:
             name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
-        self.compiled = plain.compiled_since(before)
         self.world.settings.problem.loss.verify()
         return why, done
 
