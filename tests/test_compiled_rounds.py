@@ -1,5 +1,6 @@
 """I1 for the compiled engine: its rounds are those of the cohort engine, to the last bit."""
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +11,13 @@ from test_engines import differences
 
 import desim
 from desim.engine import play
+from desim.engine.compiled import numbers, rounds
 from desim.engine.compiled import star as star_compiled
+from desim.engine.compiled.numbers import narrowed, pairwise
 from desim.errors import InputError
 from desim.methods import fedasync, feddyn, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
-from desim.problem.kernels import sums
-from desim.problem.kernels.codecs import narrowed
-from desim.problem.kernels.sums import pairwise
 from desim.scenario.build import check
 
 METHODS = (
@@ -151,14 +151,21 @@ def test_weights_are_summed_as_numpy_does(policy, monkeypatch):
         ("feddyn", "some", "coded = down.bits(1), up.bits(1)", "coded = down.bits(1), 64"),
         ("feddyn", "some", "coded = down.bits(1), up.bits(1)", "coded = 64, up.bits(1)"),
         ("scaffold", "discarded", "down.bits(width), up.bits(width)", "64 * width, 64 * width"),
-        ("scaffold", "each", "shift = np.empty((PART", "shift = np.zeros((PART"),
+        ("scaffold", "each", "shift[:m]", "shift[:0]"),
+        ("stale", "buffer", "weights[r] = s", "weights[r] = 1.0"),
+        ("scaffold", "each", "put_part(reply, j, answer)", "reply[j] = answer[0]"),
         ("scaffold", "each", "*self.program.beside", "*(2.0 * b for b in self.program.beside)"),
         ("momentum", "each", "np.array(memory)", "1.0 + np.array(memory)"),
     ],
 )
 def test_wrong_rounds_of_formulas_are_noticed(name, wait, right, wrong, monkeypatch):
-    broken = mutant(star_compiled, right, wrong)
-    assert compared(monkeypatch, FORMULAS[name], WAITS[wait], broken.play)
+    waits = WAITS[wait] if name != "stale" else {"policy": {"buffer": 2, **STALE}}
+    algorithm = FORMULAS["fedasync" if name == "stale" else name]
+    if right in inspect.getsource(rounds):
+        monkeypatch.setattr(star_compiled, "advance", mutant(rounds, right, wrong).advance)
+        assert compared(monkeypatch, algorithm, waits)
+    else:
+        assert compared(monkeypatch, algorithm, waits, mutant(star_compiled, right, wrong).play)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +209,7 @@ def test_numbers_are_rounded_as_numpy_does():
 def test_sums_are_those_of_numpy():
     rng, room = np.random.default_rng(4), np.empty((64, 2))
     sizes = [*range(1, 300), 1000, 1024, 1032, 4099, 16384, 100_001]
-    wrong = mutant(sums, "n // 2 - n // 2 % 8", "n // 2")
+    wrong = mutant(numbers, "n // 2 - n // 2 % 8", "n // 2")
     unlike = 0
     for n in sizes:
         values = rng.uniform(size=n)

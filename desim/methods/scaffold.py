@@ -50,7 +50,6 @@ class Formulas(NamedTuple):
     agents: int
     eta_g: float
     steps: Steps
-    parts = 2  # of messages and replies
 
     def begin(self, heard: Any, _: Any, c_i: Any, path: Any) -> Any:
         """From where an agent trains, the centre of its proximal term, and the linear term."""
@@ -73,7 +72,7 @@ class Formulas(NamedTuple):
         """What it shows: x."""
         return memory[0]
 
-    def message(self, memory: Any) -> Any:
+    def messages(self, memory: Any) -> Any:
         """What it sends: x and c."""
         return memory[0], memory[3]  # line 5
 
@@ -110,7 +109,7 @@ class Scaffold(Federated):
         hub.publish(state.x)
         while hub.open:
             memory = state.x, *server.of(state), state.c
-            message = np.concatenate(self.formulas.message(memory))  # line 5
+            message = np.concatenate(self.formulas.messages(memory))  # line 5
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()

@@ -23,19 +23,10 @@ from desim.engine.compiled.ahead import (
 )
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
-from desim.engine.compiled.watch import copied, met, sound
-from desim.network.timeline.waiting_rule import ALL, weight
-from desim.numerics.afar import called
-from desim.numerics.jit import lean_inline, lean_kernel
-from desim.numerics.plain import always_compiled
-from desim.problem.kernels.codecs import narrowed
-from desim.problem.kernels.formulas import (
-    aggregate,
-    begin,
+from desim.engine.compiled.numbers import (
     counted,
     entries,
-    finish,
-    model,
+    narrowed,
     part,
     put,
     put_part,
@@ -43,6 +34,12 @@ from desim.problem.kernels.formulas import (
     remember,
     sent,
 )
+from desim.engine.compiled.watch import copied, met, sound
+from desim.network.timeline.waiting_rule import ALL, weight
+from desim.numerics.afar import called
+from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.plain import always_compiled
+from desim.problem.kernels.formulas import aggregate, begin, finish, model
 from desim.problem.kernels.local import train_in
 from desim.problem.kernels.sums import replace_row, summed_again
 

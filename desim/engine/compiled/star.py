@@ -16,6 +16,7 @@ from desim.engine.cohort.star import CohortStation, explained, under_way
 from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for, play_ahead
 from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
+from desim.engine.compiled.numbers import sent
 from desim.engine.compiled.rounds import PART, advance, assist, narrow
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
@@ -30,7 +31,7 @@ from desim.numerics import plain
 from desim.numerics.afar import address_of
 from desim.numerics.jit import threads, use_parallel
 from desim.problem.kernels.compilable import Compilable
-from desim.problem.kernels.formulas import sent, weighs
+from desim.problem.kernels.formulas import weighs
 from desim.problem.kernels.local import memory_for
 from desim.problem.kernels.sums import column_sums
 from desim.problem.kernels.tally import no_tally
@@ -66,7 +67,7 @@ class Engine:
         latest = np.empty((0, width)) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), np.array(memory)
         kept = self.centre[3]
-        weights = np.empty(self.agents if weighs(type(formulas)) else 0)
+        weights = np.empty(self.agents if weighs(formulas.__class__) else 0)
         self.centred = (
             *self.centre[:3], kept if kept.ndim == 1 else tuple(kept[:, None]),
             tuple(policy.staleness), weights, np.empty((64, 2)),
@@ -191,8 +192,8 @@ class Engine:
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
         if self.observer.full:
             for k in range(done):
-                seen = iterates[k] if full else x
-                self.observer.publish(float(times[k]), first + k, seen, models[k])
+                after = iterates[k] if full else x
+                self.observer.publish(float(times[k]), first + k, after, models[k])
         else:
             self._show(why, first, times[:done], models[:done], watch)
         world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)

@@ -83,7 +83,6 @@ class Steps(NamedTuple):
     tau: float = 0.0
 
 
-@register_jitable(**LEAN)
 def step_along(own: Steps, m: Any, v: Any, total: Any, n: int) -> tuple[Any, Any, Any, int]:
     """The new m and v, and what n replies of which `total` is the sum move the model along.
 
@@ -105,6 +104,9 @@ def step_along(own: Steps, m: Any, v: Any, total: Any, n: int) -> tuple[Any, Any
     else:
         v = v - (1.0 - own.beta2) * square * np.sign(v - square)
     return m, v, own.rate * (m / (np.sqrt(v) + own.tau)), 1
+
+
+register_jitable(**LEAN)(step_along)
 
 
 @formulas

@@ -1,10 +1,8 @@
 """What codecs make of messages: quantisers with addressed dither, and shares of coordinates."""
 
-import math
-
 import numpy as np
 
-from desim.numerics.jit import kernel, lean_inline, lean_kernel
+from desim.numerics.jit import kernel
 from desim.numerics.keys import (
     Stream,
     address,
@@ -17,23 +15,6 @@ from desim.numerics.keys import (
 )
 
 CODEC = int(Stream.CODEC)
-
-
-@lean_inline
-def _half(x):
-    """A number in the format float16: the nearest one, of two the even."""
-    if not abs(x) < 65520.0:
-        return x * np.inf
-    _, exponent = math.frexp(x)
-    large = math.ldexp(1.5, max(exponent, -13) + 41)  # whose last place is worth that of the half
-    return math.copysign((x + large) - large, x)
-
-
-@lean_kernel
-def narrowed(bits, row):
-    """Round the numbers of row (width,) to 32 or 16 bits, in place, as `codec.rounded` does."""
-    for j in range(row.shape[0]):
-        row[j] = np.float64(np.float32(row[j])) if bits == 32 else _half(row[j])
 
 
 @kernel

@@ -51,43 +51,6 @@ def replace_rows(rows, total, since, who, news):
     summed_again(rows, total, since)
 
 
-@lean_kernel
-def pairwise(values, room):
-    """Sum of values (n,), in the order of np.add.reduce; room (64, 2) is scratch.
-
-    Halves of up to 128 values (Higham 1993), each in eight sums that go side by side.
-    """
-    n, place, left = values.shape[0], 0, 0
-    while True:
-        while n > 128:  # its first half is next; room[left] keeps how many are in the other
-            half = n // 2 - n // 2 % 8
-            room[left, 0], n = n - half, half
-            left += 1
-        total = _side_by_side(values[place : place + n])
-        place += n
-        while left > 0 and room[left - 1, 0] == 0.0:  # the sum of a half whose other this is
-            left -= 1
-            total = room[left, 1] + total
-        if left == 0:
-            return total
-        n, room[left - 1, 0], room[left - 1, 1] = int(room[left - 1, 0]), 0.0, total
-
-
-@lean_inline
-def _side_by_side(x):
-    n, total = x.shape[0], 0.0
-    whole = n - n % 8 if n >= 8 else 0
-    if whole:
-        a, b, c, d, e, f, g, h = x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]
-        for r in range(8, whole, 8):
-            a, b, c, d = a + x[r], b + x[r + 1], c + x[r + 2], d + x[r + 3]
-            e, f, g, h = e + x[r + 4], f + x[r + 5], g + x[r + 6], h + x[r + 7]
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for r in range(whole, n):
-        total += x[r]
-    return total
-
-
 # Values of many agents' losses in one call, in the order of additions that gradients have.
 
 
