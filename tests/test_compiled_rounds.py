@@ -15,13 +15,14 @@ from desim.engine.compiled import numbers, rounds
 from desim.engine.compiled import star as star_compiled
 from desim.engine.compiled.numbers import narrowed, pairwise
 from desim.errors import InputError
-from desim.methods import fedasync, feddyn, scaffold
+from desim.methods import fedasync, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
 from desim.scenario.build import check
 
 METHODS = (
     "fed-plt", "fedavg", "fedprox", "fedbuff", "fedasync", "feddyn", "scaffold", "fed-pd",
+    "5gcs",
 )  # fmt: skip
 WITHOUT = (
     "plt-exact", "plt-softmax", "plt-budget", "plt-budget-stop", "fedbuff-private",
@@ -101,6 +102,7 @@ FORMULAS = {
     "feddyn": {"name": "feddyn", "alpha": 0.5},
     "changes": {"name": "feddyn", "alpha": 5.0, "reply": "change"},
     "scaffold": {"name": "scaffold", "global_step": 0.3},
+    "5gcs": {"name": "5gcs", "tau": 0.2},
     "yogi": {"name": "scaffold", "server": {"yogi": {"rate": 0.1}}},
     "served": {"name": "fedprox", "server": {"yogi": {"rate": 0.1}}},
     "momentum": {"name": "fedavg", "global_step": 0.3, "server": {"momentum": 0.5}},
@@ -152,6 +154,7 @@ def test_weights_are_summed_as_numpy_does(policy, monkeypatch):
         ("feddyn", "some", "coded = down.bits(1), up.bits(1)", "coded = 64, up.bits(1)"),
         ("scaffold", "discarded", "down.bits(width), up.bits(width)", "64 * width, 64 * width"),
         ("scaffold", "each", "shift[:m]", "shift[:0]"),
+        ("5gcs", "quorum", "sloped(bench[4], who, trained, data)", "pass"),
         ("stale", "buffer", "weights[r] = s", "weights[r] = 1.0"),
         ("scaffold", "each", "put_part(reply, j, answer)", "reply[j] = answer[0]"),
         ("scaffold", "each", "*self.program.beside", "*(2.0 * b for b in self.program.beside)"),
@@ -175,6 +178,7 @@ def test_wrong_rounds_of_formulas_are_noticed(name, wait, right, wrong, monkeypa
         ("served", "quorum", federated, "+ (1.0 - own.beta1) * mean", "+ own.beta1 * mean"),
         ("adam", "buffer", federated, "(np.sqrt(v) + own.tau)", "np.sqrt(v + own.tau)"),
         ("feddyn", "carried", feddyn, "if self.shares", "if n < 0"),
+        ("5gcs", "each", five_gcs, "x, v + step", "x, v"),
         ("scaffold", "quorum", scaffold, "memory[0], memory[3]", "memory[0], memory[1]"),
     ],
 )

@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2910,  # names of agents and sites, which three rooms say, were in runs
     "numerics": 2380,  # functions that compiled ones call by their address
-    "problem": 8300,  # when a curve has improved was in runs
+    "problem": 8330,  # what formulas may say; gradients where agents have trained to
     "network": 6130,  # graphs without dense matrices: weights of links, eigenvalues, own draws
     "log": 1390,
     "privacy": 4560,  # the epsilon of the best of several runs was in experiments
-    "engine": 8990,  # compiled rounds: tuples and pairs of numbers, weights, fewer bits
-    "methods": 5960,  # formulas of fedasync, feddyn, scaffold, fed-pd and of optimisers
+    "engine": 9030,  # compiled rounds: tuples and pairs of numbers, weights, fewer bits
+    "methods": 6010,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8890,  # study files, scaled worlds, words of `check` and `list` were outside
     "runs": 6120,
     "deployments": 8910,
@@ -45,7 +45,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 16, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 131, "methods": 63,
+    "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 133, "methods": 65,
     "scenario": 111, "runs": 54, "deployments": 52, "experiments": 72, "interface": 64,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left

@@ -13,7 +13,8 @@ from numba import types
 from numba.extending import overload
 
 from desim.numerics.jit import LEAN, lean_inline, lean_kernel
-from desim.problem.kernels.formulas import messages, paired, weighs
+from desim.problem.kernels.formulas import message, messages, paired, weighs
+from desim.problem.kernels.gradients import slopes_in
 
 
 def _chosen(stub: Callable[..., Any]) -> Any:
@@ -38,13 +39,17 @@ def _counted(own: Any, n: Any, weights: Any, room: Any) -> Any:
 
 def sent(own, memory, shown):
     """The message, where the model is `shown`."""
-    return messages(own, memory) if paired(own) else shown
+    if paired(own):
+        return messages(own, memory)
+    return message(own, memory) if hasattr(own, "message") else shown
 
 
 @_chosen(sent)
 def _sent(own: Any, memory: Any, shown: Any) -> Any:
     if paired(own.instance_class):
         return lambda own, memory, shown: messages(own, memory)
+    if hasattr(own.instance_class, "message"):
+        return lambda own, memory, shown: message(own, memory)
     return lambda own, memory, shown: shown
 
 
@@ -206,3 +211,23 @@ def _side_by_side(x):
     for r in range(whole, n):
         total += x[r]
     return total
+
+
+# Gradients, of methods that ask for them.
+
+
+def sloped(slopes, who, x, data):
+    """Note the gradients of agents who (n,) at x (n, dim); slopes: None, or see `slopes_in`."""
+    if slopes is not None:
+        slopes_in(slopes, who, x, data)
+
+
+@_chosen(sloped)
+def _sloped(slopes: Any, who: Any, x: Any, data: Any) -> Any:
+    def none(slopes, who, x, data):
+        pass
+
+    def some(slopes, who, x, data):
+        slopes_in(slopes, who, x, data)
+
+    return none if isinstance(slopes, types.NoneType) else some

@@ -33,6 +33,7 @@ from desim.engine.compiled.numbers import (
     recalled,
     remember,
     sent,
+    sloped,
 )
 from desim.engine.compiled.watch import copied, met, sound
 from desim.network.timeline.waiting_rule import ALL, weight
@@ -80,8 +81,8 @@ def share(formulas, wave, number, training, bench, state, desk_, ahead_):
 
     wave (side of ahead, its replies from LOW up to HIGH, SIZE of a part, whether it is of a round
     ALONE, so that agents are taken in at once, and whether agents heard the present model: FRESH);
-    bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim), and
-    linear terms (PART, dim), if they have any.
+    bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim), linear
+    terms (PART, dim) if they have any, and what `sloped` takes.
     """
     desk, plan, side = Desk(*desk_), Ahead(*ahead_), wave[SIDE]
     seed, epochs, codes, data = training
@@ -97,6 +98,7 @@ def share(formulas, wave, number, training, bench, state, desk_, ahead_):
             known = part(formulas, heard, j), *entries(state, i, j)
             put((trained, aim, shift), r, j, begin(formulas, *known))
     train_in(bench[0], who, aim[:m], shift[:m], since, epochs[:m], seed, codes, data, trained)
+    sloped(bench[4], who, trained, data)
     if wave[ALONE]:
         return taken_in(formulas, wave[FRESH] > 0, who, trained, state, desk_)
     return 0.0

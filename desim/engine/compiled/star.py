@@ -51,7 +51,8 @@ class Engine:
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
         local, formulas, memory = program.local, program.formulas, program.memory
-        self.hub.terms = terms = local.terms
+        self.hub.terms = terms = program.terms or local.terms
+        work = local.work if program.work is None else program.work
         self.agents = settings.problem.agents
         policy = settings.policy
         self.policy = tuple(policy.rule), policy.late == "discard"
@@ -72,10 +73,11 @@ class Engine:
             *self.centre[:3], kept if kept.ndim == 1 else tuple(kept[:, None]),
             tuple(policy.staleness), weights, np.empty((64, 2)),
         )  # fmt: skip
-        known = (*program.state.values(), *program.beside)
+        self.slopes = np.zeros((self.agents, len(shown))) if program.sloped else None
+        known = self._state(program.state)
         self.shifted = len(formulas.begin(message, *(array[0] for array in known))) > 2
         self.calling = (
-            down.bits(width), up.bits(width), local.work, terms.compiled, self.station.devices,
+            down.bits(width), up.bits(width), work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
         )  # fmt: skip
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
@@ -185,8 +187,9 @@ class Engine:
         )  # fmt: skip
         why, done = self._advance(
             plainly, (*clocked, tuple(desk), book, seen[3], tuple(self.ahead)),
-            self.program.formulas, *clocked, self.training, self.benches[0], self._state(),
-            self.centred, tuple(desk), book, seen, tuple(self.ahead), tuple(self.shared),
+            self.program.formulas, *clocked, self.training, self.benches[0],
+            self._state(world.state), self.centred, tuple(desk), book, seen, tuple(self.ahead),
+            tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
@@ -205,17 +208,22 @@ class Engine:
         dim = self.desk.trained.shape[1]
         aim, own = np.empty((2, PART, dim))
         shift = np.empty((PART if self.shifted else 0, dim))
-        return memory_for(np.arange(self.agents), plan, data), aim, own, shift
+        own_slopes = None
+        if self.slopes is not None:
+            most = int(self.world.settings.problem.rows.max())
+            own_slopes = self.slopes, np.zeros(dim), np.empty(most)
+        return memory_for(np.arange(self.agents), plan, data), aim, own, shift, own_slopes
 
-    def _state(self) -> tuple[Array, ...]:
-        """What formulas are given of agents."""
-        return *self.world.state.values(), *self.program.beside
+    def _state(self, arrays: dict[str, Array]) -> tuple[Array, ...]:
+        """What formulas are given of agents that have these arrays."""
+        slopes = () if self.slopes is None else (self.slopes,)
+        return *arrays.values(), *self.program.beside, *slopes
 
     def _assist(self, member: int) -> None:
         """What a member of the crew does while it finds something to do."""
         assist(
             member, self.program.formulas, self.training, self.benches[member],
-            self._state(), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
+            self._state(self.world.state), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
 
     @contextmanager

@@ -16,7 +16,8 @@ class Compilable:
     arrays (agents, dim) by name, their models first; memory (dim,), or a tuple of such: what the
     coordinator keeps; latest (agents, dim) where it sums the latest replies of all agents, of which
     these are the first, None where it sums those of a collection; beside: arrays (agents, dim) that
-    formulas are given after the state, and nobody changes.
+    formulas are given after the state, and nobody changes; sloped: whether they are given the
+    gradient where an agent has trained to, last. terms, work: of a call, those of local if None.
     """
 
     formulas: Any
@@ -25,3 +26,6 @@ class Compilable:
     memory: Array | tuple[Array, ...]
     latest: Array | None = None
     beside: tuple[Array, ...] = ()
+    sloped: bool = False
+    terms: Any = None
+    work: Any = None

@@ -36,8 +36,13 @@ def aggregate(own, memory, total, *replies):
 
 
 def model(own, memory):
-    """The model that the coordinator shows, and sends if there are no `messages`."""
+    """The model that the coordinator shows, and sends if there is nothing of the following."""
     return own.model(memory)
+
+
+def message(own, memory):
+    """What the coordinator sends in place of the model that it shows."""
+    return own.message(memory)
 
 
 def messages(own, memory):
@@ -45,7 +50,7 @@ def messages(own, memory):
     return own.messages(memory)
 
 
-STUBS = (begin, finish, aggregate, model, messages)
+STUBS = (begin, finish, aggregate, model, message, messages)
 
 
 def formulas(own: type[Numbers]) -> type[Numbers]:
