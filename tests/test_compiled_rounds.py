@@ -2,6 +2,8 @@
 
 import inspect
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from desim.errors import InputError
 from desim.methods import fedasync, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
+from desim.numerics import plain
 from desim.scenario.build import check
 
 METHODS = (
@@ -67,8 +70,8 @@ def test_compiled_rounds_agree_to_the_last_bit(name):
     ids=str,
 )
 def test_many_rounds_in_one_call(changes):
-    plain = {**CASES["plt-sgd-half"], "observe": {"metrics": []}}
-    runs = [desim.run(plain, overrides={"engine": e, **changes}) for e in ("compiled", "cohort")]
+    scenario = {**CASES["plt-sgd-half"], "observe": {"metrics": []}}
+    runs = [desim.run(scenario, overrides={"engine": e, **changes}) for e in ("compiled", "cohort")]
     assert differences(*runs) == []
 
 
@@ -195,6 +198,41 @@ def test_wrong_formulas_are_noticed(name, wait, module, right, wrong, monkeypatc
     if name == "fedasync":
         waits = {"policy": {"buffer": 2, **STALE}}
     assert compared(monkeypatch, FORMULAS[name], waits, play_wrongly)
+
+
+def test_rounds_without_code_are_played_by_the_cohort_engine(monkeypatch):
+    whole, endless, seen = run("fedavg-each"), run("plt-time"), []
+    for name in ("compiled", "cohort"):
+        there = "coordinator", name
+        real = play.ENGINES[there]
+        monkeypatch.setitem(
+            play.ENGINES, there, lambda *p, real=real, name=name: seen.append(name) or real(*p)
+        )
+    monkeypatch.setattr(play, "absent", lambda *_: True)
+    found = run("fedavg-each")
+    assert (found.manifest["engine"], differences(found, whole)) == ("compiled", [])
+    assert differences(run("plt-time"), endless) == []
+    assert seen == ["cohort", "compiled"]  # nobody knows how long the second takes
+    for tree, otherwise in (({"desk": {}}, False), ({}, True)):
+        world = SimpleNamespace(keeper=SimpleNamespace(found={"engine": tree}))
+        assert play._sooner_otherwise(None, world) == otherwise  # as it began
+
+
+def test_what_has_no_code_is_told_before_it_is_called(monkeypatch):
+    class Unknown(NamedTuple):
+        number: float = 1.0
+
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    monkeypatch.setattr(plain, "_earlier", 0.0)
+    known = numbers.pairwise
+    known(np.ones(3), np.empty((64, 2)))
+    for when, missing in (("later", True), ("never", False), ("at-once", False)):
+        monkeypatch.setenv("DESIM_COMPILE", when)
+        assert plain.absent(known, Unknown()) == missing
+        assert not plain.absent(known, np.ones(3))
+    with plain.counted():
+        sum(range(10**6))
+    assert plain.seconds > 0.0
 
 
 def test_numbers_are_rounded_as_numpy_does():

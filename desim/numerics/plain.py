@@ -174,6 +174,30 @@ def played(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     return _timed(twin(kernel), time.thread_time())(*arguments)
 
 
+def absent(kernel: Any, argument: Any) -> bool:
+    """Whether a function would be plain Python for an argument like this, unless all ever are."""
+    if not rented() or when() == "never":
+        return False
+    kind = kernel.typeof_pyval(argument)
+    if any(kind in signature for signature in kernel.overloads):
+        return False
+    with global_compiler_lock:
+        return _without_code(kernel) or not kernel._cache.holds_some(kind)
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Context whose seconds count as plain Python, for they are spent because of what is absent."""
+    global seconds
+    began, before = time.thread_time(), seconds
+    if not seconds:
+        atexit.register(_remember)
+    try:
+        yield
+    finally:
+        seconds = max(seconds, before + time.thread_time() - began)
+
+
 def always_compiled(kernel: Any) -> Any:
     """A function of `with_rent` that is never plain Python after all.
 
