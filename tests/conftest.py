@@ -22,6 +22,7 @@ import effort
 import pytest
 from hypothesis import Phase, settings
 
+from desim.engine import play
 from desim.numerics.cores import cores
 from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
@@ -117,6 +118,28 @@ def forgotten_with_a_module() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
         yield
+
+
+MACHINE = ("fed_plt", "fedavg", "scaffold")  # whose rounds tests have in machine code
+FEW_STEPS = 10_000  # of agents: so many take seconds in plain Python, and to compile takes longer
+
+
+@pytest.fixture(autouse=True)
+def few_formulas_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short runs of most methods have their compiled rounds as plain Python, of the same source."""
+    there = "coordinator", "compiled"
+    real = play.ENGINES[there]
+
+    def played(program: Any, world: Any) -> float:
+        room, _, name = type(program.formulas).__module__.rpartition(".")
+        steps = play._steps(world.settings, program)
+        if room.startswith("desim.methods") and name not in MACHINE and steps < FEW_STEPS:
+            with monkeypatch.context() as patched:
+                patched.setenv("DESIM_COMPILE", "never")
+                return real(program, world)
+        return real(program, world)
+
+    monkeypatch.setitem(play.ENGINES, there, played)
 
 
 @pytest.fixture(autouse=True)

@@ -319,7 +319,7 @@ REFUSED = [
         "found quantise, but with on_loss: drop an agent may miss a call for good",
     ),
     (star(churn=CHURN, policy={"deadline": "1 s"}), {"top-k": 1}, "has lost its memory"),
-    (star(algorithm=FEDAVG, engine="compiled"), "float16", "messages of a codec"),
+    (star(algorithm=FEDAVG, engine="compiled"), {"top-k": 1}, "messages of a lossy codec"),
     (
         graph(algorithm={"name": "choco-sgd", "alpha": 0.1}, network=DROP),
         {"top-k": 1},

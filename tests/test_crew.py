@@ -116,20 +116,25 @@ def test_threads_change_no_bit(monkeypatch, changes):
 
 def test_a_crew_helps_compiled_rounds_alone(monkeypatch):
     """Beside plain Python, which other rounds that are compiled do not rule out, it would race."""
-    advance, entered, seen = star.advance, [], []
+    advance, played, entered, seen = star.advance, plain.played, [], []
+
+    def noted(inputs):
+        seen.append((inputs[2][2], bool(entered), plain._contexts["at once"]))
+        entered.clear()
 
     def told(*inputs):
-        seen.append((inputs[1][2], bool(entered), plain._contexts["at once"]))
-        plain.seconds += len(seen) < 3  # as if these were plain Python
-        entered.clear()
-        with plain.at_once():
-            return advance(*inputs)
+        noted(inputs)
+        return advance(*inputs)
 
-    told.signatures = ["of another method"]
+    def plainly(kernel, inputs):
+        noted(inputs)
+        return played(advance, inputs)
+
     enter = crew.Crew.__enter__
     monkeypatch.setattr(crew.Crew, "__enter__", lambda self: entered.append(1) or enter(self))
-    monkeypatch.setattr(plain, "seconds", 0.0)
     monkeypatch.setattr(plain, "rented", lambda: not plain._contexts["at once"])
+    monkeypatch.setattr(plain, "rents", lambda kernel, _: kernel is told and len(seen) < 2)
+    monkeypatch.setattr(plain, "played", plainly)
     monkeypatch.setattr(star, "advance", told)
     desim.run(TRAINING, overrides={"stop.rounds": 9})
-    assert seen[:4] == [(1, False, 0), (1, False, 0), (1, False, 0), (6, True, 1)]
+    assert seen[:4] == [(1, False, 0), (1, False, 0), (1, True, 1), (6, True, 1)]

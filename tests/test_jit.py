@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numba.core import types
+from numba.core.errors import TypingError
 
 import desim
 from desim.network.timeline.record import release_id
-from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.afar import address_of, called
+from desim.numerics.jit import far_kernel, lean_inline, lean_kernel
 from desim.problem.kernels.local import train_rows
 
 SMALL: dict[str, Any] = {
@@ -116,3 +118,23 @@ def test_a_lean_function_that_calls_another_is_seen() -> None:
     assert [one.__name__ for one in called_by(lean_functions()["train_in"])] == ["_train"]
     assert "memory_for" in [one.__name__ for one in called_by(train_rows)]
     assert counting(train_rows)
+
+
+@far_kernel
+def noted(k, pair):
+    pair[0][k] = pair[1]
+
+
+@lean_kernel
+def noted_through(address, k, pair):
+    called(noted, address, (k, pair))
+
+
+def test_a_kernel_is_called_by_its_address_for_the_types_that_it_knows():
+    array = np.zeros(3)
+    address = address_of(noted, (0, (array, 2.5)))
+    noted_through(address, 1, (array, 2.5))
+    assert array.tolist() == [0.0, 2.5, 0.0]
+    with pytest.raises(TypingError):
+        noted_through(address, 1, (array, 2))
+    assert address_of(noted.py_func, (0, (array, 2.5))) == 0

@@ -20,7 +20,7 @@ from desim.engine.world import Discard, Keeper, Progress, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
-from desim.numerics.plain import soon
+from desim.numerics.plain import absent, counted, soon
 from desim.problem.problem import Problem
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
@@ -69,6 +69,20 @@ def _long(settings: Settings, method: Any) -> bool:
     """Whether plain Python would take longer over a run than to compile what it needs."""
     steps, rows = _steps(settings, method), settings.problem.A
     return steps > LONG or 2.0 * steps * rows.size / settings.problem.agents > HEAVY
+
+
+def _sooner_otherwise(program: Any, world: World) -> bool:
+    """Whether the cohort engine, of the same bits, is sooner done than compiled rounds.
+
+    So it is where there is no code for the formulas, and it is known how many rounds there are. A
+    run that is resumed goes on as it began.
+    """
+    found = None if world.keeper is None else world.keeper.found
+    if found is not None:
+        return "desk" not in found["engine"]
+    from desim.engine.compiled.rounds import advance
+
+    return world.settings.rounds < np.inf and absent(advance, program.formulas)
 
 
 @dataclass(frozen=True)
@@ -249,12 +263,15 @@ class Simulation:
         """Run the engine to the end of the run, s."""
         method = self.method
         program = method.coordinator if method.kind == "coordinator" else method.agents
-        if engine == "compiled":
-            program = method.compiled()
-        else:
-            program = checked_requests(program, method.kind, lambda: world.now)
         with soon() if _long(world.settings, method) else nullcontext():
-            return ENGINES[method.kind, engine](program, world)
+            compiled = method.compiled() if engine == "compiled" else None
+            if compiled is not None and not _sooner_otherwise(compiled, world):
+                return ENGINES[method.kind, engine](compiled, world)
+            program = checked_requests(program, method.kind, lambda: world.now)
+            if compiled is None:
+                return ENGINES[method.kind, engine](program, world)
+            with counted():
+                return ENGINES[method.kind, "cohort"](program, world)
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

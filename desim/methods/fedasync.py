@@ -6,11 +6,14 @@ paper's s is `policy.staleness`; its t - tau is 1 of a reply to the latest model
 once, x becomes the mean of what each alone would make of it, so that no order of agents matters.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from desim.method import (
     Array,
     Clients,
+    Compilable,
     Federated,
     Hub,
     Ingredients,
@@ -21,6 +24,7 @@ from desim.method import (
     Program,
     Strict,
     column_sums,
+    formulas,
 )
 
 
@@ -35,6 +39,29 @@ class Parameters(Strict):
     """training between two messages, on f_i(y) + rho/2 ||y - x||^2"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean"""
+
+
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers."""
+
+    alpha: float
+
+    def begin(self, x: Any, _: Any) -> Any:
+        """From where an agent trains that was sent x, and the centre of its proximal term."""
+        return x, x
+
+    def finish(self, _: Any, y: Any, __: Any) -> Any:
+        """Its model and its reply, what it trained."""
+        return (y,), y
+
+    def aggregate(self, x: Any, total: Any, replies: int, weights: float) -> Any:
+        """The mean of (1 - a_t) x + a_t x_new over the replies, a_t being alpha s(t - tau)."""
+        return x + self.alpha * (total - weights * x) / max(replies, 1)
+
+    def model(self, x: Any) -> Any:
+        """What it sends and shows."""
+        return x
 
 
 class FedAsync(Federated):
@@ -55,10 +82,10 @@ class FedAsync(Federated):
         if (alpha := self.parameters.alpha) >= 1.0:
             text = f"algorithm.alpha: {alpha:g} is not below 1, up to which x is a mean of models"
             self.warnings.append(f"{text}; fedasync may diverge")
+        self.formulas = Formulas(alpha)
 
     def coordinator(self, hub: Hub) -> Program:
         """Server, both threads: whoever has replied is called again with the new model."""
-        alpha = self.parameters.alpha
         state = hub.memory(x=column_sums(self.x0) / hub.agents)
         hub.start(x=self.x0)
         hub.publish(state.x)
@@ -68,10 +95,15 @@ class FedAsync(Federated):
             replies = yield hub.collect()
             n, total = len(replies.who), column_sums(replies.weighed)
             s = float(np.add.reduce(replies.weight))  # of one reply s(t - tau)
-            state.x = state.x + alpha * (total - s * state.x) / max(n, 1)  # (1 - a_t) x + a_t x_new
+            state.x = self.formulas.aggregate(state.x, total, n, s)
             hub.publish(state.x)
 
     def train(self, us: Clients, x: Array) -> Array:
         """Worker: steps of agents `us` on f_i(y) + (rho/2) ||y - x||^2 from x (n, dim); y."""
-        us.x = y = self.local.train(us, x, x)  # x_h = x_h-1 - gamma grad g(x_h-1)
-        return y
+        y = self.local.train(us, *self.formulas.begin(x, x))  # x_h = x_h-1 - gamma grad g(x_h-1)
+        (us.x,), reply = self.formulas.finish(x, y, x)
+        return np.asarray(reply)
+
+    def compiled(self) -> Compilable | None:
+        """The same for the compiled engine."""
+        return self.local.compiled(self.formulas, column_sums(self.x0) / len(self.x0), x=self.x0)

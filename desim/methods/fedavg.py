@@ -117,7 +117,6 @@ class FedAvg(Federated):
         return np.asarray(change)
 
     def compiled(self) -> Compilable | None:
-        """The same for the compiled engine, which has no memory of an optimiser."""
-        if self.server.kind != "none":
-            return None
-        return self.local.compiled(self.formulas, column_sums(self.x0) / len(self.x0), x=self.x0)
+        """The same for the compiled engine."""
+        x0 = column_sums(self.x0) / len(self.x0)
+        return self.local.compiled(*self.server.compiled(self.formulas, x0), x=self.x0)

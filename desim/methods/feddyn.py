@@ -12,13 +12,14 @@ is a proof, g_k is no gradient at theta_k; where the models rest it is one, and 
 optimum only.
 """
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from desim.method import (
     Array,
     Clients,
+    Compilable,
     Federated,
     Hub,
     Ingredients,
@@ -28,6 +29,7 @@ from desim.method import (
     Program,
     Strict,
     column_sums,
+    formulas,
 )
 
 LATE = {
@@ -48,6 +50,37 @@ class Parameters(Strict):
     taken whole; or models, as printed"""
     init: Init = Init.of("zeros")
     """theta0, of which the coordinator takes the mean; h and all g_k start at zero"""
+
+
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers, of replies theta_k - theta."""
+
+    alpha: float
+    agents: int
+    shares: bool
+
+    def begin(self, theta: Any, _: Any, g: Any) -> Any:
+        """From where an agent trains, the centre of its proximal term, and its linear term."""
+        return theta, theta, -g
+
+    def finish(self, theta: Any, theta_k: Any, _: Any, g: Any) -> Any:
+        """Its theta_k and grad L_k(theta_k^t), and its reply."""
+        change = theta_k - theta
+        return (theta_k, g - self.alpha * change), change
+
+    def aggregate(self, memory: Any, change: Any, n: int) -> Any:
+        """theta^t and h^t."""
+        theta, h = memory
+        if n == 0:
+            return theta, h
+        h = h - self.alpha / self.agents * change
+        step = change / n - h / self.alpha
+        return theta + (n / self.agents * step if self.shares else step), h
+
+    def model(self, memory: Any) -> Any:
+        """What it sends and shows: theta."""
+        return memory[0]
 
 
 class FedDyn(Federated):
@@ -71,11 +104,11 @@ class FedDyn(Federated):
         late = policy.kind != "all" and policy.late == "carry"
         self.printed, self.shares = reply == "model", reply == "share" and late
         self.warnings += [f"algorithm.reply: {LATE[reply]}"] if late and reply in LATE else []
+        self.formulas = Formulas(self.parameters.alpha, len(self.x0), self.shares)
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
-        alpha, m = self.parameters.alpha, hub.agents
-        theta = column_sums(self.x0) / m
+        theta = column_sums(self.x0) / hub.agents
         state = hub.memory(theta=theta, h=np.zeros_like(theta))
         hub.start(x=self.x0, slope=np.zeros_like(self.x0))
         hub.publish(state.theta)
@@ -85,16 +118,19 @@ class FedDyn(Federated):
             replies = yield hub.collect()
             came, n = replies.payload, len(replies.who)
             change = column_sums(came - state.theta if self.printed else came)
-            if n:
-                state.h = state.h - alpha / m * change  # h^t
-                step = change / n - state.h / alpha
-                step = n / m * step if self.shares else step
-                state.theta = state.theta + step  # theta^t
+            state.theta, state.h = self.formulas.aggregate((state.theta, state.h), change, n)
             hub.publish(state.theta)
 
     def train(self, us: Clients, theta: Array) -> Array:
         """Agents `us` from theta (n, dim), as sent: theta_k or theta_k - theta, (n, dim)."""
-        g = us.slope
-        us.x = theta_k = self.local.train(us, theta, theta, -g)  # argmin, or steps towards it
-        us.slope = g - self.parameters.alpha * (theta_k - theta)  # grad L_k(theta_k^t)
-        return np.asarray(theta_k if self.printed else theta_k - theta)
+        own = us.x, us.slope
+        theta_k = self.local.train(us, *self.formulas.begin(theta, *own))  # argmin, or steps to it
+        (us.x, us.slope), change = self.formulas.finish(theta, theta_k, *own)
+        return np.asarray(theta_k if self.printed else change)
+
+    def compiled(self) -> Compilable | None:
+        """The same for the compiled engine, which sums what agents send as it is."""
+        theta, zeros = column_sums(self.x0) / len(self.x0), np.zeros_like(self.x0)
+        memory = theta, zeros[0]
+        made = self.local.compiled(self.formulas, memory, x=self.x0, slope=zeros)
+        return None if self.printed else made

@@ -6,12 +6,14 @@ of the objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) |
 """
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from desim.method import (
     Array,
     Clients,
+    Compilable,
     Federated,
     Hub,
     Ingredients,
@@ -21,8 +23,10 @@ from desim.method import (
     Program,
     Strict,
     Terms,
+    formulas,
     gradient,
 )
+from desim.problem.kernels.formulas import message
 
 
 class Parameters(Strict):
@@ -36,6 +40,42 @@ class Parameters(Strict):
     """training between two messages, on psi_i"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean; u0 is zero"""
+
+
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers; slope: of f_i at y.
+
+    N psi_i(y) = f_i(y) + (N tau - mu)/2 ||y - x_hat||^2 - <mu x_hat + N u_i, y> + constant.
+    """
+
+    agents: int
+    gamma: float
+    mu: float
+
+    def begin(self, x_hat: Any, _: Any, u: Any, slope: Any) -> Any:
+        """From where an agent trains on N psi_i, and its terms."""
+        return x_hat, x_hat, -(self.mu * x_hat + self.agents * u)  # lines 6-8
+
+    def finish(self, x_hat: Any, y: Any, _: Any, u: Any, slope: Any) -> Any:
+        """Its y_i and u_i, and its reply."""
+        ahead = (slope - self.mu * y) / self.agents  # line 9
+        return (y, ahead), ahead - u
+
+    def aggregate(self, memory: Any, step: Any, c: int) -> Any:
+        """The new x and v."""
+        x_hat, (_, v) = message(self, memory), memory
+        x = x_hat - self.gamma * self.agents / max(c, 1) * step  # line 13
+        return x, v + step  # line 12
+
+    def model(self, memory: Any) -> Any:
+        """What it shows: x."""
+        return memory[0]
+
+    def message(self, memory: Any) -> Any:
+        """What it sends: x_hat."""
+        x, v = memory
+        return (x - self.gamma * v) / (1.0 + self.gamma * self.mu)  # line 4
 
 
 class FiveGCS(Federated):
@@ -61,35 +101,43 @@ class FiveGCS(Federated):
         if self.gamma * tau * N > 1.0 + 1e-12:
             text = f"{self.gamma:g} is above 1/(tau agents) = {1.0 / (tau * N):g}"
             self.warnings.append(f"algorithm.gamma: {text}; 5gcs may diverge")
+        self.formulas = Formulas(N, self.gamma, self.mu)
+        self.steps_and_rows = self.local.work + self.problem.rows
         if self.mu == 0.0:
             text = "5gcs is proved for strongly convex losses only"
             self.warnings.append(f"problem.regularizer: {text}")
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; c is the number of replies."""
-        gamma, mu, N, terms = self.gamma, self.mu, hub.agents, self.planned(1)
-        work = self.local.work + self.problem.rows
-        state = hub.memory(x=np.add.reduce(self.x0) / N, v=np.zeros(self.problem.dim))
+        work, terms = self.steps_and_rows, self.planned(1)
+        x0 = np.add.reduce(self.x0) / hub.agents
+        state = hub.memory(x=x0, v=np.zeros_like(x0))
         hub.start(x=self.x0, u=np.zeros_like(self.x0))
         hub.publish(state.x)
         while hub.open:
-            x_hat = (state.x - gamma * state.v) / (1.0 + gamma * mu)  # line 4
+            memory = state.x, state.v
+            x_hat = self.formulas.message(memory)  # line 4
             hub.call(hub.invite(), self.train, x_hat, work=work, charge=terms)  # line 5
             replies = yield hub.collect()
-            step = np.add.reduce(replies.payload)
-            state.v = state.v + step  # line 12
-            state.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
+            step, c = np.add.reduce(replies.payload), len(replies.who)
+            state.x, state.v = self.formulas.aggregate(memory, step, c)  # lines 12, 13
             hub.publish(state.x)
 
     def train(self, us: Clients, x_hat: Array) -> Array:
-        """Lines 6 to 9 for agents `us`: u+ - u (n, dim). N psi_i has the same minimiser as psi_i.
+        """Lines 6 to 9 for agents `us`, N psi_i in place of psi_i: u+ - u (n, dim)."""
+        own = us.x, us.u
+        y = self.local.train(us, *self.formulas.begin(x_hat, *own, None))  # lines 6-8
+        slope = gradient(us.who, y, self.problem.data)
+        (us.x, us.u), reply = self.formulas.finish(x_hat, y, *own, slope)  # line 9
+        return np.asarray(reply)
 
-        N psi_i(y) = f_i(y) + (N tau - mu)/2 ||y - x_hat||^2 - <mu x_hat + N u_i, y> + constant.
-        """
-        N, u = self.problem.agents, us.u
-        us.x = y = self.local.train(us, x_hat, x_hat, -(self.mu * x_hat + N * u))  # lines 6-8
-        us.u = ahead = (gradient(us.who, y, self.problem.data) - self.mu * y) / N  # line 9
-        return np.asarray(ahead - u)
+    def compiled(self) -> Compilable | None:
+        """The same for the compiled engine, but for sums of a single column, which NumPy halves."""
+        x0, u = np.add.reduce(self.x0) / len(self.x0), np.zeros_like(self.x0)
+        made = self.local.compiled(self.formulas, (x0, u[0]), x=self.x0, u=u)
+        if made is None or len(x0) == 1:
+            return None
+        return replace(made, sloped=True, terms=self.planned(1), work=self.steps_and_rows)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: a gradient is computed after the last noise was added."""

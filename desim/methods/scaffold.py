@@ -6,11 +6,14 @@ each way, as printed: (x, c) down and (change of y_i, change of c_i) up. No c_i 
 coordinator steps, so that it may have an optimiser for x, which the paper does not prove.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from desim.method import (
     Array,
     Clients,
+    Compilable,
     Federated,
     Hub,
     Ingredients,
@@ -20,8 +23,9 @@ from desim.method import (
     Program,
     Strict,
     beyond,
+    formulas,
 )
-from desim.methods.shared.federated import Server
+from desim.methods.shared.federated import Server, Steps, step_along
 
 PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
 
@@ -37,6 +41,40 @@ class Parameters(Strict):
     """the coordinator's optimiser for x, as in fedavg; c is the mean of all c_i with any"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean; all control variates start at zero"""
+
+
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers; path: K eta_l of an agent."""
+
+    agents: int
+    eta_g: float
+    steps: Steps
+
+    def begin(self, heard: Any, _: Any, c_i: Any, path: Any) -> Any:
+        """From where an agent trains, the centre of its proximal term, and the linear term."""
+        x, c = heard
+        return x, x, c - c_i  # line 10
+
+    def finish(self, heard: Any, y: Any, _: Any, c_i: Any, path: Any) -> Any:
+        """Its y_i and c_i, and its reply."""
+        x, c = heard
+        ahead = c_i - c + (x - y) / path  # line 12, option II
+        return (y, ahead), (y - x, ahead - c_i)  # line 13
+
+    def aggregate(self, memory: Any, change: Any, replies: int) -> Any:
+        """The new x, m and v of the optimiser, and c; change: sums of the replies' parts."""
+        x, m, v, c = memory
+        m, v, along, n = step_along(self.steps, m, v, change[0], replies)
+        return x + self.eta_g / max(n, 1) * along, m, v, c + change[1] / self.agents  # line 17
+
+    def model(self, memory: Any) -> Any:
+        """What it shows: x."""
+        return memory[0]
+
+    def messages(self, memory: Any) -> Any:
+        """What it sends: x and c."""
+        return memory[0], memory[3]  # line 5
 
 
 class Scaffold(Federated):
@@ -60,30 +98,38 @@ class Scaffold(Federated):
         if K > 1:
             bound = 1.0 / (81.0 * self.local.hi * K * eta_g)
             self.warnings += beyond("algorithm.local.step", self.local.gamma, bound, PROVED)
+        self.path = (K * self.local.gamma)[:, None]  # K eta_l
+        self.formulas = Formulas(len(self.x0), eta_g, self.server.steps)
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
-        (N, dim), eta_g = self.x0.shape, self.parameters.global_step
-        server = self.server
-        state = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim), **server.memory())
+        server, x0 = self.server, np.mean(self.x0, axis=0)
+        state = hub.memory(x=x0, c=np.zeros_like(x0), **server.memory())
         hub.start(x=self.x0, control=np.zeros_like(self.x0))
         hub.publish(state.x)
         while hub.open:
-            message = np.concatenate([state.x, state.c])  # line 5
+            memory = state.x, *server.of(state), state.c
+            message = np.concatenate(self.formulas.messages(memory))  # line 5
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
             change = np.add.reduce(replies.payload)  # line 16
-            along, n = server.along(state, change[:dim], len(replies.who))
-            state.x = state.x + eta_g / max(n, 1) * along  # line 17
-            state.c = state.c + change[dim:] / N  # line 17
+            news = self.formulas.aggregate(memory, np.split(change, 2), len(replies.who))
+            state.x, *own, state.c = news  # line 17
+            server.put(state, *own)
             hub.publish(state.x)
 
     def train(self, us: Clients, message: Array) -> Array:
         """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""
-        x, c = (np.ascontiguousarray(part) for part in np.split(message, 2, axis=1))
-        c_i: Array = us.control
-        path = (self.local.epochs * self.local.gamma)[us.who, None]  # K eta_l
-        us.x = y = self.local.train(us, x, x, c - c_i)  # lines 7-11
-        us.control = ahead = c_i - c + (x - y) / path  # line 12, option II
-        return np.concatenate([y - x, ahead - c_i], axis=1)  # line 13
+        heard = [np.ascontiguousarray(part) for part in np.split(message, 2, axis=1)]
+        own = us.x, us.control, self.path[us.who]
+        y = self.local.train(us, *self.formulas.begin(heard, *own))  # lines 7-11
+        (us.x, us.control), reply = self.formulas.finish(heard, y, *own)  # lines 12, 13
+        return np.concatenate(reply, axis=1)
+
+    def compiled(self) -> Compilable | None:
+        """The same for the compiled engine."""
+        x0, zeros = np.mean(self.x0, axis=0), np.zeros_like(self.x0)
+        memory = x0, *self.server.start(), zeros[0]
+        beside = (np.broadcast_to(self.path, self.x0.shape),)
+        return self.local.compiled(self.formulas, memory, beside=beside, x=self.x0, control=zeros)

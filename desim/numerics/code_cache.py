@@ -219,6 +219,10 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
         name = self._cache_file._load_index().get(self._index_key(signature, target.codegen()))
         return name is not None and os.path.exists(self._cache_file._data_path(name))
 
+    def holds_some(self, kind: Any) -> bool:
+        """Whether there is code for arguments of which one has this type."""
+        return any(kind in signature for signature, *_ in self._cache_file._load_index())
+
 
 def guarded(function: Any) -> Any:
     """The compiled function, which one process at a time compiles and adds to what is kept.

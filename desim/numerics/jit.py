@@ -83,6 +83,11 @@ def lean_kernel(function: Callable[..., Any]) -> Any:
     return _compiled(function, nogil=True, _nrt=False)
 
 
+def far_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a lean kernel that returns nothing and that nobody calls but by its address."""
+    return _compiled(function, nogil=True, _nrt=False, no_cpython_wrapper=True)
+
+
 def lean_inline(function: Callable[..., Any]) -> Any:
     """Compile a part of lean kernels that vanishes into them: it makes and returns no arrays.
 

@@ -165,13 +165,57 @@ def with_rent(kernel: Any) -> Any:
 
     def chosen(*arguments: Any, **names: Any) -> Any:
         began = time.thread_time()  # to look for compiled code takes longer than many a call
-        if rented() and (when() == "never" or _small(kernel, arguments)):
+        if _rents(kernel, arguments):
             return _timed(twin(kernel), began)
         return compiled(*arguments, **names)
 
     kernel._compile_for_args = chosen
     _twins[kernel] = None
     return kernel
+
+
+def _rents(kernel: Any, arguments: tuple[Any, ...]) -> bool:
+    return rented() and (when() == "never" or _small(kernel, arguments))
+
+
+def rents(kernel: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether a call of a compiled function is better plain Python now.
+
+    One that this process has loaded numba calls at once, without asking.
+    """
+    if not _rents(kernel, arguments):
+        return False
+    loaded = when() != "never" and kernel.overloads
+    return not (loaded and tuple(map(kernel.typeof_pyval, arguments)) in loaded)
+
+
+def played(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    """What a call as plain Python returns."""
+    return _timed(twin(kernel), time.thread_time())(*arguments)
+
+
+def absent(kernel: Any, argument: Any) -> bool:
+    """Whether a function would be plain Python for an argument like this, unless all ever are."""
+    if not rented() or when() == "never":
+        return False
+    kind = kernel.typeof_pyval(argument)
+    if any(kind in signature for signature in kernel.overloads):
+        return False
+    with global_compiler_lock:
+        return not kernel._cache.holds_some(kind)
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Context whose seconds count as plain Python, for they are spent because of what is absent."""
+    global seconds
+    began, before = time.thread_time(), seconds
+    if not seconds:
+        atexit.register(_remember)
+    try:
+        yield
+    finally:
+        seconds = max(seconds, before + time.thread_time() - began)
 
 
 def always_compiled(kernel: Any) -> Any:
@@ -187,11 +231,6 @@ def always_compiled(kernel: Any) -> Any:
 def possible() -> bool:
     """Whether the next call of a function may be plain Python."""
     return bool(numba.config.DISABLE_JIT) or rented()
-
-
-def compiled_since(before: float) -> bool:
-    """Whether what was called since `seconds` were so many was compiled code for sure."""
-    return not numba.config.DISABLE_JIT and seconds == before
 
 
 def _small(kernel: Any, arguments: Any) -> bool:

@@ -104,8 +104,9 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
         return text
     if isinstance(settings.participation, Chooser):
         return "whom participation.choose invites is decided in Python, by what came before"
-    if not settings.codecs.plain:
-        return "messages of a codec are coded in Python"
+    up, down = settings.codecs
+    if up.lossy or down.lossy or up.memory != "none":
+        return "messages of a lossy codec are coded in Python"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":

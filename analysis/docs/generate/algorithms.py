@@ -103,10 +103,12 @@ def _checks(name: str) -> str:
 
 def _program(method: type[Method]) -> str:
     """The equations as they run."""
-    own = [one for one in PROGRAMS if callable(getattr(method, one, None))]
+    formulas = getattr(inspect.getmodule(method), "Formulas", None)
+    own = [formulas] if formulas else []
+    own += [getattr(method, one) for one in PROGRAMS if callable(getattr(method, one, None))]
     blocks = []
     for one in own:
-        source = inspect.cleandoc("\n" + inspect.getsource(getattr(method, one)))
+        source = inspect.cleandoc("\n" + inspect.getsource(one))
         blocks.append(f"```python\n{source}\n```")
     return paragraphs(*blocks)
 

@@ -21,7 +21,7 @@ from desim.network.timeline.computations import Attendance, leaves
 from desim.network.timeline.messages import CALLED, Calls, call, settle_due
 from desim.network.timeline.record import Rows
 from desim.network.timeline.waiting_rule import ALL
-from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.jit import far_kernel, lean_inline
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet
 ROUNDS, WHY, FIRST = range(3)  # columns of Ahead.counts
@@ -97,7 +97,7 @@ def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_)
     return ON, 0 if rule[0] == ALL else m, n
 
 
-@lean_kernel
+@far_kernel
 def play_ahead(side, k, most, span, policy, drawn, calling, desk, book, watch, ahead):
     """Play the clock of rounds k, k + 1, ... of a block: at most so many, and what one side holds.
 

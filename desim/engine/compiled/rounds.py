@@ -23,17 +23,30 @@ from desim.engine.compiled.ahead import (
 )
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
+from desim.engine.compiled.numbers import (
+    counted,
+    entries,
+    narrowed,
+    part,
+    put,
+    put_part,
+    recalled,
+    remember,
+    sent,
+    sloped,
+)
 from desim.engine.compiled.watch import copied, met, sound
 from desim.network.timeline.waiting_rule import ALL, weight
+from desim.numerics.afar import called
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.plain import always_compiled
-from desim.problem.kernels.formulas import aggregate, begin, entries, finish, model, put
+from desim.problem.kernels.formulas import aggregate, begin, finish, model
 from desim.problem.kernels.local import train_in
 from desim.problem.kernels.sums import replace_row, summed_again
 
 PART = 16  # agents that a member of the crew takes at a time, at most
 IDLE = 1 << 14  # looks for work before a member rests
-SIDE, LOW, HIGH, SIZE, ALONE, FRESH = range(6)  # of a wave: see `part`
+SIDE, LOW, HIGH, SIZE, ALONE, FRESH = range(6)  # of a wave: see `share`
 
 
 @lean_inline
@@ -45,35 +58,47 @@ def taken_in(formulas, fresh, who, trained, state, desk_):
         reply = desk.heard[i]
         heard = desk.model if fresh else reply
         for j in range(trained.shape[1]):
-            news, reply[j] = finish(formulas, heard[j], trained[r, j], *entries(state, i, j))
+            known = trained[r, j], *entries(state, i, j)
+            news, answer = finish(formulas, part(formulas, heard, j), *known)
             put(state, i, j, news)
+            put_part(reply, j, answer)
+        narrow(desk.coded[1], reply)
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
 
 
+@lean_inline
+def narrow(bits, row):
+    """Round the numbers of row (width,) to so many bits, as they are sent."""
+    if bits < 64:
+        narrowed(bits, row)
+
+
 @lean_kernel
-def part(formulas, wave, number, training, bench, state, desk_, ahead_):
+def share(formulas, wave, number, training, bench, state, desk_, ahead_):
     """Train one part of a wave; return a sum of models, of agents that are taken in at once.
 
     wave (side of ahead, its replies from LOW up to HIGH, SIZE of a part, whether it is of a round
     ALONE, so that agents are taken in at once, and whether agents heard the present model: FRESH);
-    bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim).
+    bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim), linear
+    terms (PART, dim) if they have any, and what `sloped` takes.
     """
     desk, plan, side = Desk(*desk_), Ahead(*ahead_), wave[SIDE]
     seed, epochs, codes, data = training
     low = wave[LOW] + number * wave[SIZE]
     high = min(low + wave[SIZE], wave[HIGH])
     who, since = plan.replied[side, low:high], plan.since[side, low:high]
-    m, place, aim = high - low, low - wave[LOW], bench[1]
+    m, place, aim, shift = high - low, low - wave[LOW], bench[1], bench[3]
     trained = bench[2][:m] if wave[ALONE] else desk.trained[place : place + m]
     for r in range(m):
         i = who[r]
         heard = desk.model if wave[FRESH] else desk.heard[i]
         for j in range(trained.shape[1]):
-            known = heard[j], *entries(state, i, j)
-            trained[r, j], aim[r, j] = begin(formulas, *known)
-    train_in(bench[0], who, aim[:m], aim[:0], since, epochs[:m], seed, codes, data, trained)
+            known = part(formulas, heard, j), *entries(state, i, j)
+            put((trained, aim, shift), r, j, begin(formulas, *known))
+    train_in(bench[0], who, aim[:m], shift[:m], since, epochs[:m], seed, codes, data, trained)
+    sloped(bench[4], who, trained, data)
     if wave[ALONE]:
         return taken_in(formulas, wave[FRESH] > 0, who, trained, state, desk_)
     return 0.0
@@ -85,7 +110,7 @@ def helped(me, formulas, training, bench, state, desk, ahead, shared):
     number = taken(shared)
     if number == NONE:
         return False
-    total = part(formulas, shared[1], number, training, bench, state, desk, ahead)
+    total = share(formulas, shared[1], number, training, bench, state, desk, ahead)
     shared[2][me, 0] += total
     noted(shared)
     return True
@@ -117,7 +142,7 @@ def gathered(who, since_, now, centre, desk_):
 
     since_ (n,): rounds of the calls that they answer in round `now`.
     """
-    desk, rows, sums, since = Desk(*desk_), centre[0], centre[1], centre[2]
+    desk, rows, sums, since, weights = Desk(*desk_), centre[0], centre[1], centre[2], centre[5]
     for r in range(who.shape[0]):
         reply = desk.heard[who[r]]
         if rows.shape[0]:
@@ -125,6 +150,8 @@ def gathered(who, since_, now, centre, desk_):
             since[0] += 1.0
         else:
             s = weight(centre[4], now - since_[r])
+            if weights.shape[0]:
+                weights[r] = s
             for j in range(sums.shape[0]):
                 sums[j] += s * reply[j]
 
@@ -133,15 +160,20 @@ def gathered(who, since_, now, centre, desk_):
 def concluded(formulas, n, k, centre, desk_, models):
     """The coordinator's step after n replies; its model goes to models[k]. Return the sum of it."""
     desk, total = Desk(*desk_), 0.0
-    rows, sums, since, memory, _ = centre
+    rows, sums, since, memory, _, weights, room = centre
     if rows.shape[0]:
         summed_again(rows, sums, since)
-    for j in range(memory.shape[0]):
-        memory[j] = aggregate(formulas, memory[j], sums[j], n)
-        desk.model[j] = models[k, j] = model(formulas, memory[j])
-        total += models[k, j]
-        if rows.shape[0] == 0:
+    came = counted(formulas, n, weights, room)
+    for j in range(models.shape[1]):
+        kept = aggregate(formulas, recalled(memory, j), part(formulas, sums, j), *came)
+        remember(memory, j, kept)
+        shown = models[k, j] = model(formulas, kept)
+        put_part(desk.model, j, sent(formulas, kept, shown))
+        total += shown
+    if rows.shape[0] == 0:
+        for j in range(sums.shape[0]):
             sums[j] = 0.0
+    narrow(desk.coded[0], desk.model)
     return total
 
 
@@ -233,25 +265,27 @@ def unwritten(r, side, book, ahead_):
 
 @lean_kernel
 def advance(
-    formulas, span, policy, drawn, calling, training, bench, state, centre, desk, book, seen, ahead,
-    shared,
+    clock, formulas, span, policy, drawn, calling, training, bench, state, centre, desk, book, seen,
+    ahead, shared,
 ):  # fmt: skip
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
-    span (last round, horizon s, most rounds of this call); policy (Rule, discard,
-    interrupts, Intake); drawn: see `invited`; calling (bits, reply bits, work, terms, devices,
-    rows of the log that one call may take); training (seed, epochs (agents,), plan, data); bench:
-    see `part`; state: the agents' arrays (agents, dim), models first; centre: the
-    latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in
-    since (1,), what `aggregate` keeps (dim,), a Staleness; desk: Desk; book (Calls, Rows, Rows);
-    seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
-    the end of each round, and a Watch; ahead: Ahead; shared: of the crew. Tuples are plain ones.
+    clock: the address of `play_ahead`; span (last round, horizon s, most rounds of this call);
+    policy (Rule, discard, interrupts, Intake); drawn: see `invited`; calling (bits, reply bits,
+    work, terms, devices, rows of the log that one call may take); training (seed, epochs (agents,),
+    plan, data); bench: see `share`; state: what formulas know of agents (agents, dim), models
+    first; centre: the latest replies (agents or 0, width), the sum (width,) of these or of a
+    collection, how many came in since (1,), what `aggregate` keeps, see `recalled`, a Staleness,
+    room for weights (agents or 0,) and for their sum; desk: Desk; book (Calls, Rows, Rows); seen
+    (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at the
+    end of each round, and a Watch; ahead: Ahead; shared: of the crew. Tuples are plain ones.
 
     BLOCK: `most` rounds are done, or it is the observer's turn; ROOM: the log or ledger is full;
     OVER, STUCK: a collection closes after the horizon, or never; CLOSED: no further round begins;
     LOOK: a model is not finite.
     """
     plan, watch = Ahead(*ahead), seen[3]
+    planned = span, policy, drawn, calling, desk, book, watch, ahead
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
     most, side, k = 1 if unsure else MOST_AHEAD, 0, 0
     plan.counts[side, ROUNDS], plan.counts[side, WHY] = 0, ON
@@ -266,10 +300,7 @@ def advance(
                 copied(plan.copies[side, r], state[0], watch)
             parts = begun(side, ends[r], ends[end], alone, policy[0][0] == ALL, shared)
             if further and not unsure:
-                play_ahead(
-                    1 - side, k + rounds, most, span, policy, drawn, calling, desk, book, watch,
-                    ahead,
-                )  # fmt: skip
+                called(play_ahead, clock, (1 - side, k + rounds, most, *planned))
                 further = False
             total = trained(parts, formulas, training, bench, state, desk, ahead, shared)
             while r < end:
@@ -287,5 +318,5 @@ def advance(
         if plan.counts[side, WHY] != ON:
             return plan.counts[side, WHY], k
         if further:
-            play_ahead(1 - side, k, most, span, policy, drawn, calling, desk, book, watch, ahead)
+            called(play_ahead, clock, (1 - side, k, most, *planned))
         side = 1 - side

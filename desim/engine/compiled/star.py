@@ -5,7 +5,7 @@ Python inside a round: no budget, no transcript. The numbers are the cohort engi
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from numba.core.errors import TypingError
 
 from desim.arrays import Array
 from desim.engine.cohort.star import CohortStation, explained, under_way
-from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for
+from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for, play_ahead
 from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
-from desim.engine.compiled.rounds import PART, advance, assist
+from desim.engine.compiled.numbers import sent
+from desim.engine.compiled.rounds import PART, advance, assist, narrow
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
 from desim.engine.observer import MAX_OBSERVATIONS, SEEN_NUMBERS
@@ -27,8 +28,10 @@ from desim.memory import Tree, fill, fitting
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.participation import Everybody
 from desim.numerics import plain
+from desim.numerics.afar import address_of
 from desim.numerics.jit import threads, use_parallel
 from desim.problem.kernels.compilable import Compilable
+from desim.problem.kernels.formulas import weighs
 from desim.problem.kernels.local import memory_for
 from desim.problem.kernels.sums import column_sums
 from desim.problem.kernels.tally import no_tally
@@ -47,19 +50,34 @@ class Engine:
         self.observer: Any = world.observer
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
-        local, memory = program.local, program.memory
-        self.hub.terms = terms = local.terms
+        local, formulas, memory = program.local, program.formulas, program.memory
+        self.hub.terms = terms = program.terms or local.terms
+        work = local.work if program.work is None else program.work
         self.agents = settings.problem.agents
         policy = settings.policy
         self.policy = tuple(policy.rule), policy.late == "discard"
         self.intake = tuple(settings.intake)
-        self.desk = desk_for(self.agents, program.formulas.model(memory))
-        latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
-        self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
-        self.centred = *self.centre, tuple(policy.staleness)
-        bits = 64 * len(memory)
+        up, down = settings.codecs
+        shown = formulas.model(memory)
+        message = sent(formulas, memory, shown)
+        heard = np.concatenate(message) if isinstance(message, tuple) else message
+        width = len(heard)
+        coded = down.bits(1), up.bits(1)
+        self.desk = desk_for(self.agents, len(shown), heard, coded)
+        narrow(coded[0], self.desk.model)
+        latest = np.empty((0, width)) if program.latest is None else program.latest.copy()
+        self.centre = latest, column_sums(latest), np.zeros(1), np.array(memory)
+        kept = self.centre[3]
+        weights = np.empty(self.agents if weighs(formulas.__class__) else 0)
+        self.centred = (
+            *self.centre[:3], kept if kept.ndim == 1 else tuple(kept[:, None]),
+            tuple(policy.staleness), weights, np.empty((64, 2)),
+        )  # fmt: skip
+        self.slopes = np.zeros((self.agents, len(shown))) if program.sloped else None
+        known = self._state(program.state)
+        self.shifted = len(formulas.begin(message, *(array[0] for array in known))) > 2
         self.calling = (
-            bits, bits, local.work, terms.compiled, self.station.devices,
+            down.bits(width), up.bits(width), work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
         )  # fmt: skip
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
@@ -74,8 +92,9 @@ class Engine:
         self.benches = [self._bench() for _ in range(members)]
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
-            self.hub.publish(self.desk.model.copy())
+            self.hub.publish(shown)
         self.most = self._most()
+        self.clock = 0  # where the clock's machine code is
         self.compiled = False  # whether the rounds are known to be, for what this play has
         self.crew = Crew(members, self._assist)
 
@@ -159,20 +178,25 @@ class Engine:
         most = int(max(1, min(most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
-        times, models = np.empty(most), np.empty((most, len(desk.model)))
+        times, models = np.empty(most), np.empty((most, x.shape[1]))
         book = hub.flat, world.log.flat, world.ledger.flat
+        seen = times, models, iterates, tuple(watch)
+        clocked = (
+            (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
+            self._drawn(most), self.calling,
+        )  # fmt: skip
         why, done = self._advance(
-            plainly, self.program.formulas, (int(last), settings.horizon, most),
-            (*self.policy, self.station.defer, self.intake), self._drawn(most), self.calling,
-            self.training, self.benches[0], tuple(world.state.values()), self.centred, tuple(desk),
-            book, (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
+            plainly, (*clocked, tuple(desk), book, seen[3], tuple(self.ahead)),
+            self.program.formulas, *clocked, self.training, self.benches[0],
+            self._state(world.state), self.centred, tuple(desk), book, seen, tuple(self.ahead),
+            tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
         if self.observer.full:
             for k in range(done):
-                seen = iterates[k] if full else x
-                self.observer.publish(float(times[k]), first + k, seen, models[k])
+                after = iterates[k] if full else x
+                self.observer.publish(float(times[k]), first + k, after, models[k])
         else:
             self._show(why, first, times[:done], models[:done], watch)
         world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)
@@ -181,15 +205,25 @@ class Engine:
     def _bench(self) -> tuple[Any, ...]:
         """What a member of the crew needs to train agents."""
         _, _, plan, data = self.training
-        aim, own = np.empty((2, PART, len(self.desk.model)))
-        return memory_for(np.arange(self.agents), plan, data), aim, own
+        dim = self.desk.trained.shape[1]
+        aim, own = np.empty((2, PART, dim))
+        shift = np.empty((PART if self.shifted else 0, dim))
+        own_slopes = None
+        if self.slopes is not None:
+            most = int(self.world.settings.problem.rows.max())
+            own_slopes = self.slopes, np.zeros(dim), np.empty(most)
+        return memory_for(np.arange(self.agents), plan, data), aim, own, shift, own_slopes
+
+    def _state(self, arrays: dict[str, Array]) -> tuple[Array, ...]:
+        """What formulas are given of agents that have these arrays."""
+        slopes = () if self.slopes is None else (self.slopes,)
+        return *arrays.values(), *self.program.beside, *slopes
 
     def _assist(self, member: int) -> None:
         """What a member of the crew does while it finds something to do."""
         assist(
             member, self.program.formulas, self.training, self.benches[member],
-            tuple(self.world.state.values()), tuple(self.desk), tuple(self.ahead),
-            tuple(self.shared),
+            self._state(self.world.state), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
 
     @contextmanager
@@ -198,16 +232,19 @@ class Engine:
         with plain.at_once(), self.crew:
             yield
 
-    def _advance(self, plainly: bool, *inputs: Any) -> tuple[int, int]:
+    def _advance(self, plainly: bool, clocked: Any, *inputs: Any) -> tuple[int, int]:
         """What the rounds return; ProgramError where the formulas cannot be compiled."""
-        before = plain.seconds
+        self.compiled = not (plainly and plain.rents(advance, (0, *inputs)))
         try:
-            with nullcontext() if plainly else self._together():
-                why, done = advance(*inputs)
+            if not self.compiled:
+                why, done = plain.played(advance, (0, *inputs))
+            else:
+                with self._together():
+                    self.clock = self.clock or address_of(play_ahead, (0, 0, 0, *clocked))
+                    why, done = advance(self.clock, *inputs)
         except TypingError as error:
             name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
-        self.compiled = plain.compiled_since(before)
         self.world.settings.problem.loss.verify()
         return why, done
 

@@ -1,9 +1,10 @@
 """Federated methods: a coordinator, its optimiser, and agents that train between two messages."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from desim.arrays import Array
@@ -14,8 +15,10 @@ from desim.memory import Tree, attributes, recall
 from desim.methods.shared.declarations import Ingredients, Method
 from desim.methods.shared.local_training import LocalTraining, misfits
 from desim.network.conditions.codec import KEEPS, ROUNDED
+from desim.numerics.jit import LEAN
 from desim.privacy.ledger.ledger import Terms
 from desim.privacy.ledger.mechanisms import Gaussian, Noise
+from desim.problem.kernels.formulas import aggregate, begin, finish, formulas, model
 from desim.problem.kernels.sums import column_sums, replace_rows
 from desim.problem.problem import Problem
 
@@ -66,11 +69,84 @@ class Server(Form):
     """FedAdagrad: {rate: .., beta1: 0, tau: 0.001}"""
 
 
+KINDS = ("none", "momentum", "adam", "yogi", "adagrad")
+NONE, MOMENTUM, ADAM, YOGI, ADAGRAD = range(5)
+
+
+class Steps(NamedTuple):
+    """A place in KINDS, and the numbers of an optimiser of this kind."""
+
+    kind: int = NONE
+    rate: float = 1.0
+    beta1: float = 0.0
+    beta2: float = 0.0
+    tau: float = 0.0
+
+
+def step_along(own: Steps, m: Any, v: Any, total: Any, n: int) -> tuple[Any, Any, Any, int]:
+    """The new m and v, and what n replies of which `total` is the sum move the model along.
+
+    That is a direction times a number: (m, v, total, n) where there is no optimiser. For arrays or
+    numbers.
+    """
+    if own.kind == NONE or n == 0:
+        return m, v, total, n
+    mean = total / n  # Delta_t
+    if own.kind == MOMENTUM:
+        m = own.beta1 * m + mean  # v <- beta v + Delta w
+        return m, v, m, 1
+    m = own.beta1 * m + (1.0 - own.beta1) * mean  # m_t
+    square = mean * mean
+    if own.kind == ADAGRAD:  # v_t
+        v = v + square
+    elif own.kind == ADAM:
+        v = own.beta2 * v + (1.0 - own.beta2) * square
+    else:
+        v = v - (1.0 - own.beta2) * square * np.sign(v - square)
+    return m, v, own.rate * (m / (np.sqrt(v) + own.tau)), 1
+
+
+register_jitable(**LEAN)(step_along)
+
+
+@formulas
+class Served(NamedTuple):
+    """Formulas `own` of a coordinator that keeps a model x, with an optimiser's steps."""
+
+    own: Any
+    steps: Steps
+
+    def begin(self, heard: Any, *state: Any) -> Any:
+        """As without it."""
+        return begin(self.own, heard, *state)
+
+    def finish(self, heard: Any, y: Any, *state: Any) -> Any:
+        """As without it."""
+        return finish(self.own, heard, y, *state)
+
+    def aggregate(self, memory: Any, total: Any, replies: int) -> Any:
+        """The new x, m and v."""
+        x, m, v = memory
+        m, v, total, replies = step_along(self.steps, m, v, total, replies)
+        return aggregate(self.own, x, total, replies), m, v
+
+    def model(self, memory: Any) -> Any:
+        """That of x."""
+        return model(self.own, memory[0])
+
+
 class ServerSteps:
     """The steps of one optimiser, on what a coordinator remembers: m and v, each (dim,)."""
 
     def __init__(self, server: Server, dim: int) -> None:
         self.kind, self.value, self.dim = server.kind, server.value, dim
+        place = KINDS.index(self.kind)
+        if place > MOMENTUM:
+            own = self.value
+            beta2 = getattr(own, "beta2", 0.0)
+            self.steps = Steps(place, own.rate, own.beta1, beta2, own.tau)
+        else:
+            self.steps = Steps(place, beta1=self.value if place else 0.0)
 
     def memory(self) -> dict[str, Array]:
         """What it keeps from round to round, by name, as it starts."""
@@ -79,29 +155,35 @@ class ServerSteps:
         m = np.zeros(self.dim)
         return {"m": m} if self.kind == "momentum" else {"m": m, "v": m + self.value.tau**2}
 
+    def start(self) -> tuple[Array, Array]:
+        """The first m and v, of zeros where they are not needed."""
+        kept, zeros = self.memory(), np.zeros(self.dim)
+        return kept.get("m", zeros), kept.get("v", zeros)
+
+    def of(self, state: Any) -> tuple[Any, Any]:
+        """The m and v of what a coordinator remembers; 0 for what it does not need."""
+        kept = self.memory()
+        return state.m if "m" in kept else 0.0, state.v if "v" in kept else 0.0
+
+    def put(self, state: Any, m: Any, v: Any) -> None:
+        """Remember m and v, if they are needed."""
+        for name, value in zip(self.memory(), (m, v), strict=False):
+            setattr(state, name, value)
+
     def along(self, state: Any, total: Array, n: int) -> tuple[Array, int]:
         """What n replies, of which `total` (dim,) is the sum, move the model along, times a number.
 
         (direction, number) is (total, n) where there is no optimiser.
         """
-        if self.kind == "none" or n == 0:
-            return total, n
-        mean = total / n  # Delta_t
-        if self.kind == "momentum":
-            state.m = self.value * state.m + mean  # v <- beta v + Delta w
-            return state.m, 1
-        own = self.value
-        state.m = own.beta1 * state.m + (1.0 - own.beta1) * mean  # m_t
-        state.v = self._squares(state.v, mean * mean)  # v_t
-        return own.rate * (state.m / (np.sqrt(state.v) + own.tau)), 1
+        m, v, direction, number = step_along(self.steps, *self.of(state), total, n)
+        self.put(state, m, v)
+        return direction, number
 
-    def _squares(self, v: Array, square: Array) -> Array:
-        if self.kind == "adagrad":
-            return v + square
-        rest = 1.0 - self.value.beta2
-        if self.kind == "adam":
-            return np.asarray(self.value.beta2 * v + rest * square)
-        return np.asarray(v - rest * square * np.sign(v - square))
+    def compiled(self, formulas: Any, x: Array) -> tuple[Any, Any]:
+        """Formulas and memory of a coordinator with formulas for x (dim,), and these steps."""
+        if self.kind == "none":
+            return formulas, x
+        return Served(formulas, self.steps), (x, *self.start())
 
 
 def two_steps(server: Server, global_step: float) -> Iterator[str]:

@@ -197,13 +197,14 @@ class LocalTraining:
         return end_of_steps(self.problem, self.gamma, self.tau, self.q, n_e)
 
     def compiled(
-        self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
-    ) -> "Compilable | None":
+        self, formulas: Any, memory: Array | tuple[Array, ...], latest: Array | None = None,
+        beside: tuple[Array, ...] = (), **state: Array,
+    ) -> "Compilable | None":  # fmt: skip
         """A method that trains so, for the compiled engine; None where training is not in steps."""
         from desim.problem.kernels.compilable import Compilable
 
         steps = not self.exact and self.problem.loss.linear
-        return Compilable(formulas, self, state, memory, latest) if steps else None
+        return Compilable(formulas, self, state, memory, latest, beside) if steps else None
 
     def work_of(self, steps: int) -> Array:
         """Per-example gradient evaluations (agents,) of so many local steps."""

@@ -13,13 +13,19 @@ class Compilable:
     Every round it calls agents to train between what `begin` says, keeps what `finish` says, sums
     the replies, and publishes `model` of what `aggregate` makes of that; see
     `kernels.formulas`. local: the LocalTraining, in steps on a linear model; state: the agents'
-    arrays (agents, dim) by name, their models first; memory (dim,): what the coordinator keeps;
-    latest (agents, dim) where it sums the latest replies of all agents, of which these are the
-    first, None where it sums those of a collection.
+    arrays (agents, dim) by name, their models first; memory (dim,), or a tuple of such: what the
+    coordinator keeps; latest (agents, dim) where it sums the latest replies of all agents, of which
+    these are the first, None where it sums those of a collection; beside: arrays (agents, dim) that
+    formulas are given after the state, and nobody changes; sloped: whether they are given the
+    gradient where an agent has trained to, last. terms, work: of a call, those of local if None.
     """
 
     formulas: Any
     local: Any
     state: dict[str, Array]
-    memory: Array
+    memory: Array | tuple[Array, ...]
     latest: Array | None = None
+    beside: tuple[Array, ...] = ()
+    sloped: bool = False
+    terms: Any = None
+    work: Any = None

@@ -5,6 +5,8 @@ alone. Its program applies them to arrays, compiled rounds the same ones to numb
 """
 
 from collections.abc import Callable
+from functools import cache
+from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,20 +30,34 @@ def finish(own, y, w, *state):
     return own.finish(y, w, *state)
 
 
-def aggregate(own, memory, total, replies):
-    """What the coordinator keeps after so many replies of which total is the sum."""
-    return own.aggregate(memory, total, replies)
+def aggregate(own, memory, total, *replies):
+    """What the coordinator keeps after so many replies, of which total is the sum; see `weighs`."""
+    return own.aggregate(memory, total, *replies)
 
 
 def model(own, memory):
-    """The model that the coordinator sends and shows."""
+    """The model that the coordinator shows, and sends if there is nothing of the following."""
     return own.model(memory)
+
+
+def message(own, memory):
+    """What the coordinator sends in place of the model that it shows."""
+    return own.message(memory)
+
+
+def messages(own, memory):
+    """The two parts of what the coordinator sends, where it sends more than the model."""
+    return own.messages(memory)
+
+
+STUBS = (begin, finish, aggregate, model, message, messages)
 
 
 def formulas(own: type[Numbers]) -> type[Numbers]:
     """Let compiled rounds have the functions of this NamedTuple that are named as those above."""
-    for stub in (begin, finish, aggregate, model):
-        _give(stub, own)
+    for stub in STUBS:
+        if hasattr(own, stub.__name__):
+            _give(stub, own)
     return own
 
 
@@ -53,38 +69,18 @@ def _give(stub: Callable[..., Any], own: type) -> None:
     overload(stub, jit_options=LEAN, strict=False)(chosen)
 
 
-def entries(state, i, j):
-    """Entry (i, j) of each array of a tuple of one to three."""
-    return tuple(array[i, j] for array in state)
+# What a class of formulas says of itself.
 
 
-def put(state, i, j, news):
-    """Write a tuple of numbers where `entries` reads them."""
-    for array, new in zip(state, news, strict=True):
-        array[i, j] = new
+def paired(own: Any) -> bool:
+    """Whether messages and replies have two parts, and formulas a pair of numbers of each."""
+    return hasattr(own, "messages")
 
 
-@overload(entries, jit_options=LEAN, strict=False)
-def _entries(state: Any, i: Any, j: Any) -> Any:
-    return {
-        1: lambda state, i, j: (state[0][i, j],),
-        2: lambda state, i, j: (state[0][i, j], state[1][i, j]),
-        3: lambda state, i, j: (state[0][i, j], state[1][i, j], state[2][i, j]),
-    }[len(state)]
-
-
-@overload(put, jit_options=LEAN, strict=False)
-def _put(state: Any, i: Any, j: Any, news: Any) -> Any:
-    def one(state, i, j, news):
-        state[0][i, j] = news[0]
-
-    def two(state, i, j, news):
-        state[0][i, j], state[1][i, j] = news
-
-    def three(state, i, j, news):
-        state[0][i, j], state[1][i, j], state[2][i, j] = news
-
-    return {1: one, 2: two, 3: three}[len(state)]
+@cache
+def weighs(own: Any) -> bool:
+    """Whether its `aggregate` takes the sum of the weights of the replies, too."""
+    return len(signature(own.aggregate).parameters) > 4
 
 
 @overload(np.clip, jit_options=LEAN, strict=False)

@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from desim.numerics.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
+from desim.numerics.jit import (
+    inline,
+    kernel,
+    lean_inline,
+    lean_kernel,
+    parallel_kernel,
+    threads,
+    use_parallel,
+)
 from desim.numerics.keys import counter, seed_word
 from desim.numerics.lanes import in_lanes, load, load_one, pick, store
 from desim.problem.kernels.plan import WHOLE, batch_scale, choose, column, plain
@@ -225,6 +233,22 @@ def _gradients(low, high, who, x, count, round, step, seed, flat_data, out):
             block = batch
         ridge, lasso = data.ridge[i], data.lasso[i]
         block_gradient(x[r], block, scale, ridge, none, lasso, data, scratch.u, out[r])
+
+
+@lean_kernel
+def slopes_in(memory, who, x, flat_data):
+    """Write the gradient of agent i = who[r] at x[r], x (n, dim), to row i of slopes (agents, dim).
+
+    memory: slopes, zeros (dim,), and as many numbers as an agent has rows.
+    """
+    data, (slopes, zeros, u), dim = Data(*flat_data), memory, x.shape[1]
+    for r in range(who.shape[0]):
+        i = who[r]
+        low, high = data.start[i], data.start[i + 1]
+        columns = data.transposed[low * dim : high * dim].reshape((dim, high - low))
+        block = Block(data.A[low:high], columns, data.b[low:high], data.limit[low:high])
+        scale, ridge, lasso = batch_scale(i, WHOLE, False, data), data.ridge[i], data.lasso[i]
+        block_gradient(x[r], block, scale, ridge, zeros, lasso, data, u[: high - low], slopes[i])
 
 
 @parallel_kernel
