@@ -27,7 +27,7 @@ from desim.numerics.cores import cores
 from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
 
-gc.set_threshold(200_000)  # as commands of desim do: files of tests make much that stays
+gc.set_threshold(1_000_000)  # what is compiled and collected stays: each look at it is for nothing
 atexit.register(gc.freeze)  # else the interpreter's last collections walk through everything
 os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
 IN_CI = os.environ.get("CI") == "true"
@@ -50,17 +50,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_collection(session: pytest.Session) -> Any:
-    """Workers read the files of tests from different ends, and find what another one compiled.
+    """Each worker begins at another file of tests, and finds what the others have compiled.
 
     To compile a file with its assertions spelled out takes longer than to import it. All collect
-    in the same order afterwards, which is when it is told what cannot be imported.
+    in the same order afterwards, which is when it is told what cannot be imported. What there is
+    at the end stays: nobody looks for garbage in it.
     """
-    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 2 and not sys.dont_write_bytecode:
+    gc.disable()
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    if number and not sys.dont_write_bytecode:
         for place in map(Path, session.config.args):
-            for path in sorted(place.glob("test_*.py"), reverse=True):
+            paths = sorted(place.glob("test_*.py"))
+            first = number * len(paths) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+            for path in paths[first:] + paths[:first]:
                 with suppress(Exception, pytest.skip.Exception):
                     import_module(path.stem)
-    return (yield)
+    collected = yield
+    gc.enable()
+    gc.freeze()
+    return collected
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,46 +1,61 @@
 """The laws that every log obeys: conservation, causality, monotone clocks."""
 
+from collections import Counter, defaultdict
+
 import numpy as np
+
+COLUMNS = ("kind", "time", "seq", "seconds", "agent", "peer", "round", "value", "bytes")
 
 
 def check_log(done):
     """The laws that every log obeys."""
-    events, counts = done.events, done.manifest["counts"]
-    kinds = events.groupby("kind", observed=True).bytes.agg(["size", "sum"])
-    have = {
-        k: (int(kinds["size"].get(k, 0)), int(kinds["sum"].get(k, 0)))
-        for k in ("send", "deliver", "lost")
-    }
-    assert (counts["send"], counts["send_bytes"]) == have["send"]
-    flying = have["send"][0] - have["deliver"][0] - have["lost"][0]
-    assert flying == counts["in_flight"] >= 0
-    assert have["send"][1] - have["deliver"][1] - have["lost"][1] >= 0
-    assert (np.diff(events.time) >= 0).all()
-    assert np.array_equal(events.seq, np.arange(len(events)))
-    assert (events.seconds >= 0).all()
-    arrivals = events[events.kind.isin(["deliver", "lost"])]
-    sends = events[events.kind == "send"]
-    key = ["peer", "agent", "round", "value"]
-    sent = sends.rename(columns={"agent": "peer", "peer": "agent"})[[*key, "time", "bytes"]]
-    sent, arrivals = (  # a round may have several exchanges, one after the other
-        table.assign(exchange=table.groupby(key).cumcount()) for table in (sent, arrivals)
-    )
-    pairs = arrivals.merge(sent, on=[*key, "exchange"], suffixes=("", "_sent"))
-    assert len(pairs) == len(arrivals)
-    check_seconds(pairs, sent[sent.value == 0])
-    assert (pairs.bytes == pairs.bytes_sent).all()
+    log, counts = {name: done.events[name].to_numpy() for name in COLUMNS}, done.manifest["counts"]
+    sends, delivers, lost = (of_kinds(log, kind) for kind in ("send", "deliver", "lost"))
+    have = [len(rows["bytes"]) for rows in (sends, delivers, lost)]
+    sizes = [rows["bytes"].sum() for rows in (sends, delivers, lost)]
+    assert (counts["send"], counts["send_bytes"]) == (have[0], sizes[0])
+    assert have[0] - have[1] - have[2] == counts["in_flight"] >= 0
+    assert sizes[0] - sizes[1] - sizes[2] >= 0
+    assert (np.diff(log["time"]) >= 0).all()
+    assert np.array_equal(log["seq"], np.arange(len(log["seq"])))
+    assert (log["seconds"] >= 0).all()
+    arrivals = of_kinds(log, "deliver", "lost")
+    rows = {key: row for row, key in enumerate(numbered(sends, "agent", "peer"))}
+    found = [rows.get(key) for key in numbered(arrivals, "peer", "agent")]
+    assert None not in found
+    sent = np.array(found, int)
+    check_seconds(arrivals, sends["time"][sent], sends)
+    assert (arrivals["bytes"] == sends["bytes"][sent]).all()
     if len(done.metrics):
         assert (np.diff(done.metrics.time) >= 0).all()
         assert done.metrics.time.max() <= done.manifest["time"]
 
 
-def check_seconds(pairs, first):
+def of_kinds(log, *kinds):
+    """The rows of these kinds."""
+    those = np.isin(log["kind"].astype(str), kinds)
+    return {name: column[those] for name, column in log.items()}
+
+
+def numbered(rows, *ends):
+    """Of each row ends, round and attempt, and which exchange of the round between them it is."""
+    before = Counter()
+    for key in zip(*(rows[name].tolist() for name in (*ends, "round", "value")), strict=True):
+        yield (*key, before[key])
+        before[key] += 1
+
+
+def check_seconds(arrivals, sent, sends):
     """Arrivals took as long as since the message's first attempt, losses since their own."""
-    own, once = pairs.time - pairs.time_sent, (pairs.kind == "lost") | (pairs.value == 0)
-    assert np.allclose(own[once], pairs.seconds[once], rtol=0, atol=1e-12)
-    again = pairs[~once].assign(place=range((~once).sum()))
-    link = ["peer", "agent", "round"]
-    begun = again.merge(first[[*link, "time"]], on=link, suffixes=("", "_first"))
-    near = (begun.time - begun.seconds - begun.time_first).abs() < 1e-12 + 1e-15 * begun.time
-    assert set(begun.place[near]) == set(again.place)
-    assert (again.seconds > again.time - again.time_sent).all()
+    time, seconds = arrivals["time"], arrivals["seconds"]
+    once = (arrivals["kind"] == "lost") | (arrivals["value"] == 0)
+    assert np.allclose((time - sent)[once], seconds[once], rtol=0, atol=1e-12)
+    assert (seconds > time - sent)[~once].all()
+    first, begun = sends["value"] == 0, defaultdict(list)
+    starts = (sends[name][first] for name in ("agent", "peer", "round", "time"))
+    for *link, at in zip(*starts, strict=True):
+        begun[tuple(link)].append(at)
+    ends = (arrivals[name][~once] for name in ("peer", "agent", "round", "time", "seconds"))
+    for *link, end, took in zip(*ends, strict=True):
+        gaps = np.abs(end - took - np.array(begun[tuple(link)]))
+        assert (gaps < 1e-12 + 1e-15 * end).any()

@@ -29,12 +29,12 @@ pytestmark = pytest.mark.filterwarnings(
 OBSERVED = {"metrics": ["error"], "iterates": True}
 KINDS = {
     "compiled": star(stop={"rounds": 30}, observe=OBSERVED | {"iterates": False}),
-    "instants": star(stop={"rounds": 30}, observe={"metrics": ["error"], "every": "2 ms"}),
+    "instants": star(stop={"rounds": 20}, observe={"metrics": ["error"], "every": "2 ms"}),
     "cohort": star(stop={"rounds": 12}, observe=OBSERVED, engine="cohort"),
     "agents": star(stop={"rounds": 6}, observe=OBSERVED, engine="agents"),
     "graph": graph(stop={"rounds": 25}, observe=OBSERVED, engine="cohort"),
     "scouted": graph(stop={"rounds": 12, "metric": {"error": 1e-9}}, observe=OBSERVED),
-    "own clocks": graph(stop={"rounds": 6}, observe=OBSERVED, engine="agents"),
+    "own clocks": graph(stop={"rounds": 4}, observe=OBSERVED, engine="agents"),
     "unmeasured": graph(stop={"rounds": 25}, observe={"metrics": [], "iterates": False}),
 }
 EVEN = {  # much happens at the same time
@@ -45,8 +45,8 @@ EVEN = {  # much happens at the same time
 RING = EVEN | {"network": {**EVEN["network"], "topology": {"regular": 3}}}
 KINDS |= {
     "even": {**graph(stop={"rounds": 12}, engine="cohort"), **RING},
-    "even clocks": {**graph(stop={"rounds": 6}, engine="agents"), **RING},
-    "even agents": {**star(stop={"rounds": 6}, engine="agents"), **EVEN},
+    "even clocks": {**graph(stop={"rounds": 4}, engine="agents"), **RING},
+    "even agents": {**star(stop={"rounds": 4}, engine="agents"), **EVEN},
 }
 ROWS = {kind: 300 if kind in ("graph", "unmeasured") else 150 for kind in KINDS}  # until a flush
 
