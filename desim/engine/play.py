@@ -50,6 +50,7 @@ ENGINES = {
     ("coordinator", "compiled"): _played_by("compiled.star"),
     ("coordinator", "cohort"): _played_by("cohort.star"),
     ("coordinator", "agents"): _played_by("agents.star"),
+    ("graph", "compiled"): _played_by("compiled.graph"),
     ("graph", "cohort"): _played_by("cohort.graph"),
     ("graph", "agents"): _played_by("agents.graph"),
     ("central", "cohort"): _played_by("cohort.graph"),
@@ -246,9 +247,9 @@ class Simulation:
         """Run the engine to the end of the run, s."""
         method = self.method
         program = method.coordinator if method.kind == "coordinator" else method.agents
-        if engine == "compiled":
+        if engine == "compiled" and method.kind == "coordinator":
             program = method.compiled()
-        else:
+        elif engine != "compiled":
             program = checked_requests(program, method.kind, lambda: world.now)
         with at_once() if _long(world.settings, method) else nullcontext():
             return ENGINES[method.kind, engine](program, world)

@@ -169,6 +169,13 @@ def possible() -> bool:
     return bool(numba.config.DISABLE_JIT) or rented()
 
 
+def ready(kernel: Any, arguments: Any) -> bool:
+    """Whether a call of the function with these arguments would be compiled code."""
+    if numba.config.DISABLE_JIT or when() == "never":
+        return False
+    return not rented() or kernel not in _twins or _found(kernel, arguments)
+
+
 def compiled_since(before: float) -> bool:
     """Whether what was called since `seconds` were so many was compiled code for sure."""
     return not numba.config.DISABLE_JIT and seconds == before
