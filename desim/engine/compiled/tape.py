@@ -6,6 +6,7 @@ number of it is, and whatever else it looks at, such as its own counters or the 
 is what it really has. Whatever would need a number ends the recording.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, NoReturn
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.at_work import Rounds
+from desim.engine.compiled.steady import Later, Turn, loops_plainly, plainly, seen
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.privacy.ledger.terms import Terms
@@ -21,6 +23,7 @@ from desim.shapes import REAL
 
 THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
 LONGEST = 200  # operations in a round
+LOOKS = 6  # at what a program sees, before it runs beside all rounds
 EXACT = 1 << 53  # whole numbers below are floats
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
 Operand = tuple[int, int]  # and its number there
@@ -35,17 +38,37 @@ class Round(NamedTuple):
     """What a program did in one round: operations, and the constants that they name, by number.
 
     An operation is (name, ...); its number is that of what it gives. results: their shapes; shapes:
-    those of the constants.
+    those of the constants; later: of those that are functions of the round, which.
     """
 
     operations: list[Operation]
     results: list[tuple[int, ...]]
     shapes: list[Any]
     constants: list[Any]
+    later: dict[int, Callable[[int], Any]]
 
     def like(self, other: "Round | None") -> bool:
         """Whether the other one did the same, with whatever constants."""
         return other is not None and self[:3] == other[:3]
+
+    def same(self, other: "Round | None") -> bool:
+        """Whether the other one had the same constants, too, but for functions of the round."""
+        if other is None or not self.like(other) or self.later.keys() != other.later.keys():
+            return False
+        pairs = enumerate(zip(self.constants, other.constants, strict=True))
+        return all(
+            one is two or (type(one) in (float, int) and repr(one) == repr(two)) or place in self.later
+            for place, (one, two) in pairs
+        )
+
+    def again(self, turn: int) -> "Round":
+        """The same in another round."""
+        if not self.later:
+            return self
+        constants = self.constants.copy()
+        for place, function in self.later.items():
+            constants[place] = function(turn)
+        return self._replace(constants=constants)
 
 
 class Value:
@@ -237,7 +260,14 @@ class Tape:
         self.operations: list[Operation] = []
         self.results: list[tuple[int, ...]] = []
         self._constants: list[Any] = []
+        self._later: dict[int, Callable[[int], Any]] = {}
         self._before: list[Any] = []  # those of the round before
+        self.looked = False  # whether the program has looked at the number of the round
+        self.steady: Round | None = None  # what it does in all rounds that are left
+        self._last: Round | None = None
+        self._state: Any = None  # all that it saw when the round began
+        self._looks = 0  # how often that was looked for
+        self._told = 0  # the number of the next round to say something of
         self._shapes: list[Any] = []
         self._done: list[Round] = []
         self._over = False
@@ -253,6 +283,12 @@ class Tape:
         Unrecordable where nobody can say.
         """
         try:
+            if self.steady and self._told <= self.settings.rounds:
+                self._told += 1
+                return self.steady.again(self._told - 1)
+            while self.steady and not self._over:
+                self._advance()
+                del self._done[:-1]  # what comes after the last round, in the end
             while not self._done:
                 if self._over:
                     return None
@@ -263,6 +299,7 @@ class Tape:
             self.refuse(f"{type(error).__name__}: {error}")
         if self.why:
             raise Unrecordable(self.why)
+        self._told += 1
         return self._done.pop(0)
 
     def _advance(self) -> None:
@@ -283,8 +320,8 @@ class Tape:
 
     def turn(self) -> None:
         """A round is over."""
-        self._done.append(Round(*self.notes))
-        self._before = self._constants
+        self._done.append(Round(*self.notes, self._later))
+        self._before, self._later = self._constants, {}
         self.operations, self.results, self._shapes, self._constants = [], [], [], []
         self.sealed.clear()
         self.round += 1
@@ -294,6 +331,33 @@ class Tape:
         if type(value) is np.ndarray and value.dtype == object and id(value) in self.sealed:
             return self.sealed[id(value)][1]
         return value
+
+    def look(self, frame: Any) -> None:
+        """A round begins that is asked for in this frame: see whether all others are the same."""
+        done, looked, self.looked = self._done[-1], self.looked, False
+        same, self._last = done.same(self._last) and not looked, done
+        plain = frame.f_back.f_code is Tape._advance.__code__ and loops_plainly(frame.f_code)
+        if not same or not plain or self._looks >= LOOKS:
+            self._state = None
+            return
+        self._looks += 1
+        state = seen(frame, self._mark)
+        if state is not None and state == self._state:
+            self.steady = done
+        self._state = state
+
+    def _mark(self, one: Any) -> Any:
+        """What an object of the tape is when a round begins, None for others."""
+        kind = type(one)
+        if kind is Turn:
+            return "turn", self.round - one.value
+        if kind is Later:
+            return "later", self.round - one.turn
+        if kind is Value or kind is Messages:
+            age = self.round - one.round
+            total = self._mark(one.total) if kind is Messages and one.total is not None else None
+            return ("before", one.number, total) if age == 1 else ("old",)
+        return "tape" if isinstance(one, Tape | Shadow) else None
 
     def refuse(self, what: str) -> NoReturn:
         """End the recording: `what` is not known before the numbers are."""
@@ -311,6 +375,7 @@ class Tape:
 
     def given(self, constant: Any) -> Operand:
         """A constant: a number, or an array as it is now."""
+        constant = self._now(constant)
         kind = type(constant)
         if kind is np.ndarray and constant.dtype.kind in REAL:
             constant = self._seen(constant.astype(float))
@@ -324,10 +389,23 @@ class Tape:
 
     def thing(self, constant: Any) -> Operand:
         """A constant that is no array of floats, or one that no arithmetic takes."""
+        constant = self._now(constant)
         kept = self._seen(constant.copy()) if type(constant) is np.ndarray else constant
         self._constants.append(kept)
-        self._shapes.append(type(constant))
+        self._shapes.append(type(kept))
         return GIVEN, len(self._shapes) - 1
+
+    def _now(self, constant: Any) -> Any:
+        """What it is in this round; noted if it is a function of the round."""
+        kind = type(constant)
+        if kind is Turn:
+            ahead = constant.value - self.round
+            self._later[len(self._constants)] = lambda turn: turn + ahead
+            return constant.value
+        if kind is Later and constant.turn == self.round:
+            self._later[len(self._constants)] = constant.function
+            return constant.now
+        return plainly(constant)
 
     def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array, or that of the round before if it is the same."""
@@ -351,8 +429,7 @@ class Tape:
 
     def combine(self, name: str, one: Any, other: Any) -> Value:
         """One + other and so on, as NumPy does it."""
-        shape = one.shape if type(one) is Value else np.shape(one)
-        second = other.shape if type(other) is Value else np.shape(other)
+        shape, second = self.shape_of(one), self.shape_of(other)
         if shape != second and second != ():
             if len(shape) == 1 or len(second) == 1:  # an axis that is not the agents' meets theirs
                 if shape != ():
@@ -408,7 +485,9 @@ class Tape:
 
     def shape_of(self, value: Any) -> tuple[int, ...]:
         """Its shape, be it a value or an array."""
-        return value.shape if type(value) is Value else np.shape(value)
+        if type(value) is Value:
+            return value.shape
+        return np.shape(value.now if type(value) is Later else self.opened(value))
 
 
 class Shadow:
@@ -420,7 +499,7 @@ class Shadow:
         own = self.__dict__
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
-        own["payload"], own["round"] = None, np.zeros(graph.agents, np.int64)
+        own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
         own["jobs"] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -428,6 +507,12 @@ class Shadow:
         if found is None:
             self.tape.refuse(f"us.{name}")
         return found if type(found) is Value else found.copy()
+
+    @property
+    def round(self) -> NDArray[np.int64]:
+        """The round (n,) of each agent."""
+        self.tape.looked = True
+        return self.number  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -453,12 +538,14 @@ class Shadow:
             self.tape.refuse("us.rounds a second time")
         while k < limit:
             self.tape.turn()
+            self.tape.look(sys._getframe().f_back)
             k += 1
-            self.__dict__["round"] = np.full(n, k)
-            quiet = len(self.tape.operations)
-            yield k
-            if len(self.tape.operations) == quiet:
+            self.__dict__["number"] = np.full(n, k)
+            yield Turn(self.tape, k)
+            if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
+            if self.tape.steady:
+                break
         self.tape.turn()
 
     def compute(self, job: Any, *inputs: Any, work: Any = None, seconds: Any = None) -> object:
@@ -482,12 +569,13 @@ class Shadow:
             for notes, more in zip(tape.notes, known[1], strict=True):
                 notes += more
             return known[2], known[3]
-        tape.job = view = JobView(self.who, self.round)
+        tape.job = view = JobView(self.who, self.number)
         try:
             result = tape.opened(job(view, *map(self._input, inputs)))
         finally:
             tape.job = None
         found = tape.operand(result), tape.shape_of(result)
+        tape.looked |= view.looked > 0
         if not view.looked:
             noted = [notes[start:] for notes, start in zip(tape.notes, starts, strict=True)]
             self.jobs[words] = [one.copy() for one in arrays], noted, *found
@@ -510,9 +598,12 @@ class Shadow:
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
                 kept: bool = False) -> Value:  # fmt: skip
         """Note a release of all agents."""
-        if where is not None or draw is not None or kept or type(terms) is not Terms:
+        if where is not None or draw is not None or kept:
             self.tape.refuse("us.release of some, of a numbered draw, or for later")
-        words = "release", self.tape.thing(terms), terms.mechanism, terms.view
+        place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
+        if type(terms) is not Terms:
+            self.tape.refuse("terms of a release")
+        words = "release", place, terms.mechanism, terms.view
         return self._row(words, value)
 
     def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,

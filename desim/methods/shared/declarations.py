@@ -32,6 +32,12 @@ class Ingredients:
     noise: Noise | None
 
 
+class Prices(dict[Any, tuple[Array, Terms]]):
+    """Terms that are known already, by what they are of."""
+
+    cached: ClassVar[bool] = True  # nothing that a program does depends on what is in it
+
+
 class Method:
     """A method: what it needs and admits; its program is `coordinator(hub)` or `agents(us)`.
 
@@ -126,7 +132,7 @@ class Method:
         self.settings = ingredients.settings
         self.noise = ingredients.noise
         self.problem: Problem = ingredients.settings.problem
-        self._priced: dict[Any, tuple[Array, Terms]] = {}
+        self._priced = Prices()
         self.warnings: list[str] = []
         churn, policy = ingredients.settings.churn, ingredients.settings.policy
         if churn is not None and churn.forgets and self.forgetting and policy.kind != "each":
@@ -142,6 +148,8 @@ class Method:
         before = self._priced.get(key)
         if before and getattr(self.noise, "constant", self.noise is None):
             return before[1]
+        if of := getattr(k, "of", None):  # a round that is not played yet
+            return of(lambda k: self.priced(k, key, costs))  # type: ignore[no-any-return]
         sensitivity, sampling = (before[0], before[1].sampling) if before else costs()
         found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, sampling)
         if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
