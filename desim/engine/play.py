@@ -16,7 +16,7 @@ from desim.engine.observer import ClockObserver, ReleasedObserver, RoundObserver
 from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
-from desim.engine.world import Discard, Keeper, Progress, World
+from desim.engine.world import Discard, Keeper, Once, Progress, Unforeseen, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
@@ -134,14 +134,24 @@ class Simulation:
             settings, interrupted, known = self._scouted(progress, explained)
             progress = None if interrupted else progress
         signals = self.signals(listeners)
-        world = self._world(settings, signals.over(sink), progress, signals, keeper)
-        world.cautions += known
         engine = "cohort" if self.engine == "compiled" and signals.inside else self.engine
+        over: Any = signals.over(sink)
+        if engine == "compiled" and self.method.kind == "graph" and not isinstance(over, Discard):
+            over = Once(over)
+        world = self._world(settings, over, progress, signals, keeper)
+        world.cautions += known
         status: Status = "done"
         error: Exception | None = None
         began = wall.monotonic()
         try:
-            end = self._drive(world, engine)
+            try:
+                end = self._drive(world, engine)
+            except Unforeseen:  # what came before has the same bits on the other engine
+                if isinstance(over, Once):
+                    over.again()
+                world = self._world(settings, over, progress, signals, keeper)
+                world.cautions += known
+                end = self._drive(world, "cohort")
             reason = self._reason(world, end)
             if interrupted:
                 status, reason = "stopped", INTERRUPTED
@@ -217,6 +227,8 @@ class Simulation:
         scout, interrupted = self._world(self.settings, Discard(), progress, muted), False
         try:
             end = self._drive(scout, self.engine)
+        except Unforeseen:
+            return replace(self, engine="cohort")._scouted(progress, explained)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except AtOnce:

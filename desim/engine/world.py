@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.columns import Deferred
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
@@ -70,6 +71,32 @@ class Progress:
 
 class Exhausted(Exception):
     """The privacy budget ends the run of a coordinator method now."""
+
+
+class Unforeseen(BaseException):
+    """A program does what compiled rounds do not know; no program catches it unseen."""
+
+
+class Once:
+    """A sink that takes every row once, though a play that is `again` hands over all from the start."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.known, self.count = sink, dict[str, int](), dict[str, int]()
+
+    def again(self) -> None:
+        """From now on come the rows of another play, the first of which are known."""
+        self.known, self.count = self.count, {}
+
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Hand on what is new."""
+        rows = columns.rows if isinstance(columns, Deferred) else len(next(iter(columns.values())))
+        before = self.count.get(name, 0)
+        self.count[name] = before + rows
+        known = self.known.get(name, 0) - before
+        if known <= 0:
+            self.sink.append(name, columns)
+        elif known < rows:
+            self.sink.append(name, {key: column[known:] for key, column in columns.items()})
 
 
 @dataclass

@@ -169,11 +169,13 @@ def possible() -> bool:
     return bool(numba.config.DISABLE_JIT) or rented()
 
 
-def ready(kernel: Any, arguments: Any) -> bool:
-    """Whether a call of the function with these arguments would be compiled code."""
+def ready(kernel: Any, arguments: Any = None) -> bool:
+    """Whether a call of the function would be compiled code; without arguments: may be."""
     if numba.config.DISABLE_JIT or when() == "never":
         return False
-    return not rented() or kernel not in _twins or _found(kernel, arguments)
+    if not rented() or kernel not in _twins:
+        return True
+    return not _without_code(kernel) if arguments is None else _found(kernel, arguments)
 
 
 def compiled_since(before: float) -> bool:

@@ -8,6 +8,7 @@ know. Rounds like the one before are played many in one call. The numbers are th
 
 from collections import deque
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,64 @@ import numpy as np
 from desim.engine.agents.programs import checked_requests
 from desim.engine.cohort import graph as cohort
 from desim.engine.compiled.lowering import Steps, Unplayable
+from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.player import Player
-from desim.engine.compiled.tape import BEFORE, BINARY, GIVEN, Round, Tape, Unrecordable
+from desim.engine.compiled.tape import BEFORE, BINARY, GIVEN, Round, Tape
+from desim.engine.observer import ClockObserver
+from desim.engine.settings import Settings
 from desim.engine.us import Cohort
-from desim.engine.world import World
+from desim.engine.world import Unforeseen, World
+from desim.numerics import plain
+from desim.numerics.jit import use_parallel
+from desim.problem.kernels.gradients import Data
+from desim.problem.losses.scalar import OWN
 
+TRIED = 5  # rounds of a program that are looked at before a run
 ALIKE = 2  # rounds in a row that did the same, from which on they are played in blocks
 FUNCTIONS: dict[str, Any] = {name: ufunc for ufunc, name in BINARY.items()}
 Values = list[Any]  # what the operations of a round gave
 
 
 def play(program: Any, world: World) -> float:
-    """Run `program(us)` to its end; return the end of the run in virtual seconds."""
-    played = checked_requests(Played(program, world), "graph", lambda: world.now)
-    return cohort.play(played, world)
+    """Run `program(us)` to its end; return the end of the run in virtual seconds.
+
+    Unforeseen where it does what no compiled round knows. Where threads, or plain Python, are
+    sooner done, the cohort engine runs it.
+    """
+    data = world.settings.problem.data
+    shared = use_parallel(2.0 * data.A.size)
+    if plain.ready(play_rounds) and not shared and type(world.observer) is ClockObserver:
+        program = Played(program, world)
+    return cohort.play(checked_requests(program, "graph", lambda: world.now), world)
+
+
+def uncompiled(program: Any, settings: Settings) -> str:
+    """Why `program(us)` has no compiled rounds with these settings; empty if it has."""
+    links, data = settings.links, settings.problem.data
+    lets = {
+        "neighbours are others in every round": settings.changing is not None,
+        f"with policy {settings.policy.kind} rounds differ": settings.policy.kind != "all",
+        "agents may be away": settings.churn is not None,
+        "who may go on within privacy.budget is decided in Python": settings.budget is not None,
+        "messages of a codec are coded in Python": not settings.codecs.plain,
+        "messages may be lost, or take long": links is None or not links.plain,
+        "messages share lines": links is not None and (links.contention or links.lines.shape[1]),
+        "gradients of this model are not compiled": not isinstance(data, Data) or data.code == OWN,
+        "speeds change during a computation": not settings.speeds.steady,
+    }
+    if found := next((text for text, true in lets.items() if true), ""):
+        return found
+    try:
+        tape = Tape(program, replace(settings, rounds=np.inf))
+        *_, before, last = [tape.next() for _ in range(TRIED)]
+        if last is None or not last.like(before):
+            return "its rounds are of several kinds"
+        Steps(last, settings.problem.agents)
+    except Unforeseen as why:
+        return f"its program asks for {why}"
+    except Unplayable as why:
+        return f"its program has {why}"
+    return ""
 
 
 class Played:
@@ -165,4 +210,3 @@ VERBS: dict[str, Any] = {
     "sum": lambda us, value, heard, weights: us.sum(value(heard), value(weights)),
     "report": lambda us, value, models: us.report(value(models)),
 }
-__all__ = ["Unrecordable", "play"]

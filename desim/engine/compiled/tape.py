@@ -17,6 +17,7 @@ from desim.engine.at_work import Rounds
 from desim.engine.compiled.steady import Later, Turn, loops_plainly, plainly, seen
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
+from desim.engine.world import Unforeseen
 from desim.privacy.ledger.terms import Terms
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import REAL
@@ -28,10 +29,6 @@ EXACT = 1 << 53  # whole numbers below are floats
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
 Operand = tuple[int, int]  # and its number there
 Operation = tuple[Any, ...]
-
-
-class Unrecordable(BaseException):
-    """The program needs something that only numbers can tell; no program catches it unseen."""
 
 
 class Round(NamedTuple):
@@ -280,7 +277,7 @@ class Tape:
     def next(self) -> Round | None:
         """What the program does in its next round, first before round 1; None where it is over.
 
-        Unrecordable where nobody can say.
+        Unforeseen where nobody can say.
         """
         try:
             if self.steady and self._told <= self.settings.rounds:
@@ -293,12 +290,12 @@ class Tape:
                 if self._over:
                     return None
                 self._advance()
-        except Unrecordable:
+        except Unforeseen:
             raise
         except Exception as error:  # the program will say so itself, on numbers
             self.refuse(f"{type(error).__name__}: {error}")
         if self.why:
-            raise Unrecordable(self.why)
+            raise Unforeseen(self.why)
         self._told += 1
         return self._done.pop(0)
 
@@ -362,7 +359,7 @@ class Tape:
     def refuse(self, what: str) -> NoReturn:
         """End the recording: `what` is not known before the numbers are."""
         self.why = self.why or what
-        raise Unrecordable(self.why)
+        raise Unforeseen(self.why)
 
     def note(self, operation: Operation, shape: tuple[int, ...]) -> Value:
         """Write an operation down; return what it gives."""
