@@ -84,7 +84,7 @@ def test_wrong_compiled_rounds_are_noticed(monkeypatch, name, right, wrong):
     assert differences(run(name, engine="compiled", **changes), cohort)
 
 
-@pytest.mark.parametrize("name", [*WITHOUT, "nfl", "scaffold"])
+@pytest.mark.parametrize("name", [*WITHOUT, "nfl-lossy", "choco-plain", "scaffold"])
 def test_what_has_no_compiled_rounds_runs_without_them(name):
     assert chosen(name) in ("cohort", "agents")
     with pytest.raises(InputError, match=r"engine: found compiled.*allowed"):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.columns import Deferred
+from desim.columns import Deferred, rows_of
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
@@ -96,7 +96,7 @@ class Once:
         if known <= 0:
             self.sink.append(name, columns)
         elif known < rows:
-            self.sink.append(name, {key: column[known:] for key, column in columns.items()})
+            self.sink.append(name, rows_of(columns, slice(known, None)))
 
 
 @dataclass

@@ -86,6 +86,7 @@ class Played:
         self.latest: Round | None = None  # the one that was played last, and what it gave
         self.values: Values = []
         self.alike = 0  # how many rounds in a row did the same
+        self.unforeseen: Unforeseen | None = None  # what ends this
         self.player: Player | None = None
         self.refused: Round | None = None  # one that no block can be made of
 
@@ -107,7 +108,11 @@ class Played:
         """How many rounds are known, up to `number`, that are like the one played last."""
         for place in range(number):
             if place == len(self.ahead):
-                if (round_ := self.tape.next()) is None:
+                try:
+                    round_ = None if self.unforeseen else self.tape.next()
+                except Unforeseen as error:  # of a round that may never be played
+                    self.unforeseen, round_ = error, None
+                if round_ is None:
                     return place
                 self.ahead.append(round_)
             if not self.ahead[place].like(self.latest):
@@ -117,6 +122,8 @@ class Played:
     def _one(self, us: Cohort) -> Generator[Any, Any, None]:
         """Play one round, or what comes before or after all, with the verbs of `us`."""
         self._known(1)
+        if not self.ahead and self.unforeseen:
+            raise self.unforeseen
         if not self.ahead:
             return
         round_ = self.ahead.popleft()

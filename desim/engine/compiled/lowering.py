@@ -153,7 +153,9 @@ class Steps:
             out += width
 
     def _gradient(self, number: int, point: Operand, rows: Operand, step: int) -> None:
-        self._step(m.GRADIENT, number, self._rows(point, number), NOTHING, len(self.gradients), step)
+        self._step(
+            m.GRADIENT, number, self._rows(point, number), NOTHING, len(self.gradients), step
+        )
         self.gradients.append(rows[1])
 
     def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
@@ -181,7 +183,9 @@ class Steps:
         if self._bare or len(self.sends) > len(self.waits):
             raise Unplayable("what was computed and not released")
         carried = THIS, 0, self._unsent, len(self.draws)
-        self._step(m.SEND, number, self._rows(payload, number), carried, self.timed, len(self.sends))
+        self._step(
+            m.SEND, number, self._rows(payload, number), carried, self.timed, len(self.sends)
+        )
         self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number

@@ -228,7 +228,9 @@ class Player:
             each(Kind.AGGREGATE, DISTANT, v, wait[:done].ravel(), fresh, nothing)
         for s, (v, drawn, *_) in enumerate(steps.sends):
             rows = rounds.reshape(done, self.n)
-            release = ids[drawn - 1, :done] if drawn else np.tile(us.__dict__["_release"], (done, 1))
+            release = (
+                ids[drawn - 1, :done] if drawn else np.tile(us.__dict__["_release"], (done, 1))
+            )
             inputs = self.first, factors[s, :done], times[v, :done], rows, sizes[s], release
             number, total = done * self.links, int(totals[s, :done].sum())
             counts = (SEND, number, total), (DELIVER, number, total)

@@ -54,7 +54,9 @@ class Round(NamedTuple):
             return False
         pairs = enumerate(zip(self.constants, other.constants, strict=True))
         return all(
-            one is two or (type(one) in (float, int) and repr(one) == repr(two)) or place in self.later
+            one is two
+            or (type(one) in (float, int) and repr(one) == repr(two))
+            or place in self.later
             for place, (one, two) in pairs
         )
 
@@ -549,8 +551,7 @@ class Shadow:
         """Note the job and what it does."""
         tape, first = self.tape, len(self.tape.operations)
         operands = tuple(
-            tape.operand(one) if type(one) is Value else tape.thing(one)
-            for one in inputs
+            tape.operand(one) if type(one) is Value else tape.thing(one) for one in inputs
         )
         lasts = tape.thing(work), tape.thing(seconds)
         place = job, operands, first, len(tape._constants)
@@ -648,4 +649,3 @@ class Shadow:
     def link_weights(self, matrix: Any, graph: Any = None) -> Any:
         """As `us` has it."""
         return entries_heard(matrix, graph or self.tape.settings.graph, self.who)
-
