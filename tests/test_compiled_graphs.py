@@ -11,9 +11,8 @@ from mutant import mutant
 from test_engines import bits, differences
 
 import desim
-from desim.engine import play
 from desim.engine.compiled import graph as graph_compiled
-from desim.engine.compiled import lowering, machine, player, steady, tape
+from desim.engine.compiled import lowering, machine, once, player, steady, tape
 from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
@@ -137,6 +136,9 @@ def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
     assert unlike(simulation)
 
 
+LOOKED = "self._tape.looked = True\n        return self.value"  # by a program, at its round
+
+
 # Programs that look the same for some rounds and are not.
 
 STEP, LATE = 0.05, 20  # the round in which they change
@@ -245,7 +247,7 @@ def test_programs_that_change_late_are_played_as_they_are(program, blocks, monke
         (listing, "seen", mutant(steady, "one.tobytes()", "1").seen),
         (zipping, "loops_plainly", lambda _: True),
         (remembering, "seen", mutant(steady, 'getattr(one, "__dict__", None)', "None").seen),
-        (looking, "Turn", mutant(steady, "self._tape.looked = True\n        return self.v", "return self.v").Turn),
+        (looking, "Turn", mutant(steady, LOOKED, "return self.value").Turn),
     ],
     ids=["counting", "listing", "zipping", "remembering", "looking"],
 )  # fmt: skip
@@ -291,5 +293,5 @@ def test_what_has_no_blocks_of_rounds_is_refused_in_words(name, text):
 
 def test_a_program_that_needs_numbers_late_goes_on_from_the_start_without_doubled_rows(monkeypatch):
     monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
-    monkeypatch.setattr(play.Once, "again", lambda self: None)
+    monkeypatch.setattr(once.Once, "again", lambda self: once.Once(self.sink))
     assert "tables" in unlike(simulated(asking))

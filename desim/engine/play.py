@@ -16,7 +16,7 @@ from desim.engine.observer import ClockObserver, ReleasedObserver, RoundObserver
 from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
-from desim.engine.world import Discard, Keeper, Once, Progress, Unforeseen, World
+from desim.engine.world import Discard, Keeper, Progress, Unforeseen, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
@@ -134,24 +134,14 @@ class Simulation:
             settings, interrupted, known = self._scouted(progress, explained)
             progress = None if interrupted else progress
         signals = self.signals(listeners)
-        engine = "cohort" if self.engine == "compiled" and signals.inside else self.engine
-        over: Any = signals.over(sink)
-        if engine == "compiled" and self.method.kind == "graph" and not isinstance(over, Discard):
-            over = Once(over)
-        world = self._world(settings, over, progress, signals, keeper)
+        world = self._world(settings, signals.over(sink), progress, signals, keeper)
         world.cautions += known
+        engine = "cohort" if self.engine == "compiled" and signals.inside else self.engine
         status: Status = "done"
         error: Exception | None = None
         began = wall.monotonic()
         try:
-            try:
-                end = self._drive(world, engine)
-            except Unforeseen:  # what came before has the same bits on the other engine
-                if isinstance(over, Once):
-                    over.again()
-                world = self._world(settings, over, progress, signals, keeper)
-                world.cautions += known
-                end = self._drive(world, "cohort")
+            end = self._drive(world, engine)
             reason = self._reason(world, end)
             if interrupted:
                 status, reason = "stopped", INTERRUPTED
@@ -213,6 +203,10 @@ class Simulation:
         else:
             kind = ReleasedObserver if seen.released else ClockObserver
             observer = kind(*common, settings.initial("x0"), patience, self.method.cures)
+        if self.engine == "compiled" and not hub and not isinstance(sink, Discard):
+            from desim.engine.compiled.once import Once
+
+            sink = sink.again() if isinstance(sink, Once) else Once(sink)
         return World(settings, observer, patience, sink, progress, signals, keeper)
 
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
@@ -227,8 +221,6 @@ class Simulation:
         scout, interrupted = self._world(self.settings, Discard(), progress, muted), False
         try:
             end = self._drive(scout, self.engine)
-        except Unforeseen:
-            return replace(self, engine="cohort")._scouted(progress, explained)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except AtOnce:
@@ -259,12 +251,19 @@ class Simulation:
         """Run the engine to the end of the run, s."""
         method = self.method
         program = method.coordinator if method.kind == "coordinator" else method.agents
-        if engine == "compiled" and method.kind == "coordinator":
-            program = method.compiled()
-        elif engine != "compiled":
+        if engine == "compiled":
+            program = method.compiled() if method.kind == "coordinator" else method.agents
+        else:
             program = checked_requests(program, method.kind, lambda: world.now)
         with at_once() if _long(world.settings, method) else nullcontext():
-            return ENGINES[method.kind, engine](program, world)
+            try:
+                return ENGINES[method.kind, engine](program, world)
+            except Unforeseen:  # from the start, then, with the same bits
+                again = self._world(*world.given)
+                again.cautions += world.cautions
+                vars(world).update(vars(again))
+                world.observer.alive = world.pulse
+                return self._drive(world, "cohort")
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.columns import Deferred, rows_of
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
@@ -77,28 +76,6 @@ class Unforeseen(BaseException):
     """A program does what compiled rounds do not know; no program catches it unseen."""
 
 
-class Once:
-    """A sink that takes every row once, though a play that is `again` hands over all from the start."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink, self.known, self.count = sink, dict[str, int](), dict[str, int]()
-
-    def again(self) -> None:
-        """From now on come the rows of another play, the first of which are known."""
-        self.known, self.count = self.count, {}
-
-    def append(self, name: str, columns: Mapping[str, Any]) -> None:
-        """Hand on what is new."""
-        rows = columns.rows if isinstance(columns, Deferred) else len(next(iter(columns.values())))
-        before = self.count.get(name, 0)
-        self.count[name] = before + rows
-        known = self.known.get(name, 0) - before
-        if known <= 0:
-            self.sink.append(name, columns)
-        elif known < rows:
-            self.sink.append(name, rows_of(columns, slice(known, None)))
-
-
 @dataclass
 class World:
     """One play of the settings: log, ledger, observer and the state of the agents."""
@@ -143,6 +120,11 @@ class World:
 
             self.filter = budget.Filter(settings.budget, settings.problem.rows)
         self.observer.alive = self.pulse
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What a world is made of for its settings."""
+        return self.settings, self.sink, self.report, self.signals, self.keeper
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""

@@ -18,7 +18,8 @@ from desim.engine.cohort import graph as cohort
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.player import Player
-from desim.engine.compiled.tape import BEFORE, BINARY, GIVEN, Round, Tape
+from desim.engine.compiled.tape import BEFORE, GIVEN, Round, Tape
+from desim.engine.compiled.values import BINARY
 from desim.engine.observer import ClockObserver
 from desim.engine.settings import Settings
 from desim.engine.us import Cohort
@@ -134,7 +135,7 @@ class Played:
         self.latest = round_
 
     def _block(self, us: Cohort, k: int, limit: float) -> int:
-        """Play rounds k + 1, k + 2, ... in one call, if they are known to be so; return how many."""
+        """Play rounds k + 1, k + 2, ... in one call, if they are known; return how many."""
         if self.alike < ALIKE or self.latest is self.refused:
             return 0
         assert self.latest is not None
@@ -204,6 +205,7 @@ def _sent(us: Cohort, value: Any, bits: Any, turn: Any, payload: Any) -> Any:
 
 DONE: dict[str, Any] = {
     "load": lambda value, one: value(one),
+    "negative": lambda value, one: -value(one),
     "column": lambda value, one: value(one)[:, None],
     "columns": lambda value, one, low, high: value(one)[:, low:high],
     "hstack": lambda value, parts, _: np.hstack([value(one) for one in parts]),

@@ -10,7 +10,7 @@ from desim.privacy.ledger.terms import Mechanism
 
 ARITHMETIC = {
     "add": m.ADD, "subtract": m.SUBTRACT, "multiply": m.MULTIPLY, "divide": m.DIVIDE,
-    "load": m.COPY, "column": m.COPY, "float32": m.NARROW,
+    "load": m.COPY, "column": m.COPY, "float32": m.NARROW, "negative": m.NEGATE,
 }  # fmt: skip
 DRAWN = (Mechanism.NONE, Mechanism.GAUSSIAN, Mechanism.LAPLACE)
 NOTHING = (THIS, 0, 0, 0)
@@ -101,7 +101,7 @@ class Steps:
         self.steps.append([*place, *one, *other])
 
     def _arithmetic(self, number: int, what: int, operands: Any) -> None:
-        """A step of `combine`: rows of one column stand for a number, and whole arrays for a row."""
+        """A step of `combine`: rows of one column stand for a number, whole arrays for a row."""
         columns, places = self._width(number), [self._place(one) for one in operands]
         one, other = (list(place) for place in (*places, (places[0]))[:2])
         wide = [self._wide(one) for one in (operands * 2)[:2]]

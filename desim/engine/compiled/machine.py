@@ -15,8 +15,8 @@ from desim.privacy.ledger.noise import laplace_into, normal_into
 from desim.problem.kernels.gradients import gradients_into
 
 # What a step does, and its numbers: see desim.engine.compiled.lowering.
-ADD, SUBTRACT, MULTIPLY, DIVIDE, COPY, NARROW = range(6)
-GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW = range(6, 13)
+ADD, SUBTRACT, MULTIPLY, DIVIDE, COPY, NARROW, NEGATE = range(7)
+GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW = range(7, 14)
 WHAT, OUT, OUT_ROW, ROWS, COLUMNS, NUMBER, MORE = range(7)  # of a step
 KIND, PLACE, ROW, COLUMN = range(4)  # of an operand
 ONE, OTHER = 7, 11  # where the numbers of its operands begin
@@ -41,6 +41,9 @@ def of_rows(what, out, x, y):
     elif what == NARROW:
         for j in range(out.shape[0]):
             out[j] = np.float64(np.float32(x[j]))
+    elif what == NEGATE:
+        for j in range(out.shape[0]):
+            out[j] = -x[j]
     else:
         for j in range(out.shape[0]):
             out[j] = x[j]
@@ -135,7 +138,7 @@ def released(step, b, k, x, out, amounts, cohort, ledger, told):
 def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, told, end):
     """Play one step that is no arithmetic; return whether the round may go on in here."""
     what, n, m, v = step[WHAT], step[ROWS], step[COLUMNS], step[NUMBER]
-    who, round_, clock, everybody, nobody = cohort
+    who, round_, clock, _, nobody = cohort
     incoming, source, outgoing, recipients, first, keys, arrival = network
     times, spans, ids, shown, factors, sizes, waited, seconds, bits, totals = told
     values = memory[x : x + n * m].reshape((n, m))

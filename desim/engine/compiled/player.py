@@ -1,4 +1,4 @@
-"""Blocks of rounds of a graph method: memory for `machine`, and what is told to log and observer."""
+"""Blocks of rounds of a graph method: memory for `machine`, and what log and observer learn."""
 
 import math
 from typing import Any
@@ -34,7 +34,8 @@ class Player:
 
     def __init__(self, world: World, us: Cohort, steps: Steps) -> None:
         settings, self.n = world.settings, len(us.who)
-        self.world, self.steps, self.wires = world, steps, us._carrier
+        self.world, self.steps = world, steps
+        self.wires: Any = us._carrier
         graph, links, self.dim = settings.graph, settings.links, settings.problem.dim
         assert graph is not None
         assert links is not None

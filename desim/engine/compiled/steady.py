@@ -44,6 +44,8 @@ def loops_plainly(code: CodeType) -> bool:
     (function,) = tree.body if len(tree.body) == 1 else (None,)
     if not isinstance(function, ast.FunctionDef):
         return False
+    if any(isinstance(node, ast.Global) for node in ast.walk(function)):
+        return False
     loops = [one for one in function.body if isinstance(one, ast.For) and _rounds(one.iter)]
     return len(loops) == 1 and sum(map(_rounds, ast.walk(function))) == 1
 
@@ -124,8 +126,8 @@ class Turn:
     def __init__(self, tape: Any, value: int) -> None:
         self._tape, self.value = tape, value
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """A whole number, to whoever asks."""
         return int
 
@@ -149,11 +151,12 @@ class Turn:
 
 REFLECTED = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()
 WATCHED = (
-    "sub mul truediv floordiv mod pow and or xor lshift rshift matmul eq ne lt le gt ge neg pos abs "
-    "invert index contains getitem setitem"
-).split()  # as `operator` calls them
-BUILTIN = {"hash": hash, "bool": bool, "int": int, "float": float, "repr": repr, "str": str,
-           "format": format, "round": round, "len": len, "iter": iter, "divmod": divmod}  # fmt: skip
+    *REFLECTED[1:], *"eq ne lt le gt ge neg pos abs invert index contains getitem setitem".split(),
+)  # fmt: skip
+BUILTIN: dict[str, Callable[..., Any]] = {
+    "hash": hash, "bool": bool, "int": int, "float": float, "repr": repr, "str": str,
+    "format": format, "round": round, "len": len, "iter": iter, "divmod": divmod,
+}  # fmt: skip
 
 
 def _watched(function: Callable[..., Any], turned: bool = False) -> Any:
@@ -180,8 +183,8 @@ class Later:
         self._tape, self.turn, self.function = tape, turn, function
         self._found = function(turn)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """What it is, to whoever asks."""
         return type(self._found)
 

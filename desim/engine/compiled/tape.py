@@ -1,13 +1,14 @@
-"""What a graph method's program does in a round, written down while it runs on arrays without numbers.
+"""What a graph method's program does in a round, written down on arrays without numbers.
 
-The program itself is the only source: it runs once more, beside the real `us`, on `Value`s that know
-their shape alone, for every round that is played. So what it does in a round is known before a
-number of it is, and whatever else it looks at, such as its own counters or the number of the round,
-is what it really has. Whatever would need a number ends the recording.
+The program itself is the only source. It runs on `Value`s that know their shape alone, for every
+round that is played, until it is known to do the same in all that are left: see `steady`. So what
+it does in a round is known before a number of it is, and whatever else it looks at, such as its own
+counters, is what it really has. Whatever would need a number ends the recording.
 """
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from desim.engine.at_work import Rounds
 from desim.engine.compiled.steady import Later, Turn, loops_plainly, plainly, seen
+from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.engine.world import Unforeseen
@@ -26,7 +28,6 @@ THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one bef
 LONGEST = 200  # operations in a round
 LOOKS = 6  # at what a program sees, before it runs beside all rounds
 EXACT = 1 << 53  # whole numbers below are floats
-BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
 Operand = tuple[int, int]  # and its number there
 Operation = tuple[Any, ...]
 
@@ -68,173 +69,6 @@ class Round(NamedTuple):
         for place, function in self.later.items():
             constants[place] = function(turn)
         return self._replace(constants=constants)
-
-
-class Value:
-    """What stands for an array of floats (n, ...) that is not known yet; it never changes."""
-
-    __slots__ = ("number", "round", "shape", "tape")
-    dtype = np.dtype(float)
-    __array_priority__ = 1e9
-
-    def __init__(self, tape: "Tape", shape: tuple[int, ...]) -> None:
-        self.tape, self.shape, self.round = tape, shape, tape.round
-        self.number = len(tape.operations)
-
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        """An array, to whoever asks."""
-        return np.ndarray
-
-    @property
-    def ndim(self) -> int:
-        """How many axes there are."""
-        return len(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
-        """Note sums, differences, products, quotients of arrays, and nothing else."""
-        if ufunc is np.negative and method == "__call__" and not more:
-            return self.tape.combine("multiply", inputs[0], -1.0)
-        if ufunc not in BINARY or method != "__call__" or more:
-            self.tape.refuse(f"np.{ufunc.__name__}")
-        return self.tape.combine(BINARY[ufunc], *inputs)
-
-    def __array_function__(self, function: Any, _: Any, inputs: Any, names: Any) -> Any:
-        """Note what puts columns side by side, or takes them apart."""
-        if function is np.hstack and not names:
-            return self.tape.beside(*inputs)
-        if function is np.hsplit and not names and inputs[0].__class__ is np.ndarray:
-            return self.tape.apart(*inputs)
-        if function is np.zeros_like and not names:
-            return np.zeros(self.shape)
-        return self.tape.refuse(f"np.{function.__name__}")
-
-    def __add__(self, other: Any) -> Any:
-        return self.tape.combine("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self.tape.combine("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self.tape.combine("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.tape.combine("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self.tape.combine("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self.tape.combine("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.tape.combine("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self.tape.combine("divide", other, self)
-
-    def __neg__(self) -> Any:
-        return self.tape.refuse("-x")
-
-    def __getitem__(self, key: Any) -> Any:
-        """Columns (n, m) of (n, dim), and (n,) as a column."""
-        if self.ndim == 1 and key == (slice(None), None):
-            return self.tape.note(("column", self.tape.operand(self)), (self.shape[0], 1))
-        if self.ndim == 2 and type(key) is tuple and len(key) == 2 and key[0] == slice(None):
-            if isinstance(key[1], slice) and key[1].step is None:
-                return self.tape.columns(self, *key[1].indices(self.shape[1])[:2])
-        return self.tape.refuse("x[...]")
-
-    def copy(self) -> "Value":
-        """Itself: nobody changes it."""
-        return self
-
-    def astype(self, kind: Any) -> Any:
-        """Itself as floats; in a shorter format what may become floats again."""
-        if np.dtype(kind) == float:
-            return self
-        if np.dtype(kind) == np.float32:
-            return Narrow(self)
-        return self.tape.refuse(f"x.astype({kind})")
-
-    def recorded(self, *draws: Any) -> "Value":
-        """The gradients at this point, of whom and of which batches `Tape.gradient` says."""
-        return self.tape.gradient(self, *draws)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        """What np.asarray gives: an array that stands for the value, and has no numbers either."""
-        if dtype is not None:
-            self.tape.refuse("np.asarray(x, ...)")
-        sealed = np.broadcast_to(np.array(Sealed(self.tape), object), self.shape)
-        self.tape.sealed[id(sealed)] = sealed, self
-        return sealed
-
-    def _number(self, *_: Any, **__: Any) -> NoReturn:
-        self.tape.refuse("a number of an array")
-
-    __bool__ = __float__ = __int__ = __index__ = __iter__ = __setitem__ = _number
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _number  # type: ignore
-    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __abs__ = _number  # type: ignore[assignment]
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = _number  # in place: who else holds it?
-    __hash__ = None  # type: ignore[assignment]
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.tape.refuse(f"x.{name}")
-
-
-class Sealed:
-    """What an array of NumPy's own holds that stands for a value: whoever computes with it ends."""
-
-    def __init__(self, tape: "Tape") -> None:
-        self.tape = tape
-
-    def _number(self, *_: Any, **__: Any) -> NoReturn:
-        self.tape.refuse("a number of an array")
-
-    __bool__ = __float__ = __int__ = __index__ = __neg__ = __pos__ = __abs__ = _number
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _number
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _number
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _number  # type: ignore[assignment]
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _number
-    __hash__ = None  # type: ignore[assignment]
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.tape.refuse("a number of an array")
-
-
-class Narrow:
-    """A value in 32 bits, which may become one of 64 and nothing else."""
-
-    def __init__(self, value: Value) -> None:
-        self._value = value
-
-    def astype(self, kind: Any) -> Any:
-        """The value, rounded."""
-        tape = self._value.tape
-        if np.dtype(kind) != float:
-            tape.refuse(f"astype({kind})")
-        return tape.note(("float32", tape.operand(self._value)), self._value.shape)
-
-
-class Messages:
-    """What stands for `Heard`: pointer and index are the graph's, the rest is not known."""
-
-    def __init__(self, tape: "Tape", width: int) -> None:
-        graph = tape.settings.graph
-        assert graph is not None
-        self.tape, self.width, self.total = tape, width, None
-        self.pointer, self.index = graph.incoming.copy(), graph.source.copy()
-        self.number, self.round = len(tape.operations), tape.round
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self.tape.refuse(f"heard.{name}")
 
 
 class JobView:
@@ -313,7 +147,7 @@ class Tape:
         self._answer, self.us.asked, self.us.answer = self.us.answer, None, None
 
     @property
-    def notes(self) -> tuple[list[Any], ...]:
+    def notes(self) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """What is written down of this round."""
         return self.operations, self.results, self._shapes, self._constants
 
@@ -376,7 +210,7 @@ class Tape:
         """A constant: a number, or an array as it is now."""
         constant = self._now(constant)
         kind = type(constant)
-        if kind is np.ndarray and constant.dtype.kind in REAL:
+        if kind is np.ndarray and constant.dtype.kind in REAL and constant.itemsize <= 8:
             constant = self._seen(constant.astype(float))
         elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT):
             constant = float(constant)
@@ -409,10 +243,10 @@ class Tape:
     def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array, or that of the round before if it is the same."""
         place = len(self._constants)
-        before = self._before[place] if place < len(self._before) else None
-        same = type(before) is np.ndarray and before.dtype == array.dtype
+        before: Any = self._before[place] if place < len(self._before) else None
+        same: Any = type(before) is np.ndarray and before.dtype == array.dtype
         if same and before.shape == array.shape and before.tobytes() == array.tobytes():
-            return before  # type: ignore[no-any-return]
+            array = before
         return array
 
     def operand(self, value: Any) -> Operand:
@@ -461,7 +295,7 @@ class Tape:
             edges = list(range(0, width + 1, width // parts))
         else:
             edges = [0, *parts, width]
-        return [self.columns(value, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        return [self.columns(value, a, b) for a, b in pairwise(edges)]
 
     def gradient(self, x: Value, who: Any, count: Any, round_: Any, seed: Any, data: Any,
                  out: Any, step: Any) -> Value:  # fmt: skip
@@ -492,6 +326,9 @@ class Tape:
 class Shadow:
     """What stands for `us`: verbs that are written down, and state that is not known yet."""
 
+    asked: Any  # the request that is to be yielded now, and what answers it
+    answer: Any
+
     def __init__(self, tape: Tape) -> None:
         graph = tape.settings.graph
         assert graph is not None
@@ -520,17 +357,19 @@ class Shadow:
             return
         if hasattr(type(self), name) or name.startswith("_"):
             self.tape.refuse(f"us.{name} = ...")
+        value = self.tape.opened(value)
         self._row(("set", name), value)
         self.state[name] = value if type(value) is Value else np.array(value, float)
 
     def _row(self, words: tuple[Any, ...], value: Any) -> Value:
         """Note what takes one value, or an array of floats, with a row for each agent."""
-        shape = self.tape.shape_of(value)
+        shape: Any = self.tape.shape_of(value)
         if shape[:1] != self.who.shape:
             self.tape.refuse(f"us.{words[0]} without a row for each agent")
-        return self.tape.note((*words, self.tape.operand(value)), shape)
+        value = self.tape.note((*words, self.tape.operand(value)), shape)
+        return value  # type: ignore[no-any-return]
 
-    def rounds(self) -> Iterator[int]:
+    def rounds(self) -> Iterator[Any]:
         """Count the rounds."""
         k, limit, n = 0, self.tape.settings.rounds, len(self.who)
         if self.tape.round:

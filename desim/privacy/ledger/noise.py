@@ -57,6 +57,7 @@ def normal_into(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: 
 @kernel
 def laplace_into(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
                  out: Any) -> None:  # fmt: skip
+    """As `add_laplace`."""
     for r in range(who.shape[0]):
         k1 = address(NOISE, who[r], -1)
         c0 = counter(round_[r], step)
