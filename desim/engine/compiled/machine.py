@@ -8,8 +8,8 @@ those of the functions that all engines call.
 import numpy as np
 
 from desim.network.timeline.messages import neighbour_sum
-from desim.network.timeline.together import send_all, wait_all, work_all
-from desim.numerics.jit import kernel, lean_inline, lean_kernel
+from desim.network.timeline.together import send_all, span, wait_all, work_all
+from desim.numerics.jit import lean_inline, lean_kernel
 from desim.privacy.ledger.charges import charge_each, deliver
 from desim.privacy.ledger.noise import laplace_into, normal_into
 from desim.problem.kernels.gradients import gradients_into
@@ -115,10 +115,25 @@ def finite(rows):
     return True
 
 
-@kernel
+@lean_inline
+def copied(x, out):
+    """Fill out (n, m) with x."""
+    for r in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[r, j] = x[r, j]
+
+
+@lean_inline
+def noted(x, out):
+    """Fill out (n,) with x."""
+    for r in range(x.shape[0]):
+        out[r] = x[r]
+
+
+@lean_inline
 def released(step, b, k, x, out, amounts, cohort, ledger, told):
     """Add noise to x (n, dim) and charge it; amounts (3, n): sensitivity, scale, sampling."""
-    who, round_, clock, everybody, _ = cohort
+    who, round_, clock, everybody, _, _ = cohort
     seed, agents, charges = ledger
     ids, mechanism, number = told[2][step[MORE], b], step[OTHER + ROW], step[MORE]
     costs = mechanism, step[OTHER + COLUMN], amounts
@@ -128,17 +143,16 @@ def released(step, b, k, x, out, amounts, cohort, ledger, told):
     elif mechanism == 3:
         laplace_into(seed, who, round_, number << 24, amounts[1], everybody, x, out)
     else:
-        for r in range(x.shape[0]):
-            for j in range(x.shape[1]):
-                out[r, j] = x[r, j]
-    told[0][step[NUMBER], b] = clock
+        copied(x, out)
+    noted(clock, told[0][step[NUMBER], b])
+    told[1][step[NUMBER], b, 0], told[1][step[NUMBER], b, 1] = span(clock)
 
 
-@kernel
+@lean_inline
 def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, told, end):
     """Play one step that is no arithmetic; return whether the round may go on in here."""
     what, n, m, v = step[WHAT], step[ROWS], step[COLUMNS], step[NUMBER]
-    who, round_, clock, _, nobody = cohort
+    who, round_, clock, _, nobody, _ = cohort
     incoming, source, outgoing, recipients, first, keys, arrival = network
     times, spans, ids, shown, factors, sizes, waited, seconds, bits, totals = told
     values = memory[x : x + n * m].reshape((n, m))
@@ -150,7 +164,7 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
         weights = memory[extra : extra + source.shape[0]]
         neighbour_sum(incoming, source, values, weights, result)
     elif what == SHOW:
-        shown[b] = values
+        copied(values, shown[b])
         return finite(values)
     elif what == RELEASE:
         amounts = memory[extra : extra + 3 * n].reshape((3, n))
@@ -158,15 +172,17 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
     elif what == WORK:
         lasting = seconds[step[MORE], min(b, seconds.shape[1] - 1)]
         spans[v, b, 0], spans[v, b, 1] = work_all(clock, lasting, times[v, b])
-        clock[:] = times[v, b]
+        noted(times[v, b], clock)
         return spans[v, b, 1] <= end and spans[v, b, 1] < np.inf
     elif what == WAIT:
         after, wait = times[v, b], waited[step[MORE], b]
         spans[v, b, 0], spans[v, b, 1] = wait_all(incoming, arrival, clock, after, wait)
-        clock[:] = times[v, b]
+        noted(times[v, b], clock)
         return spans[v, b, 1] <= end and spans[v, b, 1] < np.inf
     else:
-        s, times[v, b], result[:] = step[MORE], clock, values
+        s = step[MORE]
+        noted(clock, times[v, b])
+        copied(values, result)
         place = k, clock, bits[s], nobody, keys, factors[s, b], sizes[s]
         total, earliest, latest, last = send_all(first, outgoing, *place, arrival)
         totals[s, b], spans[v, b, 0], spans[v, b, 1] = total, earliest, max(latest, last)
@@ -176,22 +192,24 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
     return True
 
 
-@kernel
+@lean_kernel
 def play_rounds(first, given, side, steps, half, memory, cohort, network, problem, ledger, told,
                 end):  # fmt: skip
     """Play rounds first, first + 1, ... in which all agents do these steps; return how many.
 
     steps (steps, STEP); memory: values of a round from `side` half on and of the one before at the
     other, then constants, which begin at given (rounds, constants); cohort (who, round, clock s,
-    ones, zeros (n,)); network (incoming, source, outgoing, recipients of all, Links.first, keys,
-    arrival (links,) s); problem (seed, Data, batches (gradients, n)); ledger (seed, agents, rows);
-    told: what is logged and shown of each round. A round that does not end before `end` s, or shows
+    ones, zeros, scratch (n,)); network (incoming, source, outgoing, recipients of all, Links.first,
+    keys, arrival (links,) s); problem (seed, Data, batches (gradients, n)); ledger (seed, agents,
+    rows); told: what is logged and shown of each round. A round that does not end before `end` s, or shows
     what is no number, is not played: all is as it was before it.
     """
-    clock, before = cohort[2], cohort[2].copy()
+    clock, before = cohort[2], cohort[5]
     for b in range(given.shape[0]):
-        before[:], rows = clock, ledger[2][3][0]
-        cohort[1][:] = first + b
+        rows = ledger[2][3][0]
+        noted(clock, before)
+        for r in range(clock.shape[0]):
+            cohort[1][r] = first + b
         for s in range(steps.shape[0]):
             step = steps[s]
             x = place_of(step[ONE : ONE + 4], side, half, given[b])
@@ -202,7 +220,8 @@ def play_rounds(first, given, side, steps, half, memory, cohort, network, proble
             elif not verb(
                 step, b, first + b, x, out, y, memory, cohort, network, problem, ledger, told, end
             ):
-                clock[:], ledger[2][3][0] = before, rows
+                noted(before, clock)
+                ledger[2][3][0] = rows
                 return b
         side = 1 - side
     return given.shape[0]

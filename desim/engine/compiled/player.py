@@ -26,6 +26,7 @@ from desim.shapes import whole_given
 
 MOST = 64  # rounds of a block
 NUMBERS = 1 << 20  # that a block tells of, at most
+BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
 SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
@@ -45,7 +46,8 @@ class Player:
         self.most = max(1, min(MOST, NUMBERS // told))
         self.memory = np.empty(2 * steps.half)
         everybody, nobody = np.ones(self.n, bool), np.zeros(self.n, bool)
-        self.cohort = us.who, np.empty(self.n, np.int64), np.empty(self.n), everybody, nobody
+        clock, before = np.empty((2, self.n))
+        self.cohort = us.who, np.empty(self.n, np.int64), clock, everybody, nobody, before
         self.arrival, keys = np.empty(self.links), np.empty(TOGETHER, np.uint64)
         self.network = (
             graph.incoming, graph.source, graph.outgoing, np.diff(graph.outgoing), self.first,
@@ -207,36 +209,44 @@ class Player:
         return out
 
     def _log(self, us: Cohort, k: int, done: int, told: Any) -> None:
-        """Append the rows of rounds k + 1 to k + done, as `us` and the cohort engine do."""
+        """Append the rows of rounds k + 1 to k + done, as `us` and the cohort engine do.
+
+        In batches of few rounds: one of which some rows are to come is written out.
+        """
+        size = max(1, BATCHED // self.n)
+        for low in range(0, done, size):
+            self._log_part(us, k + 1 + low, slice(low, min(low + size, done)), told)
+
+    def _log_part(self, us: Cohort, first: int, part: slice, told: Any) -> None:
+        """Append the rows of a part of the rounds, which begins with round `first`."""
         times, spans, ids, _, factors, sizes, waited, seconds, _, totals = told
-        steps, n, end = self.steps, done * self.n, self.world.settings.horizon
-        who, rounds = np.tile(us.who, done), np.repeat(np.arange(k + 1, k + 1 + done), self.n)
+        steps, done, later = self.steps, part.stop - part.start, self.world.log.later
+        who, rounds = np.tile(us.who, done), np.repeat(np.arange(first, first + done), self.n)
+        n, end = len(who), self.world.settings.horizon
         nothing, none = np.full(n, -1), np.zeros(n)
 
         def each(kind: Kind, side: int, v: int, *columns: Any) -> None:
-            time = times[v, :done]
-            row = int(kind), side, who, -1, rounds, end, time.ravel(), *columns
-            within = float(time.min()), float(time.max())
-            self.world.log.later(Batch(log_each, row, n, *within, ((int(kind), n, 0),)))
+            time, spent = times[v, part].ravel(), spans[v, part]
+            row = int(kind), side, who, -1, rounds, end, time, *columns
+            within = float(spent[:, 0].min()), float(spent[:, 1].max())
+            later(Batch(log_each, row, n, *within, ((int(kind), n, 0),)))
 
         for (v, *_), lasting, amount in zip(steps.works, seconds, self.work, strict=True):
-            lasts = np.broadcast_to(lasting[:done], (done, self.n)).ravel()
+            lasts = lasting[part].ravel() if len(lasting) > 1 else np.tile(lasting[0], done)
             each(Kind.COMPUTE, UPLINK, v, lasts, np.tile(amount, done), nothing)
         for (v, _), release in zip(steps.draws, ids, strict=True):
-            each(Kind.RELEASE, UPLINK, v, none, none, release[:done].ravel())
+            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
         fresh = np.tile(self.wires.degree, done)
         for v, wait in zip(steps.waits, waited, strict=True):
-            each(Kind.AGGREGATE, DISTANT, v, wait[:done].ravel(), fresh, nothing)
+            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
         for s, (v, drawn, *_) in enumerate(steps.sends):
             rows = rounds.reshape(done, self.n)
-            release = (
-                ids[drawn - 1, :done] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            )
-            inputs = self.first, factors[s, :done], times[v, :done], rows, sizes[s], release
-            number, total = done * self.links, int(totals[s, :done].sum())
+            release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
+            inputs = self.first, factors[s, part], times[v, part], rows, sizes[s], release
+            number, total = done * self.links, int(totals[s, part].sum())
             counts = (SEND, number, total), (DELIVER, number, total)
-            within = float(spans[v, :done, 0].min()), float(spans[v, :done, 1].max())
-            self.world.log.later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
+            within = float(spans[v, part, 0].min()), float(spans[v, part, 1].max())
+            later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
 
     def _show(self, us: Cohort, k: int, done: int, told: Any) -> None:
         """Show the models of each round."""

@@ -118,6 +118,12 @@ def _parts(one: Any) -> list[Any]:
     return [getattr(one, "__dict__", None), *(getattr(one, name, None) for name in slots)]
 
 
+class Looks:
+    """Whether somebody has looked."""
+
+    looked = False
+
+
 class Turn:
     """The number of a round, which says whether anybody has looked at it."""
 
@@ -131,9 +137,15 @@ class Turn:
         """A whole number, to whoever asks."""
         return int
 
-    def of(self, function: Callable[[int], Any]) -> "Later":
-        """What a pure function gives for the number, which nobody has to look at yet."""
-        return Later(self._tape, self.value, function)
+    def of(self, function: Callable[[Any], Any]) -> Any:
+        """What a pure function gives for the number; a `Later` if it looks at it."""
+        if isinstance(self._tape, Looks):
+            return function(self._look())
+        probe = Turn(Looks(), self.value)
+        found = function(probe)
+        if probe._tape.looked or type(found) is Later:
+            return Later(self._tape, self.value, function)
+        return found
 
     def __add__(self, other: Any) -> Any:
         return Turn(self._tape, self.value + other) if type(other) is int else self._look() + other

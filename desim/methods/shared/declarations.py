@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -30,6 +31,18 @@ class Ingredients:
     parameters: Any
     settings: "Settings"
     noise: Noise | None
+
+
+def _of_round(terms: Callable[..., Any]) -> Callable[..., Any]:
+    """A method `terms(who, k, ...)`, where k may be a number that nobody looks at yet."""
+
+    @wraps(terms)
+    def asked(self: Any, who: Any, k: Any, *more: Any) -> Any:
+        if of := getattr(k, "of", None):
+            return of(lambda k: terms(self, who, k, *more))
+        return terms(self, who, k, *more)
+
+    return asked
 
 
 class Prices(dict[Any, tuple[Array, Terms]]):
@@ -127,6 +140,11 @@ class Method:
     #: theorems of a plug-in's paper, one of which `claim_inputs` may name
     bounds: ClassVar[tuple[Bound, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        """Let what a round's releases cost be asked for before the round is played."""
+        if isinstance(own := vars(cls).get("terms"), FunctionType):
+            cls.terms = _of_round(own)  # type: ignore[attr-defined]
+
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters
         self.settings = ingredients.settings
@@ -148,8 +166,6 @@ class Method:
         before = self._priced.get(key)
         if before and getattr(self.noise, "constant", self.noise is None):
             return before[1]
-        if of := getattr(k, "of", None):  # a round that is not played yet
-            return of(lambda k: self.priced(k, key, costs))  # type: ignore[no-any-return]
         sensitivity, sampling = (before[0], before[1].sampling) if before else costs()
         found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, sampling)
         if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
