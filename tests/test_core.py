@@ -34,7 +34,7 @@ BEYOND = """
     problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
     problem.models problem.optimum
 """.split()
-MOST_LINES = 18_440  # a change that makes the core grow raises this and says why
+MOST_LINES = 18_510  # a change that makes the core grow raises this and says why
 PLAYER = """
 import pickle, sys
 class Blocked:

@@ -12,13 +12,13 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2910,  # names of agents and sites, which three rooms say, were in runs
-    "numerics": 2310,  # code is loaded without what compiles; cut-off files
+    "numerics": 2320,  # whether a call would be compiled code
     "problem": 8300,  # when a curve has improved was in runs
     "network": 6130,  # graphs without dense matrices: weights of links, eigenvalues, own draws
     "log": 1390,
     "privacy": 4560,  # the epsilon of the best of several runs was in experiments
-    "engine": 8730,  # trainings at other times and noted calls were in runs and experiments
-    "methods": 5730,
+    "engine": 10670,  # blocks of rounds of graph methods: tape, steady, lowering, machine, player
+    "methods": 5760,  # prices of rounds that are not played yet
     "scenario": 8890,  # study files, scaled worlds, words of `check` and `list` were outside
     "runs": 6120,
     "deployments": 8910,
@@ -45,8 +45,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 16, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 126, "methods": 57,
-    "scenario": 111, "runs": 54, "deployments": 52, "experiments": 72, "interface": 64,
+    "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 137, "methods": 57,
+    "scenario": 112, "runs": 54, "deployments": 52, "experiments": 72, "interface": 64,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

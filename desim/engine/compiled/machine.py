@@ -201,8 +201,8 @@ def play_rounds(first, given, side, steps, half, memory, cohort, network, proble
     other, then constants, which begin at given (rounds, constants); cohort (who, round, clock s,
     ones, zeros, scratch (n,)); network (incoming, source, outgoing, recipients of all, Links.first,
     keys, arrival (links,) s); problem (seed, Data, batches (gradients, n)); ledger (seed, agents,
-    rows); told: what is logged and shown of each round. A round that does not end before `end` s, or shows
-    what is no number, is not played: all is as it was before it.
+    rows); told: what is logged and shown of each round. A round that does not end before `end` s,
+    or shows what is no number, is not played: all is as it was before it.
     """
     clock, before = cohort[2], cohort[5]
     for b in range(given.shape[0]):
