@@ -45,7 +45,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "gossip": {"alpha": 0.02},
 }
 NOISE = {"kind": "gaussian", "sigma": 0.1, "decay": 0.99}
-CLASSICAL = {"kind": "classical", "epsilon": 0.5, "delta": 1e-6, "composition": "none"}
 
 
 def simulated(name: str, agents: int, rounds: int) -> Simulation:

@@ -169,11 +169,15 @@ def possible() -> bool:
     return bool(numba.config.DISABLE_JIT) or rented()
 
 
-def ready(kernel: Any, arguments: Any = None) -> bool:
-    """Whether a call of the function would be compiled code; without arguments: may be."""
+def ready(kernel: Any, arguments: Any = None, worth: bool = False) -> bool:
+    """Whether a call of the function would be compiled code; without arguments: may be.
+
+    worth: whether it is to be compiled for a run that compiles others, if need be.
+    """
     if numba.config.DISABLE_JIT or when() == "never":
         return False
-    if not rented() or kernel not in _twins:
+    bought = not rented() and (worth or when() == "at-once" or not _contexts["at once"])
+    if bought or kernel not in _twins:
         return True
     return not _without_code(kernel) if arguments is None else _found(kernel, arguments)
 

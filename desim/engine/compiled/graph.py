@@ -8,7 +8,9 @@ know. Rounds like the one before are played many in one call. The numbers are th
 
 from collections import deque
 from collections.abc import Generator
+from copy import copy
 from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from desim.numerics.jit import use_parallel
 from desim.problem.kernels.gradients import Data
 from desim.problem.losses.scalar import OWN
 
+WORTH = 60_000  # rounds that gain what it takes to compile them
 TRIED = 5  # rounds of a program that are looked at before a run
 ALIKE = 2  # rounds in a row that did the same, from which on they are played in blocks
 FUNCTIONS: dict[str, Any] = {name: ufunc for ufunc, name in BINARY.items()}
@@ -42,13 +45,17 @@ def play(program: Any, world: World) -> float:
     sooner done, the cohort engine runs it.
     """
     data = world.settings.problem.data
-    shared = use_parallel(2.0 * data.A.size)
-    if plain.ready(play_rounds) and not shared and type(world.observer) is ClockObserver:
+    shared, worth = use_parallel(2.0 * data.A.size), WORTH <= world.settings.rounds < np.inf
+    if (
+        plain.ready(play_rounds, worth=worth)
+        and not shared
+        and type(world.observer) is ClockObserver
+    ):
         program = Played(program, world)
     return cohort.play(checked_requests(program, "graph", lambda: world.now), world)
 
 
-def uncompiled(program: Any, settings: Settings) -> str:
+def uncompiled(program: MethodType, settings: Settings) -> str:
     """Why `program(us)` has no compiled rounds with these settings; empty if it has."""
     links, data = settings.links, settings.problem.data
     lets = {
@@ -65,7 +72,8 @@ def uncompiled(program: Any, settings: Settings) -> str:
     if found := next((text for text, true in lets.items() if true), ""):
         return found
     try:
-        tape = Tape(program, replace(settings, rounds=np.inf))
+        apart = MethodType(program.__func__, copy(program.__self__))  # what it may write to
+        tape = Tape(apart, replace(settings, rounds=np.inf))
         *_, before, last = [tape.next() for _ in range(TRIED)]
         if last is None or not last.like(before):
             return "its rounds are of several kinds"

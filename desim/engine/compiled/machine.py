@@ -9,7 +9,7 @@ import numpy as np
 
 from desim.network.timeline.messages import neighbour_sum
 from desim.network.timeline.together import send_all, span, wait_all, work_all
-from desim.numerics.jit import lean_inline, lean_kernel
+from desim.numerics.jit import inline, kernel, lean_inline, lean_kernel
 from desim.privacy.ledger.charges import charge_each, deliver
 from desim.privacy.ledger.noise import laplace_into, normal_into
 from desim.problem.kernels.gradients import gradients_into
@@ -130,7 +130,7 @@ def noted(x, out):
         out[r] = x[r]
 
 
-@lean_inline
+@inline
 def released(step, b, k, x, out, amounts, cohort, ledger, told):
     """Add noise to x (n, dim) and charge it; amounts (3, n): sensitivity, scale, sampling."""
     who, round_, clock, everybody, _, _ = cohort
@@ -148,7 +148,7 @@ def released(step, b, k, x, out, amounts, cohort, ledger, told):
     told[1][step[NUMBER], b, 0], told[1][step[NUMBER], b, 1] = span(clock)
 
 
-@lean_inline
+@inline
 def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, told, end):
     """Play one step that is no arithmetic; return whether the round may go on in here."""
     what, n, m, v = step[WHAT], step[ROWS], step[COLUMNS], step[NUMBER]
@@ -192,7 +192,7 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
     return True
 
 
-@lean_kernel
+@kernel
 def play_rounds(first, given, side, steps, half, memory, cohort, network, problem, ledger, told,
                 end):  # fmt: skip
     """Play rounds first, first + 1, ... in which all agents do these steps; return how many.

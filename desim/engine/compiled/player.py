@@ -26,6 +26,7 @@ from desim.shapes import whole_given
 
 MOST = 64  # rounds of a block
 NUMBERS = 1 << 20  # that a block tells of, at most
+BLOCK_WORK = 2e8  # multiply-adds of gradients in a block: a tenth of a second or so
 BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
 SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
@@ -43,7 +44,8 @@ class Player:
         self.links, self.first = len(graph.source), links.first
         self.values, self.side = False, 0
         told = self.n * (3 * steps.timed + self.dim) + self.links * (len(steps.sends) + 1)
-        self.most = max(1, min(MOST, NUMBERS // told))
+        work = 2.0 * settings.problem.data.A.size * max(1, len(steps.gradients))
+        self.most = max(1, min(MOST, NUMBERS // told, int(BLOCK_WORK / work)))
         self.memory = np.empty(2 * steps.half)
         everybody, nobody = np.ones(self.n, bool), np.zeros(self.n, bool)
         clock, before = np.empty((2, self.n))
@@ -137,7 +139,7 @@ class Player:
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
         end = float(world.settings.horizon)
         calling = *place, self.cohort, self.network, self.problem, ledger, told, end
-        if not plain.ready(play_rounds, calling):
+        if not plain.ready(play_rounds, calling, True):
             self.later = k + MOST
             return 0
         done = int(play_rounds(*calling))
