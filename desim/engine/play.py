@@ -16,7 +16,7 @@ from desim.engine.observer import ClockObserver, ReleasedObserver, RoundObserver
 from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
-from desim.engine.world import Discard, Keeper, Progress, World
+from desim.engine.world import Discard, Keeper, Progress, Unforeseen, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
@@ -50,6 +50,7 @@ ENGINES = {
     ("coordinator", "compiled"): _played_by("compiled.star"),
     ("coordinator", "cohort"): _played_by("cohort.star"),
     ("coordinator", "agents"): _played_by("agents.star"),
+    ("graph", "compiled"): _played_by("compiled.graph"),
     ("graph", "cohort"): _played_by("cohort.graph"),
     ("graph", "agents"): _played_by("agents.graph"),
     ("central", "cohort"): _played_by("cohort.graph"),
@@ -219,6 +220,10 @@ class Simulation:
         else:
             kind = ReleasedObserver if seen.released else ClockObserver
             observer = kind(*common, settings.initial("x0"), patience, self.method.cures)
+        if self.engine == "compiled" and not hub and not isinstance(sink, Discard):
+            from desim.engine.compiled.once import Once
+
+            sink = sink.again() if isinstance(sink, Once) else Once(sink)
         return World(settings, observer, patience, sink, progress, signals, keeper)
 
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
@@ -263,15 +268,26 @@ class Simulation:
         """Run the engine to the end of the run, s."""
         method = self.method
         program = method.coordinator if method.kind == "coordinator" else method.agents
-        with soon() if _long(world.settings, method) else nullcontext():
-            compiled = method.compiled() if engine == "compiled" else None
-            if compiled is not None and not _sooner_otherwise(compiled, world):
-                return ENGINES[method.kind, engine](compiled, world)
-            program = checked_requests(program, method.kind, lambda: world.now)
-            if compiled is None:
+        with soon() if (long := _long(world.settings, method)) else nullcontext():
+            if engine == "compiled" and method.kind == "coordinator":
+                compiled = method.compiled()
+                if long or not _sooner_otherwise(compiled, world):
+                    return ENGINES[method.kind, engine](compiled, world)
+                from desim.engine.compiled.star import want
+
+                want(compiled, self._world(world.settings, Discard(), None))
+                with counted():
+                    return self._drive(world, "cohort")
+            if engine != "compiled":
+                program = checked_requests(program, method.kind, lambda: world.now)
+            try:
                 return ENGINES[method.kind, engine](program, world)
-            with counted():
-                return ENGINES[method.kind, "cohort"](program, world)
+            except Unforeseen:  # from the start, then, with the same bits
+                again = self._world(*world.given)
+                again.cautions += world.cautions
+                vars(world).update(vars(again))
+                world.observer.alive = world.pulse
+                return self._drive(world, "cohort")
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

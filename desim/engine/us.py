@@ -84,14 +84,23 @@ class Cohort(Releasing):
         k, limit = self._past, self._world.settings.rounds
         while self._reported < k:  # rounds that were lost on the way show the state of the restart
             self._show(self._reported + 1, self.x)
-        while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
+        while k < limit and self.on:
             k += 1
-            if self._carrier.ahead:
-                self._world.between(float(np.minimum.reduce(self.clock)))
-            round_ = np.empty(len(self.who), np.int64)
-            round_[:] = k
-            self.__dict__.update(round=round_, _releases=0)
+            self.begin(k)
             yield k
+
+    @property
+    def on(self) -> bool:
+        """Whether any of the agents goes on."""
+        return self._all_live or bool(self.live.any() or self.leaving.any())
+
+    def begin(self, k: int) -> None:
+        """Begin round k."""
+        if self._carrier.ahead:
+            self._world.between(float(np.minimum.reduce(self.clock)))
+        round_ = np.empty(len(self.who), np.int64)
+        round_[:] = k
+        self.__dict__.update(round=round_, _releases=0)
 
     def speed(self) -> Array:
         """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""

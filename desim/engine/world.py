@@ -73,6 +73,10 @@ class Exhausted(Exception):
     """The privacy budget ends the run of a coordinator method now."""
 
 
+class Unforeseen(BaseException):
+    """A program does what compiled rounds do not know; no program catches it unseen."""
+
+
 @dataclass
 class World:
     """One play of the settings: log, ledger, observer and the state of the agents."""
@@ -117,6 +121,11 @@ class World:
 
             self.filter = budget.Filter(settings.budget, settings.problem.rows)
         self.observer.alive = self.pulse
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What a world is made of for its settings."""
+        return self.settings, self.sink, self.report, self.signals, self.keeper
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""

@@ -435,7 +435,11 @@ class Step(Strict):
         if isinstance(k, np.ndarray):
             rounds, place = np.unique(k, return_inverse=True)
             return np.array([self.at(int(one)) for one in rounds])[place].reshape(k.shape)
-        return self.initial / float(k) ** self.decay.exponent
+        if (exponent := self.decay.exponent) == 0.0:
+            return self.initial
+        if of := getattr(k, "of", None):  # a round that is not played yet
+            return of(self.at)
+        return self.initial / float(k) ** exponent
 
 
 AutoStep = Annotated[

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -205,17 +206,30 @@ def absent(kernel: Any, argument: Any) -> bool:
         return not kernel._cache.holds_some(kind)
 
 
-@contextmanager
-def counted() -> Iterator[None]:
-    """Context whose seconds count as plain Python, for they are spent because of what is absent."""
+def want(kernel: Any, arguments: tuple[Any, ...]) -> None:
+    """Note that machine code for arguments like these would be of use, if there is none."""
+    if isinstance(kernel, Dispatcher) and when() == "later":
+        _found(kernel, arguments)
+
+
+def spend(more: float) -> None:
+    """Count seconds as plain Python's, which were spent because there is no machine code."""
     global seconds
-    began, before = time.thread_time(), seconds
     if not seconds:
         atexit.register(_remember)
+    seconds += more
+    if seconds >= _next:
+        look()
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Context whose seconds count as plain Python's."""
+    began, before = time.thread_time(), seconds
     try:
         yield
     finally:
-        seconds = max(seconds, before + time.thread_time() - began)
+        spend(max(0.0, time.thread_time() - began - (seconds - before)))
 
 
 def always_compiled(kernel: Any) -> Any:
@@ -231,6 +245,21 @@ def always_compiled(kernel: Any) -> Any:
 def possible() -> bool:
     """Whether the next call of a function may be plain Python."""
     return bool(numba.config.DISABLE_JIT) or rented()
+
+
+def ready(kernel: Any, arguments: Any = None, worth: bool = False) -> bool:
+    """Whether a call of the function would be compiled code; without arguments: may be.
+
+    worth: whether it is to be compiled for a run that compiles others, if need be.
+    """
+    if numba.config.DISABLE_JIT or when() == "never":
+        return False
+    bought = not rented() and (worth or when() == "at-once" or not _contexts["at once"])
+    if bought or kernel not in _twins:
+        return True
+    if arguments is None:
+        return apart() or Path(kernel._cache._cache_file._index_path).exists()
+    return _found(kernel, arguments)
 
 
 def _small(kernel: Any, arguments: Any) -> bool:
@@ -308,16 +337,11 @@ def look(over: bool = False) -> None:
 
 def _timed(plain: Callable[..., Any], began: float) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
-        global seconds
-        if not seconds:
-            atexit.register(_remember)
         try:
             with np.errstate(all="ignore"):
                 return native(plain(*map(numbers, arguments)))
         finally:
-            seconds += time.thread_time() - began
-            if seconds >= _next:
-                look()
+            spend(time.thread_time() - began)
 
     return call
 

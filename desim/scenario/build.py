@@ -95,6 +95,13 @@ def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
 def _uncompiled(scenario: Scenario, method: Any) -> str:
     """Why no engine without Python inside a round can run this; empty if one can."""
     name = scenario.algorithm.method.name
+    if method.kind == "graph":
+        if scenario.observe.models == "released" and type(method).shows() == "next":
+            return "models are observed with their noise"
+        from desim.engine.compiled.graph import uncompiled
+
+        why = disclosures.inside(scenario) or uncompiled(method.agents, method.settings)
+        return why and f"{name} with these settings has no compiled rounds: {why}"
     if differs := type(method).overrides():
         return f"{name} has a function {differs} of its own"
     if method.kind != "coordinator" or method.compiled() is None:

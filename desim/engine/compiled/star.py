@@ -169,38 +169,52 @@ class Engine:
 
     def block(self) -> tuple[int, int]:
         """Play a block of rounds and show them to the observer; return (why it ended, rounds)."""
-        world, hub, desk, settings = self.world, self.hub, self.desk, self.world.settings
+        world, desk, settings = self.world, self.desk, self.world.settings
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
         plainly = plain.possible() and not self.compiled
         most = 1 if plainly else self.most  # plain Python shall not take long
         most = int(max(1, min(most, last - first + 1, patience)))
-        full, watch = self.observer.full and most > 1, self._watch(most)
-        iterates = np.empty((most if full else 0, *x.shape))
-        times, models = np.empty(most), np.empty((most, x.shape[1]))
-        book = hub.flat, world.log.flat, world.ledger.flat
-        seen = times, models, iterates, tuple(watch)
-        clocked = (
-            (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
-            self._drawn(most), self.calling,
-        )  # fmt: skip
-        why, done = self._advance(
-            plainly, (*clocked, tuple(desk), book, seen[3], tuple(self.ahead)),
-            self.program.formulas, *clocked, self.training, self.benches[0],
-            self._state(world.state), self.centred, tuple(desk), book, seen, tuple(self.ahead),
-            tuple(self.shared),
-        )  # fmt: skip
+        clocked, inputs = self._inputs(first, most)
+        why, done = self._advance(plainly, clocked, *inputs)
+        times, models, iterates, watch = inputs[-3]
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
         if self.observer.full:
             for k in range(done):
-                after = iterates[k] if full else x
+                after = iterates[k] if len(iterates) else x
                 self.observer.publish(float(times[k]), first + k, after, models[k])
         else:
-            self._show(why, first, times[:done], models[:done], watch)
+            self._show(why, first, times[:done], models[:done], Watch(*watch))
         world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)
         return why, done
+
+    def _inputs(self, first: int, most: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the clock and `advance` are given for so many rounds from the first one on."""
+        world, desk, settings = self.world, tuple(self.desk), self.world.settings
+        last, x = min(settings.rounds, float(1 << 62)), world.state["x"]
+        full = self.observer.full and most > 1
+        seen = (
+            np.empty(most), np.empty((most, x.shape[1])),
+            np.empty((most if full else 0, *x.shape)), tuple(self._watch(most)),
+        )  # fmt: skip
+        book, ahead = (self.hub.flat, world.log.flat, world.ledger.flat), tuple(self.ahead)
+        clocked = (
+            (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
+            self._drawn(most), self.calling,
+        )  # fmt: skip
+        return (*clocked, desk, book, seen[3], ahead), (
+            self.program.formulas, *clocked, self.training, self.benches[0],
+            self._state(world.state), self.centred, desk, book, seen, ahead, tuple(self.shared),
+        )  # fmt: skip
+
+    def want(self, clocked: Any, inputs: Any) -> None:
+        """Note that machine code for such inputs would be of use."""
+        plain.want(play_ahead, (0, 0, 0, *clocked))
+        plain.want(advance, (0, *inputs))
+        if len(self.benches) > 1:
+            plain.want(assist, self._assisted(1))
 
     def _bench(self) -> tuple[Any, ...]:
         """What a member of the crew needs to train agents."""
@@ -221,7 +235,10 @@ class Engine:
 
     def _assist(self, member: int) -> None:
         """What a member of the crew does while it finds something to do."""
-        assist(
+        assist(*self._assisted(member))
+
+    def _assisted(self, member: int) -> tuple[Any, ...]:
+        return (
             member, self.program.formulas, self.training, self.benches[member],
             self._state(self.world.state), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
@@ -237,6 +254,7 @@ class Engine:
         self.compiled = not (plainly and plain.rents(advance, (0, *inputs)))
         try:
             if not self.compiled:
+                self.want(clocked, inputs)
                 why, done = plain.played(advance, (0, *inputs))
             else:
                 with self._together():
@@ -267,6 +285,13 @@ def play(program: Compilable, world: World) -> float:
         return _played(engine)
     finally:
         engine.crew.leave()
+
+
+def want(program: Compilable, world: World) -> None:
+    """Note that machine code would be of use for rounds that another engine plays."""
+    engine = Engine(program, world)
+    engine.want(*engine._inputs(1, 1))
+    engine.crew.leave()
 
 
 def _played(engine: Engine) -> float:

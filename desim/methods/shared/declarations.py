@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -30,6 +31,24 @@ class Ingredients:
     parameters: Any
     settings: "Settings"
     noise: Noise | None
+
+
+def _of_round(terms: Callable[..., Any]) -> Callable[..., Any]:
+    """A method `terms(who, k, ...)`, where k may be a number that nobody looks at yet."""
+
+    @wraps(terms)
+    def asked(self: Any, who: Any, k: Any, *more: Any) -> Any:
+        if of := getattr(k, "of", None):
+            return of(lambda k: terms(self, who, k, *more))
+        return terms(self, who, k, *more)
+
+    return asked
+
+
+class Prices(dict[Any, tuple[Array, Terms]]):
+    """Terms that are known already, by what they are of."""
+
+    cached: ClassVar[bool] = True  # nothing that a program does depends on what is in it
 
 
 class Method:
@@ -121,12 +140,17 @@ class Method:
     #: theorems of a plug-in's paper, one of which `claim_inputs` may name
     bounds: ClassVar[tuple[Bound, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        """Let what a round's releases cost be asked for before the round is played."""
+        if isinstance(own := vars(cls).get("terms"), FunctionType):
+            cls.terms = _of_round(own)  # type: ignore[attr-defined]
+
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters
         self.settings = ingredients.settings
         self.noise = ingredients.noise
         self.problem: Problem = ingredients.settings.problem
-        self._priced: dict[Any, tuple[Array, Terms]] = {}
+        self._priced = Prices()
         self.warnings: list[str] = []
         churn, policy = ingredients.settings.churn, ingredients.settings.policy
         if churn is not None and churn.forgets and self.forgetting and policy.kind != "each":

@@ -181,6 +181,13 @@ def tell_messages(rows, first, factor, clock, round_, size, release):
 
 
 @lean_kernel
+def tell_rounds(rows, first, factor, clock, round_, size, release):
+    """As `tell_messages` of several rounds: factor (rounds, links), others (rounds, n)."""
+    for b in range(factor.shape[0]):
+        tell_messages(rows, first, factor[b], clock[b], round_[b], size, release[b])
+
+
+@lean_kernel
 def span(time):
     """The earliest and the latest of time (n,) s."""
     earliest, latest = np.inf, -np.inf

@@ -137,7 +137,7 @@ def _place(who: Any, round_: Any, step: int, first: int, last: int, places: Any)
 
 
 @kernel
-def _add_normal(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+def normal_into(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
                 out: Any) -> None:  # fmt: skip
     """Draws of many agents, TOGETHER pairs at once: as many rows as have them, or part of one."""
     dim, n = value.shape[1], who.shape[0]
@@ -164,8 +164,9 @@ def _add_normal(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: 
 
 
 @kernel
-def _add_laplace(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+def laplace_into(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
                  out: Any) -> None:  # fmt: skip
+    """As `add_laplace`."""
     for r in range(who.shape[0]):
         k1 = address(NOISE, who[r], -1)
         c0 = counter(round_[r], step)
@@ -180,7 +181,7 @@ def add_normal(
 ) -> Array:
     """Value (n, dim) plus scale (n,) times N(0, I) in the rows `where` (n,)."""
     out = np.empty_like(value)
-    _add_normal(seed, who, round_, step, scale, where, value, out)
+    normal_into(seed, who, round_, step, scale, where, value, out)
     return out
 
 
@@ -189,7 +190,7 @@ def add_laplace(
 ) -> Array:
     """Value (n, dim) plus independent Laplace noise of scale b (n,) in the rows `where` (n,)."""
     out = np.empty_like(value)
-    _add_laplace(seed, who, round_, step, scale, where, value, out)
+    laplace_into(seed, who, round_, step, scale, where, value, out)
     return out
 
 

@@ -220,6 +220,11 @@ class DynamicZcdp:
     growth: float = 1.0
     mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
 
+    @property
+    def constant(self) -> bool:
+        """Whether all rounds have the same noise."""
+        return self.growth == 1.0
+
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
         with np.errstate(divide="ignore", over="ignore"):

@@ -217,7 +217,7 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
 
 
 @kernel
-def _gradients(low, high, who, x, count, round, step, seed, flat_data, out):
+def gradients_into(low, high, who, x, count, round, step, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
     data = Data(*flat_data)
     scratch, none = scratch_for(who[low:high], count[low:high], data), np.zeros(x.shape[1])
@@ -256,7 +256,7 @@ def _gradients_shared(teams, who, x, count, round, step, seed, data, out):
     for t in prange(teams):
         low, high = t * who.size // teams, (t + 1) * who.size // teams
         if low < high:
-            _gradients(low, high, who, x, count, round, step, seed, data, out)
+            gradients_into(low, high, who, x, count, round, step, seed, data, out)
 
 
 def gradient(who, x, data, out=None):
@@ -285,7 +285,7 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     elif use_parallel(2.0 * n * data.A.size / data.scale.size):
         _gradients_shared(threads(), who, x, count, round, step, seed, flat, out)
     elif n:
-        _gradients(0, n, who, x, count, round, step, seed, flat, out)
+        gradients_into(0, n, who, x, count, round, step, seed, flat, out)
     return out
 
 

@@ -1,0 +1,221 @@
+"""What a tape says of a round as steps of `machine`: places in memory instead of operations."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.engine.compiled import machine as m
+from desim.engine.compiled.tape import GIVEN, THIS, Operand, Round
+from desim.privacy.ledger.mechanisms import Mechanism
+
+ARITHMETIC = {
+    "add": m.ADD, "subtract": m.SUBTRACT, "multiply": m.MULTIPLY, "divide": m.DIVIDE,
+    "load": m.COPY, "column": m.COPY, "float32": m.NARROW, "negative": m.NEGATE,
+}  # fmt: skip
+DRAWN = (Mechanism.NONE, Mechanism.GAUSSIAN, Mechanism.LAPLACE)
+NOTHING = (THIS, 0, 0, 0)
+Place = tuple[int, int, int, int]  # of an operand: kind, where it begins, to the next row, column
+
+
+class Unplayable(Exception):
+    """A round in which something happens that compiled rounds do not know."""
+
+
+class Steps:
+    """Steps of a round, as of all others that are like it, of n agents and so many links.
+
+    code (steps, STEP); half: numbers of what a round gives; timed: how many steps have a time. By
+    step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
+    (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
+    timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
+    constants in the arithmetic.
+    """
+
+    def __init__(self, round_: Round, n: int) -> None:
+        self.round, self.n, self.half, self.timed = round_, n, 0, 0
+        self.places: list[int] = []
+        sent = -1
+        for shape in round_.results:
+            self.places.append(self.half)
+            self.half += n * (shape[1] if len(shape) > 1 else 1)
+        for number, (name, *words) in enumerate(round_.operations):  # what is there already
+            if name == "compute" or name == "set":
+                self._alias(number, words[-1])
+            elif name == "send":
+                sent = number
+            elif name == "gather":
+                self._alias(number, (THIS, sent))
+        self.steps: list[list[int]] = []
+        self.draws: list[tuple[int, int]] = []
+        self.sends: list[tuple[int, int, int, int]] = []
+        self.works: list[tuple[int, int, int]] = []
+        self.widths: list[int] = []  # of messages
+        self.latest = -1  # the operation that sends last
+        self.waits: list[int] = []
+        self.gradients: list[int] = []
+        self.states: dict[str, Operand] = {}
+        self.shown: int | None = None
+        self.slots: set[int] = set()
+        self._unsent, self._bare = 0, False
+        for number, (name, *words) in enumerate(round_.operations):
+            if name in ARITHMETIC:
+                self._arithmetic(number, ARITHMETIC[name], words)
+            else:
+                getattr(self, f"_{name}", self._unknown)(number, *words)
+        if self.draws and any(one[1] == 0 for one in self.sends):
+            raise Unplayable("a message before the first release")
+        if self._unsent < len(self.draws) or self._bare or not self.timed:
+            raise Unplayable("a release that no message of its round carries")
+        self.code = np.array(self.steps, np.int64)
+
+    def _alias(self, number: int, operand: Operand) -> None:
+        """What operation `number` gives is what another one of this round gave."""
+        if operand[0] == THIS and operand[1] >= 0:
+            self.places[number] = self.places[operand[1]]
+
+    def _unknown(self, number: int, *_: Any) -> None:
+        raise Unplayable(f"us.{self.round.operations[number][0]} in every round")
+
+    def _width(self, number: int) -> int:
+        """Columns of what an operation gives."""
+        shape = self.round.results[number]
+        return shape[1] if len(shape) > 1 else 1
+
+    def _place(self, operand: Operand) -> Place:
+        """Where an operand is."""
+        kind, number = operand
+        if kind != GIVEN:
+            return kind, self.places[number], self._width(number), 1
+        self.slots.add(number)
+        shape = self.round.shapes[number]
+        if shape == ():
+            return GIVEN, number, 0, 0
+        if len(shape) == 1:
+            return (GIVEN, number, 1, 1) if shape[0] == self.n else (GIVEN, number, 0, 1)
+        return GIVEN, number, shape[1] if shape[0] > 1 else 0, 1
+
+    def _step(self, what: int, number: int, one: Place = NOTHING, other: Place = NOTHING,
+              timed: int = 0, more: int = 0) -> None:  # fmt: skip
+        columns = self._width(number)
+        place = [what, self.places[number], columns, self.n, columns, timed, more]
+        self.steps.append([*place, *one, *other])
+
+    def _arithmetic(self, number: int, what: int, operands: Any) -> None:
+        """A step of `combine`: rows of one column stand for a number, whole arrays for a row."""
+        columns, places = self._width(number), [self._place(one) for one in operands]
+        one, other = (list(place) for place in (*places, (places[0]))[:2])
+        wide = [self._wide(one) for one in (operands * 2)[:2]]
+        for place, width in zip((one, other), wide, strict=True):
+            if width == 1 and columns > 1:
+                place[m.COLUMN] = 0
+            elif columns == 1:
+                place[m.COLUMN] = 1 if place[m.ROW] else 0
+        whole = all(p[m.ROW] == columns or p[m.ROW] == p[m.COLUMN] == 0 for p in (one, other))
+        rows, columns_ = (1, self.n * columns) if whole else (self.n, columns)
+        if whole:
+            for place in (one, other):
+                place[m.COLUMN] = 1 if place[m.ROW] else 0
+        if one[m.COLUMN] == other[m.COLUMN] == 0:
+            raise Unplayable("numbers beside numbers")
+        head = [what, self.places[number], columns, rows, columns_, 0, 0]
+        self.steps.append([*head, *one, *other])
+
+    def _rows(self, operand: Operand, number: int) -> Place:
+        """Where the operand of a verb is, an array (n, columns)."""
+        place = self._place(operand)
+        if place[2:] != (self._width(number), 1):
+            raise Unplayable("a number for rows")
+        return place
+
+    def _wide(self, operand: Operand) -> int:
+        """Columns of an operand."""
+        kind, number = operand
+        if kind != GIVEN:
+            return self._width(number)
+        shape = self.round.shapes[number]
+        if len(shape) == 1 and shape[0] != self.n:
+            return int(shape[0])
+        return int(shape[1]) if len(shape) > 1 else 1
+
+    def _copied(self, out: int, wide: int, columns: int, place: Place) -> None:
+        """Copy columns of an operand to number `out` of a round's values."""
+        self.steps.append([m.COPY, out, wide, self.n, columns, 0, 0, *place, *place])
+
+    def _columns(self, number: int, operand: Operand, low: int, _: int) -> None:
+        kind, place, row, _ = self._place(operand)
+        columns = self._width(number)
+        self._copied(self.places[number], columns, columns, (kind, place + low, row, 1))
+
+    def _hstack(self, number: int, operands: Any, widths: Any) -> None:
+        out = self.places[number]
+        for operand, width in zip(operands, widths, strict=True):
+            self._copied(out, self._width(number), width, self._place(operand))
+            out += width
+
+    def _gradient(self, number: int, point: Operand, rows: Operand, step: int) -> None:
+        self._step(
+            m.GRADIENT, number, self._rows(point, number), NOTHING, len(self.gradients), step
+        )
+        self.gradients.append(rows[1])
+
+    def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
+                 first: int, result: Operand) -> None:  # fmt: skip
+        if self._unsent < len(self.draws):
+            raise Unplayable("a release before a computation")
+        if result[0] != THIS:
+            raise Unplayable("a job that gives what it was given")
+        place = m.WORK, 0, 0, self.n, 0, self.timed, len(self.works)
+        self.steps.append([*place, *NOTHING, *NOTHING])
+        self.works.append((self.timed, work[1], seconds[1]))
+        self.timed, self._bare = self.timed + 1, True
+
+    def _release(self, number: int, terms: Operand, mechanism: Any, view: Any,
+                 value: Operand) -> None:  # fmt: skip
+        if mechanism not in DRAWN:
+            raise Unplayable("noise of that kind")
+        self.slots.add(terms[1])
+        costs = GIVEN, terms[1], int(mechanism), int(view)
+        self._step(m.RELEASE, number, self._rows(value, number), costs, self.timed, len(self.draws))
+        self.draws.append((self.timed, terms[1]))
+        self.timed, self._bare = self.timed + 1, False
+
+    def _send(self, number: int, bits: Operand, turn: Operand, payload: Operand) -> None:
+        if self._bare or len(self.sends) > len(self.waits):
+            raise Unplayable("what was computed and not released")
+        carried = THIS, 0, self._unsent, len(self.draws)
+        self._step(
+            m.SEND, number, self._rows(payload, number), carried, self.timed, len(self.sends)
+        )
+        self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
+        self.widths.append(self._width(number))
+        self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
+
+    def _gather(self, number: int) -> None:
+        if not self.sends:
+            raise Unplayable("messages of the round before")
+        place = m.WAIT, 0, 0, self.n, 0, self.timed, len(self.waits)
+        self.steps.append([*place, *NOTHING, *NOTHING])
+        self.waits.append(self.timed)
+        self.timed += 1
+
+    def _sum(self, number: int, heard: Operand, weights: Operand | None) -> None:
+        used = GIVEN, len(self.round.shapes), 0, 0  # behind all constants there are ones
+        if weights is None:
+            self.slots.add(used[1])
+        else:
+            used = self._place(weights)
+        self._step(m.SUM, number, self._rows(heard, number), used)
+
+    def _set(self, number: int, name: str, value: Operand) -> None:
+        if len(self.round.results[number]) != 2:
+            raise Unplayable("state that is not rows")
+        if value[0] != THIS:
+            columns = self._width(number)
+            self._copied(self.places[number], columns, columns, self._rows(value, number))
+        self.states[name] = THIS, number
+
+    def _report(self, number: int, models: Operand) -> None:
+        if self.shown is not None or not self.timed:
+            raise Unplayable("a second report")
+        self.shown = self.timed
+        self._step(m.SHOW, number, self._rows(models, number))

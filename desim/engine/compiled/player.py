@@ -1,0 +1,286 @@
+"""Blocks of rounds of a graph method: memory for `machine`, and what log and observer learn."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.engine.arguments import effort, terms_given
+from desim.engine.compiled.lowering import Steps, Unplayable
+from desim.engine.compiled.machine import play_rounds
+from desim.engine.compiled.tape import Round
+from desim.engine.observer import ClockObserver
+from desim.engine.requests import Heard
+from desim.engine.us import Cohort
+from desim.engine.world import World
+from desim.network.conditions.devices import overheads_of, speeds_of
+from desim.network.timeline.messages import log_each
+from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
+from desim.network.timeline.together import TOGETHER, tell_rounds
+from desim.numerics import plain
+from desim.numerics.keys import seed_word
+from desim.privacy.ledger.mechanisms import Terms
+from desim.problem.kernels import gradients
+from desim.shapes import whole_given
+
+MOST = 64  # rounds of a block
+NUMBERS = 1 << 20  # that a block tells of, at most
+BLOCK_WORK = 2e8  # multiply-adds of gradients in a block: a tenth of a second or so
+BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
+SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
+
+
+class Player:
+    """Plays rounds that do the same steps; values: whether it has what the latest one gave."""
+
+    def __init__(self, world: World, us: Cohort, steps: Steps) -> None:
+        settings, self.n = world.settings, len(us.who)
+        self.world, self.steps = world, steps
+        self.wires: Any = us._carrier
+        graph, links, self.dim = settings.graph, settings.links, settings.problem.dim
+        assert graph is not None
+        assert links is not None
+        self.links, self.first = len(graph.source), links.first
+        self.values, self.side = False, 0
+        told = self.n * (3 * steps.timed + self.dim) + self.links * (len(steps.sends) + 1)
+        work = 2.0 * settings.problem.data.A.size * max(1, len(steps.gradients))
+        self.most = max(1, min(MOST, NUMBERS // told, int(BLOCK_WORK / work)))
+        self.memory = np.empty(2 * steps.half)
+        everybody, nobody = np.ones(self.n, bool), np.zeros(self.n, bool)
+        clock, before = np.empty((2, self.n))
+        self.cohort = us.who, np.empty(self.n, np.int64), clock, everybody, nobody, before
+        self.arrival, keys = np.empty(self.links), np.empty(TOGETHER, np.uint64)
+        self.network = (
+            graph.incoming, graph.source, graph.outgoing, np.diff(graph.outgoing), self.first,
+            keys, self.arrival,
+        )  # fmt: skip
+        constants = steps.round.constants
+        self.fixed = [place for work in steps.works for place in work[1:]]
+        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends)]
+        self.kept = [constants[place] for place in self.fixed]
+        self.bits = np.empty((len(steps.sends), self.n), np.int64)
+        for s, (_, _, bits, _) in enumerate(steps.sends):
+            size = 64 * steps.widths[s] if constants[bits] is None else constants[bits]
+            self.bits[s] = whole_given("us.send: bits", size, self.n)
+        rows = [constants[place] for place in steps.gradients]
+        counts = np.array(rows, np.int64).reshape(-1, self.n)
+        self.problem = seed_word(settings.seed), tuple(settings.problem.data), counts
+        efforts = [effort(constants[w], constants[s], self.n) for _, w, s in steps.works]
+        self.work = [amount for amount, _ in efforts]
+        if any(np.count_nonzero(amount) < self.n for amount in self.work):
+            raise Unplayable("agents that have nothing to do")
+        self.lasting = [seconds for _, seconds in efforts]
+        self.later = 0  # the round before which compiled code is not looked for again
+        self.missed: float | None = None  # thread time s at which it was missed
+
+    def ready(self, us: Cohort) -> bool:
+        """Whether nothing has happened that only the verbs of `us` know."""
+        world, own, wires = self.world, us.__dict__, self.wires
+        quiet = not (own["_unsent"] or own["_ahead"] or own["_exposure"].bare or own["_sent"])
+        known = type(world.observer) is ClockObserver and world.observer.failed is None
+        known = known and int(own["round"][0]) >= self.later
+        return bool(own["_all_live"] and quiet and known and wires.open and gradients.drawn is None)
+
+    def wait(self) -> None:
+        """Count the seconds since machine code was missed first, or since they were counted."""
+        now = time.thread_time()
+        if self.missed is not None:
+            plain.spend(now - self.missed)
+        self.missed = now
+
+    def take(self, values: list[Any]) -> None:
+        """Take what the operations of the latest round gave into memory."""
+        half = self.memory[self.steps.half * (1 - self.side) :]
+        for place, value in zip(self.steps.places, values, strict=True):
+            rows = getattr(value, "values", value)  # of what is heard
+            if isinstance(rows, np.ndarray):
+                half[place : place + rows.size] = rows.ravel()
+        self.values = True
+
+    def taken(self) -> list[Any]:
+        """What the operations of the latest round gave, which the next one may be played with."""
+        self.values, found, graph = False, list[Any](), self.world.settings.graph
+        assert graph is not None
+        for number, (name, *_) in enumerate(self.steps.round.operations):
+            rows = self._rows(number)
+            if name == "gather":
+                fresh = np.ones(self.links, bool)
+                found.append(Heard(graph.incoming, graph.source, rows, fresh))
+            else:
+                found.append(rows)
+        return found
+
+    def _rows(self, number: int) -> Array:
+        """What an operation of the latest round gave."""
+        place = self.steps.half * (1 - self.side) + self.steps.places[number]
+        shape = self.steps.round.results[number]
+        return np.array(self.memory[place : place + math.prod(shape)].reshape(shape))
+
+    def usable(self, rounds: list[Round]) -> list[Round]:
+        """The first of these rounds that differ from the latest one in numbers and terms alone."""
+        for place, round_ in enumerate(rounds):
+            constants = round_.constants
+            same = all(
+                constants[slot] is kept or np.array_equal(constants[slot], kept)
+                for slot, kept in zip(self.fixed, self.kept, strict=True)
+            )
+            if not same or not all(self._good(constants[draw[1]]) for draw in self.steps.draws):
+                return rounds[:place]
+        return rounds
+
+    def _good(self, terms: Terms) -> bool:
+        try:
+            terms_given("us.release: terms", terms, self.n)
+        except ValueError:
+            return False
+        return True
+
+    def play(self, us: Cohort, k: int, rounds: list[Round]) -> int:
+        """Play rounds k + 1, k + 2, ... as far as nothing special happens; return how many."""
+        told, own, world = self._told(us, k, len(rounds)), us.__dict__, self.world
+        given = self._given(rounds)
+        draws = len(self.steps.draws)
+        world.ledger.reserve(len(rounds) * draws * self.n)
+        self.cohort[2][:] = own["clock"]
+        ledger = world.ledger.seed, self.n, world.ledger.flat
+        place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
+        end = float(world.settings.horizon)
+        calling = *place, self.cohort, self.network, self.problem, ledger, told, end
+        if not plain.ready(play_rounds, calling, True):
+            self.later = k + MOST
+            self.wait()
+            return 0
+        done = int(play_rounds(*calling))
+        self.side ^= done & 1
+        if done:
+            self._log(us, k, done, told)
+            self._show(us, k, done, told)
+            self._leave(us, rounds[:done], k + done, told[2])
+            world.tick(float(own["clock"].min()), whole=False)
+        return done
+
+    def _given(self, rounds: list[Round]) -> Any:
+        """Put the constants of rounds into memory; return where each begins (rounds, constants)."""
+        steps, shapes = self.steps, self.steps.round.shapes
+        places = np.zeros((len(rounds), len(shapes) + 1), np.int64)
+        numbers, arrays, at = list[float](), list[Array](), 2 * steps.half
+        for slot in steps.slots:
+            if slot < len(shapes) and shapes[slot] == ():
+                places[:, slot] = np.arange(len(rounds)) + (at + len(numbers))
+                numbers += [round_.constants[slot] for round_ in rounds]
+        at += len(numbers)
+        for slot in steps.slots:
+            if slot == len(shapes):
+                places[:, slot], at = at, at + self.links
+                arrays.append(np.ones(self.links))
+            elif shapes[slot] != ():
+                latest = None
+                for b, round_ in enumerate(rounds):
+                    if (constant := round_.constants[slot]) is not latest:
+                        latest, here = constant, at
+                        rows = constant.compiled[2] if shapes[slot] is Terms else constant
+                        arrays.append(rows.ravel())
+                        at += rows.size
+                    places[b, slot] = here
+        if at > len(self.memory):
+            self.memory = np.concatenate([self.memory[: 2 * steps.half], np.empty(2 * at)])
+        if at > 2 * steps.half:
+            self.memory[2 * steps.half : at] = np.concatenate([numbers, *arrays])
+        return places
+
+    def _told(self, us: Cohort, k: int, rounds: int) -> tuple[Any, ...]:
+        """Memory for what `play_rounds` tells, and how long computations last."""
+        steps, n = self.steps, self.n
+        sends, draws = len(steps.sends), len(steps.draws)
+        return (
+            np.empty((steps.timed, rounds, n)), np.empty((steps.timed, rounds, 2)),
+            np.empty((draws, rounds, n), np.int64),
+            np.empty((rounds, n, self.dim if steps.shown is not None else 0)),
+            np.empty((sends, rounds, self.links)), np.empty((sends, n)),
+            np.empty((len(steps.waits), rounds, n)), self._seconds(us, k, rounds), self.bits,
+            np.zeros((sends, rounds), np.int64),
+        )  # fmt: skip
+
+    def _seconds(self, us: Cohort, k: int, rounds: int) -> Array:
+        """How long each computation lasts, s (computations, rounds or 1, n)."""
+        speeds, works = self.world.settings.speeds, self.work
+        number = 1 if speeds.settled else rounds
+        out = np.empty((len(works), number, self.n))
+        if all(seconds is not None for seconds in self.lasting):
+            pace, more = np.ones((1, self.n)), np.zeros((1, self.n))
+        else:
+            who = np.tile(us.who, number)
+            round_ = np.repeat(np.arange(k + 1, k + 1 + number), self.n)
+            shape = number, self.n
+            pace = speeds_of(speeds, who, round_).reshape(shape) if speeds.redraw else us.speed()
+            more = overheads_of(speeds, who, round_).reshape(shape)
+        for row, amount, seconds in zip(out, works, self.lasting, strict=True):
+            row[:] = amount / pace + more if seconds is None else seconds
+        return out
+
+    def _log(self, us: Cohort, k: int, done: int, told: Any) -> None:
+        """Append the rows of rounds k + 1 to k + done, as `us` and the cohort engine do.
+
+        In batches of few rounds: one of which some rows are to come is written out.
+        """
+        size = max(1, BATCHED // self.n)
+        for low in range(0, done, size):
+            self._log_part(us, k + 1 + low, slice(low, min(low + size, done)), told)
+
+    def _log_part(self, us: Cohort, first: int, part: slice, told: Any) -> None:
+        """Append the rows of a part of the rounds, which begins with round `first`."""
+        times, spans, ids, _, factors, sizes, waited, seconds, _, totals = told
+        steps, done, later = self.steps, part.stop - part.start, self.world.log.later
+        who, rounds = np.tile(us.who, done), np.repeat(np.arange(first, first + done), self.n)
+        n, end = len(who), self.world.settings.horizon
+        nothing, none = np.full(n, -1), np.zeros(n)
+
+        def each(kind: Kind, side: int, v: int, *columns: Any) -> None:
+            time, spent = times[v, part].ravel(), spans[v, part]
+            row = int(kind), side, who, -1, rounds, end, time, *columns
+            within = float(spent[:, 0].min()), float(spent[:, 1].max())
+            later(Batch(log_each, row, n, *within, ((int(kind), n, 0),)))
+
+        for (v, *_), lasting, amount in zip(steps.works, seconds, self.work, strict=True):
+            lasts = lasting[part].ravel() if len(lasting) > 1 else np.tile(lasting[0], done)
+            each(Kind.COMPUTE, UPLINK, v, lasts, np.tile(amount, done), nothing)
+        for (v, _), release in zip(steps.draws, ids, strict=True):
+            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
+        fresh = np.tile(self.wires.degree, done)
+        for v, wait in zip(steps.waits, waited, strict=True):
+            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
+        for s, (v, drawn, *_) in enumerate(steps.sends):
+            rows = rounds.reshape(done, self.n)
+            release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
+            inputs = self.first, factors[s, part], times[v, part], rows, sizes[s], release
+            number, total = done * self.links, int(totals[s, part].sum())
+            counts = (SEND, number, total), (DELIVER, number, total)
+            within = float(spans[v, part, 0].min()), float(spans[v, part, 1].max())
+            later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
+
+    def _show(self, us: Cohort, k: int, done: int, told: Any) -> None:
+        """Show the models of each round."""
+        if (shown := self.steps.shown) is None:
+            return
+        observer: Any = self.world.observer
+        for b in range(done):
+            observer.report(told[0][shown - 1, b], us.who, k + 1 + b, told[3][b])
+        us.__dict__["_reported"] = k + done
+
+    def _leave(self, us: Cohort, rounds: list[Round], k: int, ids: Any) -> None:
+        """Leave `us`, its state and the messages under way as they are after round k."""
+        own, wires, steps, done = us.__dict__, self.wires, self.steps, len(rounds)
+        own.update(round=np.full(self.n, k), clock=self.cohort[2].copy())
+        own["_releases"] = len(steps.draws)
+        if steps.draws:
+            own["_release"] = ids[-1, done - 1].copy()
+        for name, (_, number) in steps.states.items():
+            self.world.state[name] = self._rows(number)
+        if steps.sends:
+            turn = rounds[-1].constants[steps.sends[-1][3]]
+            own["turn"] = k if turn is None else int(turn)
+            wires.arrival = wires.awaited = self.arrival.copy()
+            wires.sent, wires.silent = self._rows(steps.latest), own["_nobody"]
+            wires.count += done * len(steps.sends)

@@ -1,0 +1,278 @@
+"""Whether a program does the same in all rounds to come: then it need not run beside them.
+
+It does if nothing that it can see has changed from the beginning of one round to that of the next,
+and it has not looked at the number of the round: its locals, and all that these lead to. What is
+known to change by a formula of the number, as a step that decays, is a `Later`.
+"""
+
+import ast
+import inspect
+import operator
+import textwrap
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import cache, partial
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from desim.engine.settings import Settings
+from desim.network.conditions.topology import Graph
+from desim.problem.problem import Problem
+
+MOST_BYTES = 1 << 25  # of arrays that are compared
+FIXED = (Settings, Problem, Graph, ModuleType, type, BuiltinFunctionType, np.ufunc, np.dtype)
+NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
+
+
+class Unknown(Exception):
+    """An object that may hold anything."""
+
+
+@cache
+def loops_plainly(code: CodeType) -> bool:
+    """Whether a function goes through rounds by `for k in us.rounds():`, inside no other loop.
+
+    Else it may hold iterators that nobody can look at.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError, TypeError):
+        return False
+    (function,) = tree.body if len(tree.body) == 1 else (None,)
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    if any(isinstance(node, ast.Global) for node in ast.walk(function)):
+        return False
+    loops = [one for one in function.body if isinstance(one, ast.For) and _rounds(one.iter)]
+    return len(loops) == 1 and sum(map(_rounds, ast.walk(function))) == 1
+
+
+def _rounds(node: Any) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "rounds"
+
+
+def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
+    """All that a function can see, as atoms to compare; None where something may hold anything.
+
+    marks: what an object of the tape is at this time, None for others.
+    """
+    found, met = list[Any](), dict[int, int]()
+    budget = [MOST_BYTES]
+    try:
+        for name, one in frame.f_locals.items():
+            found.append(name)
+            found.extend(_atoms(one, met, marks, budget))
+    except (Unknown, RecursionError, ValueError):
+        return None
+    return found
+
+
+def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iterator[Any]:
+    if (mark := marks(one)) is not None:
+        yield mark
+    elif isinstance(one, NUMBERS):
+        yield type(one), repr(one)
+    elif isinstance(one, FIXED) or getattr(type(one), "cached", False):
+        yield id(one)
+    elif id(one) in met:
+        yield "again", met[id(one)]
+    else:
+        met[id(one)] = len(met)
+        yield id(one.__code__) if isinstance(one, FunctionType) else type(one)
+        if type(one) is np.ndarray:
+            budget[0] -= one.nbytes
+            if budget[0] < 0 or one.dtype == object:
+                raise Unknown
+            yield one.shape, str(one.dtype), one.tobytes()
+            return
+        for part in _parts(one):
+            yield from _atoms(part, met, marks, budget)
+
+
+def _parts(one: Any) -> list[Any]:
+    """What an object holds."""
+    if isinstance(one, dict):
+        return [part for item in one.items() for part in item]
+    if isinstance(one, list | tuple | deque):
+        return list(one)
+    if isinstance(one, set | frozenset):
+        return sorted(one, key=repr)
+    if isinstance(one, MethodType):
+        return [one.__self__]
+    if isinstance(one, FunctionType):
+        cells = [cell.cell_contents for cell in one.__closure__ or ()]
+        return [*cells, *(one.__defaults__ or ()), *vars(one).items()]
+    if isinstance(one, partial):
+        return [one.func, one.args, one.keywords]
+    if hasattr(one, "cache_info") and hasattr(one, "__wrapped__"):  # a cache of a pure function
+        return [one.__wrapped__]
+    slots = [name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ())]
+    own = 8 * (2 + len(slots)) + object.__basicsize__
+    if hasattr(one, "__next__") or type(one).__basicsize__ > own:  # it has more than Python sees
+        raise Unknown
+    if not slots and not hasattr(one, "__dict__"):
+        raise Unknown
+    return [getattr(one, "__dict__", None), *(getattr(one, name, None) for name in slots)]
+
+
+class Looks:
+    """Whether somebody has looked."""
+
+    looked = False
+
+
+class Turn:
+    """The number of a round, which says whether anybody has looked at it."""
+
+    __slots__ = ("_tape", "value")
+
+    def __init__(self, tape: Any, value: int) -> None:
+        self._tape, self.value = tape, value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """A whole number, to whoever asks."""
+        return int
+
+    def of(self, function: Callable[[Any], Any]) -> Any:
+        """What a pure function gives for the number; a `Later` if it looks at it."""
+        if isinstance(self._tape, Looks):
+            return function(self._look())
+        probe = Turn(Looks(), self.value)
+        found = function(probe)
+        if probe._tape.looked or type(found) is Later:
+            return Later(self._tape, self.value, function)
+        return found
+
+    def __add__(self, other: Any) -> Any:
+        return Turn(self._tape, self.value + other) if type(other) is int else self._look() + other
+
+    def _look(self) -> int:
+        self._tape.looked = True
+        return self.value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._look(), name)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._look(), dtype)
+
+
+REFLECTED = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()
+WATCHED = (
+    *REFLECTED[1:], *"eq ne lt le gt ge neg pos abs invert index contains getitem setitem".split(),
+)  # fmt: skip
+BUILTIN: dict[str, Callable[..., Any]] = {
+    "hash": hash, "bool": bool, "int": int, "float": float, "repr": repr, "str": str,
+    "format": format, "round": round, "len": len, "iter": iter, "divmod": divmod,
+}  # fmt: skip
+
+
+def _watched(function: Callable[..., Any], turned: bool = False) -> Any:
+    """A method that looks at what stands for a number, and computes with what it is."""
+
+    def method(self: Any, *others: Any) -> Any:
+        parts = [plainly(one) for one in (self, *others)]
+        return function(*(reversed(parts) if turned else parts))
+
+    return method
+
+
+class Later:
+    """A number, or an array, that is a pure function of the round it was made in.
+
+    Sums, differences, products and quotients of it are one, too; whatever else is asked of it looks
+    at what it is.
+    """
+
+    __slots__ = ("_found", "_tape", "function", "turn")
+    __array_priority__ = 1e8
+
+    def __init__(self, tape: Any, turn: int, function: Callable[[int], Any]) -> None:
+        self._tape, self.turn, self.function = tape, turn, function
+        self._found = function(turn)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What it is, to whoever asks."""
+        return type(self._found)
+
+    @property
+    def now(self) -> Any:
+        """What it is in its round."""
+        return self._found
+
+    def _look(self) -> Any:
+        self._tape.looked = True
+        return self._found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._look(), name)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._look(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        """Deferred, too, where it is simple."""
+        if method == "__call__" and len(inputs) == 2 and not more:
+            return self._with(ufunc, *inputs)
+        return getattr(ufunc, method)(*map(plainly, inputs), **more)
+
+    def _with(self, function: Any, one: Any, other: Any) -> Any:
+        if not all(type(x) in (int, float, np.float64, np.ndarray, Later) for x in (one, other)):
+            return NotImplemented
+        if any(type(x) is Later and x.turn != self.turn for x in (one, other)):
+            return function(plainly(one), plainly(other))
+        parts = [x.copy() if type(x) is np.ndarray else x for x in (one, other)]
+
+        def later(turn: int) -> Any:
+            return function(*(x.function(turn) if type(x) is Later else x for x in parts))
+
+        return Later(self._tape, self.turn, later)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with(operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with(operator.truediv, other, self)
+
+
+def plainly(one: Any) -> Any:
+    """What stands for a number of a round, looked at."""
+    return one._look() if type(one) in (Turn, Later) else one
+
+
+def _watch(kind: type) -> None:
+    """Give a class all methods of numbers that it does not have, each of which looks."""
+    methods = {name: _watched(getattr(operator, f"__{name}__")) for name in WATCHED}
+    methods |= {name: _watched(function) for name, function in BUILTIN.items()}
+    for name in REFLECTED:
+        methods[f"r{name}"] = _watched(getattr(operator, f"__{name}__"), turned=True)
+    for name, method in methods.items():
+        if f"__{name}__" not in vars(kind) or name == "hash":
+            setattr(kind, f"__{name}__", method)
+
+
+_watch(Turn)
+_watch(Later)

@@ -1,0 +1,478 @@
+"""What a graph method's program does in a round, written down on arrays without numbers.
+
+The program itself is the only source. It runs on `Value`s that know their shape alone, for every
+round that is played, until it is known to do the same in all that are left: see `steady`. So what
+it does in a round is known before a number of it is, and whatever else it looks at, such as its own
+counters, is what it really has. Whatever would need a number ends the recording.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.at_work import Rounds
+from desim.engine.compiled.steady import Later, Turn, loops_plainly, plainly, seen
+from desim.engine.compiled.values import Messages, Value
+from desim.engine.releasing import entries_heard
+from desim.engine.settings import Settings
+from desim.engine.world import Unforeseen
+from desim.privacy.ledger.mechanisms import Terms
+from desim.problem.kernels.plan import WHOLE
+from desim.shapes import REAL
+
+THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
+LONGEST = 200  # operations in a round
+LOOKS = 6  # at what a program sees, before it runs beside all rounds
+EXACT = 1 << 53  # whole numbers below are floats
+Operand = tuple[int, int]  # and its number there
+Operation = tuple[Any, ...]
+
+
+class Round(NamedTuple):
+    """What a program did in one round: operations, and the constants that they name, by number.
+
+    An operation is (name, ...); its number is that of what it gives. results: their shapes; shapes:
+    those of the constants; later: of those that are functions of the round, which.
+    """
+
+    operations: list[Operation]
+    results: list[tuple[int, ...]]
+    shapes: list[Any]
+    constants: list[Any]
+    later: dict[int, Callable[[int], Any]]
+
+    def like(self, other: "Round | None") -> bool:
+        """Whether the other one did the same, with whatever constants."""
+        return other is not None and self[:3] == other[:3]
+
+    def same(self, other: "Round | None") -> bool:
+        """Whether the other one had the same constants, too, but for functions of the round."""
+        if other is None or not self.like(other) or self.later.keys() != other.later.keys():
+            return False
+        pairs = enumerate(zip(self.constants, other.constants, strict=True))
+        return all(
+            one is two
+            or (type(one) in (float, int) and repr(one) == repr(two))
+            or place in self.later
+            for place, (one, two) in pairs
+        )
+
+    def again(self, turn: int) -> "Round":
+        """The same in another round."""
+        if not self.later:
+            return self
+        constants = self.constants.copy()
+        for place, function in self.later.items():
+            constants[place] = function(turn)
+        return self._replace(constants=constants)
+
+
+class JobView:
+    """What stands for `us` in a job, which has looked at its round so often."""
+
+    def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64]) -> None:
+        self.who, self._round, self.looked = who, round_.view(Rounds), 0
+
+    @property
+    def round(self) -> Any:
+        """The round (n,) of each agent."""
+        self.looked += 1
+        return self._round
+
+
+class Tape:
+    """Runs a program beside a play and writes down what it does, round by round."""
+
+    def __init__(self, program: Callable[[Any], Any], settings: Settings) -> None:
+        self.settings, self.round = settings, 0
+        self.why = ""  # why the program cannot be recorded
+        self.operations: list[Operation] = []
+        self.results: list[tuple[int, ...]] = []
+        self._constants: list[Any] = []
+        self._later: dict[int, Callable[[int], Any]] = {}
+        self._before: list[Any] = []  # those of the round before
+        self.looked = False  # whether the program has looked at the number of the round
+        self.steady: Round | None = None  # what it does in all rounds that are left
+        self._last: Round | None = None
+        self._state: Any = None  # all that it saw when the round began
+        self._looks = 0  # how often that was looked for
+        self._told = 0  # the number of the next round to say something of
+        self._shapes: list[Any] = []
+        self._done: list[Round] = []
+        self._over = False
+        self.job: JobView | None = None
+        self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
+        self.us = Shadow(self)
+        self._generator: Generator[Any, Any, None] = program(self.us)
+        self._answer: Any = None
+
+    def next(self) -> Round | None:
+        """What the program does in its next round, first before round 1; None where it is over.
+
+        Unforeseen where nobody can say.
+        """
+        try:
+            if self.steady and self._told <= self.settings.rounds:
+                self._told += 1
+                return self.steady.again(self._told - 1)
+            while self.steady and not self._over:
+                self._advance()
+                del self._done[:-1]  # what comes after the last round, in the end
+            while not self._done:
+                if self._over:
+                    return None
+                self._advance()
+        except Unforeseen:
+            raise
+        except Exception as error:  # the program will say so itself, on numbers
+            self.refuse(f"{type(error).__name__}: {error}")
+        if self.why:
+            raise Unforeseen(self.why)
+        self._told += 1
+        return self._done.pop(0)
+
+    def _advance(self) -> None:
+        try:
+            request = self._generator.send(self._answer)
+        except StopIteration:
+            self._over = True
+            self.turn()
+            return
+        if request is not self.us.asked:
+            self.refuse("what it yields")
+        self._answer, self.us.asked, self.us.answer = self.us.answer, None, None
+
+    @property
+    def notes(self) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+        """What is written down of this round."""
+        return self.operations, self.results, self._shapes, self._constants
+
+    def turn(self) -> None:
+        """A round is over."""
+        self._done.append(Round(*self.notes, self._later))
+        self._before, self._later = self._constants, {}
+        self.operations, self.results, self._shapes, self._constants = [], [], [], []
+        self.sealed.clear()
+        self.round += 1
+
+    def opened(self, value: Any) -> Any:
+        """The value that an array of NumPy's own stands for; anything else is itself."""
+        if type(value) is np.ndarray and value.dtype == object and id(value) in self.sealed:
+            return self.sealed[id(value)][1]
+        return value
+
+    def look(self, frame: Any) -> None:
+        """A round begins that is asked for in this frame: see whether all others are the same."""
+        done, looked, self.looked = self._done[-1], self.looked, False
+        same, self._last = done.same(self._last) and not looked, done
+        plain = frame.f_back.f_code is Tape._advance.__code__ and loops_plainly(frame.f_code)
+        if not same or not plain or self._looks >= LOOKS:
+            self._state = None
+            return
+        self._looks += 1
+        state = seen(frame, self._mark)
+        if state is not None and state == self._state:
+            self.steady = done
+        self._state = state
+
+    def _mark(self, one: Any) -> Any:
+        """What an object of the tape is when a round begins, None for others."""
+        kind = type(one)
+        if kind is Turn:
+            return "turn", self.round - one.value
+        if kind is Later:
+            return "later", self.round - one.turn
+        if kind is Value or kind is Messages:
+            age = self.round - one.round
+            total = self._mark(one.total) if kind is Messages and one.total is not None else None
+            return ("before", one.number, total) if age == 1 else ("old",)
+        return "tape" if isinstance(one, Tape | Shadow) else None
+
+    def refuse(self, what: str) -> NoReturn:
+        """End the recording: `what` is not known before the numbers are."""
+        self.why = self.why or what
+        raise Unforeseen(self.why)
+
+    def note(self, operation: Operation, shape: tuple[int, ...]) -> Value:
+        """Write an operation down; return what it gives."""
+        value = Value(self, shape)
+        self.operations.append(operation)
+        self.results.append(shape)
+        if len(self.operations) > LONGEST:
+            self.refuse("so many operations in a round")
+        return value
+
+    def given(self, constant: Any) -> Operand:
+        """A constant: a number, or an array as it is now."""
+        constant = self._now(constant)
+        kind = type(constant)
+        if kind is np.ndarray and constant.dtype.kind in REAL and constant.itemsize <= 8:
+            constant = self._seen(constant.astype(float))
+        elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT):
+            constant = float(constant)
+        else:
+            self.refuse(f"a constant {kind.__name__}")
+        self._constants.append(constant)
+        self._shapes.append(np.shape(constant))
+        return GIVEN, len(self._shapes) - 1
+
+    def thing(self, constant: Any) -> Operand:
+        """A constant that is no array of floats, or one that no arithmetic takes."""
+        constant = self._now(constant)
+        kept = self._seen(constant.copy()) if type(constant) is np.ndarray else constant
+        self._constants.append(kept)
+        self._shapes.append(type(kept))
+        return GIVEN, len(self._shapes) - 1
+
+    def _now(self, constant: Any) -> Any:
+        """What it is in this round; noted if it is a function of the round."""
+        kind = type(constant)
+        if kind is Turn:
+            ahead = constant.value - self.round
+            self._later[len(self._constants)] = lambda turn: turn + ahead
+            return constant.value
+        if kind is Later and constant.turn == self.round:
+            self._later[len(self._constants)] = constant.function
+            return constant.now
+        return plainly(constant)
+
+    def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array, or that of the round before if it is the same."""
+        place = len(self._constants)
+        before: Any = self._before[place] if place < len(self._before) else None
+        same: Any = type(before) is np.ndarray and before.dtype == array.dtype
+        if same and before.shape == array.shape and before.tobytes() == array.tobytes():
+            array = before
+        return array
+
+    def operand(self, value: Any) -> Operand:
+        """A value or a constant as an operation names it."""
+        value = self.opened(value)
+        kind = type(value)
+        if kind is not Value and kind is not Messages:
+            return self.given(value)
+        age = self.round - value.round
+        if value.tape is not self or age > 1:
+            self.refuse("what it knows for more than a round")
+        return (BEFORE if age else THIS), value.number
+
+    def combine(self, name: str, one: Any, other: Any) -> Value:
+        """One + other and so on, as NumPy does it."""
+        shape, second = self.shape_of(one), self.shape_of(other)
+        if shape != second and second != ():
+            if len(shape) == 1 or len(second) == 1:  # an axis that is not the agents' meets theirs
+                if shape != ():
+                    self.refuse("rows beside numbers of agents")
+            shape = np.broadcast_shapes(shape, second)
+        if not shape or shape[0] != len(self.us.who) or len(shape) > 2:
+            self.refuse("an array that has not a row for each agent")
+        return self.note((name, self.operand(one), self.operand(other)), shape)
+
+    def columns(self, value: Value, low: int, high: int) -> Value:
+        """Columns low .. high - 1."""
+        high = max(low, high)
+        return self.note(("columns", self.operand(value), low, high), (value.shape[0], high - low))
+
+    def beside(self, parts: Any) -> Value:
+        """np.hstack of arrays (n, m)."""
+        if any(len(one.shape) != 2 or len(one) != len(self.us.who) for one in parts):
+            self.refuse("np.hstack")
+        width = sum(one.shape[1] for one in parts)
+        widths = tuple(one.shape[1] for one in parts)
+        operands = tuple(self.operand(one) for one in parts)
+        return self.note(("hstack", operands, widths), (len(self.us.who), width))
+
+    def apart(self, value: Value, parts: Any) -> list[Value]:
+        """np.hsplit of (n, m)."""
+        width = value.shape[1]
+        if type(parts) is int:
+            if parts < 1 or width % parts:
+                self.refuse("np.hsplit")
+            edges = list(range(0, width + 1, width // parts))
+        else:
+            edges = [0, *parts, width]
+        return [self.columns(value, a, b) for a, b in pairwise(edges)]
+
+    def gradient(self, x: Value, who: Any, count: Any, round_: Any, seed: Any, data: Any,
+                 out: Any, step: Any) -> Value:  # fmt: skip
+        """Gradients at x (n, dim), as `batch_gradient` takes its arguments."""
+        job, settings = self.job, self.settings
+        if job is None or who is not job.who or out is not None or x.ndim != 2:
+            self.refuse("gradients outside a job, or of some agents")
+        if data is not settings.problem.data or seed != settings.seed or type(step) is not int:
+            self.refuse("gradients of other data or draws")
+        n = len(job.who)
+        rows = np.array(np.broadcast_to(count, (n,)))
+        if rows.dtype.kind not in "iu" or rows.min() < 0:
+            self.refuse("batches that are not whole numbers")
+        if round_ is job._round:
+            job.looked -= 1  # only to draw from: what it does is the same in every round
+        elif not (rows >= settings.problem.rows).all():
+            self.refuse("batches of another round")
+        rows = np.minimum(rows, WHOLE).astype(np.int64)
+        return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
+
+    def shape_of(self, value: Any) -> tuple[int, ...]:
+        """Its shape, be it a value or an array."""
+        if type(value) is Value:
+            return value.shape
+        return np.shape(value.now if type(value) is Later else self.opened(value))
+
+
+class Shadow:
+    """What stands for `us`: verbs that are written down, and state that is not known yet."""
+
+    asked: Any  # the request that is to be yielded now, and what answers it
+    answer: Any
+
+    def __init__(self, tape: Tape) -> None:
+        graph = tape.settings.graph
+        assert graph is not None
+        own = self.__dict__
+        own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
+        own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
+        own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.state.get(name)
+        if found is None:
+            self.tape.refuse(f"us.{name}")
+        return found if type(found) is Value else found.copy()
+
+    @property
+    def round(self) -> NDArray[np.int64]:
+        """The round (n,) of each agent."""
+        self.tape.looked = True
+        return self.number  # type: ignore[no-any-return]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if name in own:
+            own[name] = value
+            return
+        if hasattr(type(self), name) or name.startswith("_"):
+            self.tape.refuse(f"us.{name} = ...")
+        value = self.tape.opened(value)
+        self._row(("set", name), value)
+        self.state[name] = value if type(value) is Value else np.array(value, float)
+
+    def _row(self, words: tuple[Any, ...], value: Any) -> Value:
+        """Note what takes one value, or an array of floats, with a row for each agent."""
+        shape: Any = self.tape.shape_of(value)
+        if shape[:1] != self.who.shape:
+            self.tape.refuse(f"us.{words[0]} without a row for each agent")
+        value = self.tape.note((*words, self.tape.operand(value)), shape)
+        return value  # type: ignore[no-any-return]
+
+    def rounds(self) -> Iterator[Any]:
+        """Count the rounds."""
+        k, limit, n = 0, self.tape.settings.rounds, len(self.who)
+        if self.tape.round:
+            self.tape.refuse("us.rounds a second time")
+        while k < limit:
+            self.tape.turn()
+            self.tape.look(sys._getframe().f_back)
+            k += 1
+            self.__dict__["number"] = np.full(n, k)
+            yield Turn(self.tape, k)
+            if not self.tape.operations:
+                self.tape.refuse("a round in which nothing happens")
+            if self.tape.steady:
+                break
+        self.tape.turn()
+
+    def compute(self, job: Any, *inputs: Any, work: Any = None, seconds: Any = None) -> object:
+        """Note the job and what it does."""
+        tape, first = self.tape, len(self.tape.operations)
+        operands = tuple(
+            tape.operand(one) if type(one) is Value else tape.thing(one) for one in inputs
+        )
+        lasts = tape.thing(work), tape.thing(seconds)
+        result, shape = self._worked(job, inputs)
+        return self._ask(tape.note(("compute", job, operands, *lasts, first, result), shape))
+
+    def _worked(self, job: Any, inputs: Any) -> tuple[Operand, tuple[int, ...]]:
+        """What a job gives, whose operations are noted."""
+        tape = self.tape
+        tape.job = view = JobView(self.who, self.number)
+        try:
+            result = tape.opened(job(view, *map(self._input, inputs)))
+        finally:
+            tape.job = None
+        tape.looked |= view.looked > 0
+        return tape.operand(result), tape.shape_of(result)
+
+    def _input(self, value: Any) -> Any:
+        """An input of a job: what holds floats may be others in the next round."""
+        if type(value) is np.ndarray and value.dtype.kind == "f":
+            return self._row(("load",), value)
+        if type(value) is np.ndarray and value.dtype.kind in "iu":
+            return value.copy()
+        return value if type(value) is Value else self.tape.refuse("an input of a job")
+
+    def _ask(self, answer: Any) -> object:
+        if self.asked is not None:
+            self.tape.refuse("a request that was not yielded")
+        self.asked, self.answer = object(), answer
+        return self.asked
+
+    def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
+                kept: bool = False) -> Value:  # fmt: skip
+        """Note a release of all agents."""
+        if where is not None or draw is not None or kept:
+            self.tape.refuse("us.release of some, of a numbered draw, or for later")
+        place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
+        if type(terms) is not Terms:
+            self.tape.refuse("terms of a release")
+        words = "release", place, terms.mechanism, terms.view
+        return self._row(words, value)
+
+    def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,
+             to: Any = None) -> None:  # fmt: skip
+        """Note a message to all neighbours."""
+        if where is not None or to is not None:
+            self.tape.refuse("us.send to some")
+        self._row(("send", self.tape.thing(bits), self.tape.thing(turn)), payload)
+        self.__dict__["payload"] = self.tape.shape_of(payload)
+
+    def gather(self, within: Any = None) -> object:
+        """Note that all messages are waited for."""
+        if within is not None or self.payload is None:
+            self.tape.refuse("us.gather for a time")
+        return self._ask(self._heard(("gather",), self.payload))
+
+    def _heard(self, words: Operation, shape: tuple[int, ...]) -> Messages:
+        heard = Messages(self.tape, shape[1])
+        self.tape.note(words, shape)
+        return heard
+
+    def known(self, values: Any) -> Messages:
+        """Note what all have announced."""
+        if type(values) is Value:
+            self.tape.refuse("us.known")
+        return self._heard(("known", self.tape.given(values)), np.shape(values))
+
+    def sum(self, heard: Any, weights: Any = None) -> Any:
+        """Note a sum of messages."""
+        tape = self.tape
+        if type(heard) is not Messages or type(weights) is Value:
+            tape.refuse("us.sum")
+        if weights is None and heard.total is not None:
+            return heard.total
+        used = None if weights is None else tape.given(weights)
+        total = tape.note(("sum", tape.operand(heard), used), (len(self.who), heard.width))
+        if weights is None:
+            heard.total = total
+        return total
+
+    def report(self, models: Any) -> None:
+        """Note what is shown."""
+        self._row(("report",), models)
+
+    def link_weights(self, matrix: Any, graph: Any = None) -> Any:
+        """As `us` has it."""
+        return entries_heard(matrix, graph or self.tape.settings.graph, self.who)

@@ -1,0 +1,297 @@
+"""I1 for graph methods on the compiled engine: its blocks of rounds are those of the others."""
+
+from dataclasses import replace
+from itertools import chain, count, repeat
+from types import MethodType
+
+import numpy as np
+import pytest
+from cases import CASES, DSGD, GRAPH, graph, one_each
+from mutant import mutant
+from test_engines import bits, differences
+
+import desim
+from desim.engine.compiled import graph as graph_compiled
+from desim.engine.compiled import lowering, machine, once, player, steady, tape
+from desim.errors import InputError
+from desim.log import event_log
+from desim.log.parquet import Tables
+from desim.scenario.build import build, check
+
+QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
+METHODS = (
+    "dsgd", "zcdp-nfl", "dp-nfl", "zcdp-subgradient", "gradient-tracking", "push-sum",
+)  # fmt: skip
+WITHOUT = ("nfl-lossy", "nfl-discrete", "nfl-mlp", "gradient-tracking-next", "subgradient-absolute")
+COMPILED = [
+    name
+    for name in GRAPH
+    if CASES[name]["algorithm"]["name"] in METHODS and "policy" not in CASES[name]
+    if "budget" not in CASES[name].get("privacy", {}) and name not in WITHOUT
+]
+
+
+def run(name, **overrides):
+    return desim.run(CASES[name], overrides=overrides)
+
+
+def played(simulation, engine):
+    """The outcome and the tables of a simulation on an engine."""
+    tables = Tables()
+    outcome = replace(simulation, engine=engine).play(tables)
+    return outcome, [tables.read(name) for name in ("events", "metrics", "releases")]
+
+
+def unlike(simulation, engines=("compiled", "cohort")):
+    """What differs between two engines, to the last bit."""
+    (one, left), (other, right) = (played(simulation, engine) for engine in engines)
+    keys = ("status", "reason", "time", "rounds", "warnings")
+    found = [key for key in keys if getattr(one, key) != getattr(other, key)]
+    found += ["tables"] * (not all(a.equals(b) for a, b in zip(left, right, strict=True)))
+    names = {*one.state, *other.state}
+    found += [n for n in names if bits(one.state.get(n)) != bits(other.state.get(n))]
+    return found + ["iterates"] * (bits(one.iterates) != bits(other.iterates))
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Counts rounds that are played in blocks."""
+    found = [0]
+    kept = player.Player.play
+
+    def counted(self, *arguments):
+        done = kept(self, *arguments)
+        found[0] += done
+        return done
+
+    monkeypatch.setattr(player.Player, "play", counted)
+    return found
+
+
+@pytest.mark.parametrize("name", one_each(COMPILED))
+def test_blocks_of_rounds_agree_to_the_last_bit(name, blocks):
+    compiled = run(name)
+    assert compiled.manifest["engine"] == "compiled"
+    assert blocks[0] >= 7
+    for engine in ("cohort", "agents"):
+        assert differences(compiled, run(name, engine=engine)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"problem": {"agents": 40}},
+        {"stop": {"time": "6 s"}},
+        {"log": "rounds"},
+        {"compute": {"speed": {"uniform": [20, 600]}, "redraw": "round", "overhead": "3 ms"}},
+        {
+            "algorithm": {
+                "name": "dsgd",
+                "alpha": 0.1,
+                "numbers": "float32",
+                "weights": "metropolis",
+            }
+        },
+        {"privacy": {"noise": {"kind": "laplace", "sigma": 0.1}}},
+        {"observe": {"metrics": ["loss"], "every": "0.4 s", "iterates": True}},
+        {"observe": {"metrics": ["loss"]}, "stop": {"metric": {"loss": 1.02}, "rounds": 400}},
+        {"algorithm": {**DSGD, "alpha": 40.0}, "problem": {"clip": 1e300}},
+    ],
+    ids=str,
+)
+def test_many_rounds_in_one_call(changes, blocks):
+    scenario = graph(**{"algorithm": DSGD, **QUIET, **changes})
+    assert unlike(build(desim.load(scenario))) == []
+    assert blocks[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "right", "wrong"),
+    [
+        (lowering, "Steps", '"add": m.ADD', '"add": m.SUBTRACT'),
+        (lowering, "Steps", "self.places[number] = self.places[operand[1]]", "operand = None"),
+        (machine, "play_rounds", "(1 - side) * half", "side * half"),
+        (machine, "play_rounds", "cohort[1][r] = first + b", "cohort[1][r] = first"),
+        (machine, "play_rounds", "place = k, clock, bits[s]", "place = k + 1, clock, bits[s]"),
+        (player, "Player", "self.side ^= done & 1", "self.side = 0"),
+        (player, "Player", "shown - 1, b], us.who", "-1, b], us.who"),
+        (player, "Player", "observer.report(told", "world.observer and (told"),
+        (player, "Player", "self.world.state[name] = self._rows(number)", "self._rows(number)"),
+    ],
+    ids=str,
+)
+def test_wrong_blocks_are_noticed(monkeypatch, module, name, right, wrong):
+    wrong = wrong.replace("world.observer and (told", "print if 0 else (lambda *_: 0)(told")
+    broken = getattr(mutant(module, right, wrong), name)
+    monkeypatch.setattr(player if name == "play_rounds" else graph_compiled, name, broken)
+    assert unlike(build(desim.load(graph(stop={"rounds": 11}))))
+
+
+def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
+    simulation = build(desim.load(graph(algorithm=DSGD, stop={"time": "1 s"}, observe={})))
+    assert unlike(simulation) == []
+    broken = mutant(machine, "ledger[2][3][0] = rows", "rows = 0")
+    monkeypatch.setattr(player, "play_rounds", broken.play_rounds)
+    assert unlike(simulation)
+
+
+LOOKED = "self._tape.looked = True\n        return self.value"  # by a program, at its round
+
+
+# Programs that look the same for some rounds and are not.
+
+STEP, LATE = 0.05, 20  # the round in which they change
+
+
+def counting(self, us):
+    """A local number."""
+    us.x, done = self.x0[us.who], 0
+    for _ in us.rounds():
+        done += 1
+        yield from body(self, us, STEP if done < LATE else 0.5 * STEP)
+
+
+def listing(self, us):
+    """What a local array holds, in place."""
+    us.x, done = self.x0[us.who], np.zeros(1)
+    for _ in us.rounds():
+        done += 1.0
+        yield from body(self, us, STEP if done[0] < LATE else 0.5 * STEP)
+
+
+def drawing(self, us):
+    """An iterator among the locals."""
+    us.x, numbers = self.x0[us.who], count(1)
+    for _ in us.rounds():
+        yield from body(self, us, STEP if next(numbers) < LATE else 0.5 * STEP)
+
+
+def zipping(self, us):
+    """An iterator that is no local at all."""
+    us.x, steps = self.x0[us.who], chain(repeat(STEP, LATE), repeat(0.5 * STEP))
+    for _, step in zip(us.rounds(), steps, strict=False):
+        steps = yield from body(self, us, step)
+
+
+def remembering(self, us):
+    """An attribute of an object of its own."""
+    us.x, own = self.x0[us.who], Own()
+    for _ in us.rounds():
+        own.done += 1
+        yield from body(self, us, STEP if own.done < LATE else 0.5 * STEP)
+
+
+def looking(self, us):
+    """The number of the round."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        yield from body(self, us, STEP if k < LATE else 0.5 * STEP)
+
+
+def asking(self, us):
+    """A number, but only later."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        small = k < LATE or abs(float(us.x[0, 0])) < 1e9
+        yield from body(self, us, STEP if small else 1.0)
+
+
+def ending(self, us):
+    """What is done after the last round."""
+    us.x = self.x0[us.who]
+    for _ in us.rounds():
+        yield from body(self, us, STEP)
+    us.x = 2.0 * us.x
+
+
+PROGRAMS = counting, listing, drawing, zipping, remembering, looking, asking, ending
+
+
+class Own:
+    """Something with state."""
+
+    done = 0
+
+
+def body(self, us, step):
+    """A round of dsgd with this step."""
+    samples = self.samples(us.who)
+    g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+    us.send(us.release(us.x - step * g, self.terms(us.who, 1, samples)))
+    heard = yield us.gather()
+    us.x = us.sum(heard) / us.degree[:, None]
+    us.report(us.x)
+
+
+def simulated(program, **changes):
+    """A run of a program in place of dsgd's."""
+    noise = {"noise": {"kind": "gaussian", "sigma": 0.1}}
+    scenario = graph(algorithm={**DSGD, "alpha": 0.1}, privacy=noise, **QUIET, **changes)
+    simulation = build(desim.load(scenario))
+    simulation.method.agents = MethodType(program, simulation.method)
+    return simulation
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_that_change_late_are_played_as_they_are(program, blocks, monkeypatch):
+    monkeypatch.setattr(event_log, "FLUSH_ROWS", 256)
+    assert unlike(simulated(program)) == []
+    assert blocks[0] > 10
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "wrong"),
+    [
+        (counting, "seen", lambda *_: []),
+        (listing, "seen", mutant(steady, "one.tobytes()", "1").seen),
+        (zipping, "loops_plainly", lambda _: True),
+        (remembering, "seen", mutant(steady, 'getattr(one, "__dict__", None)', "None").seen),
+        (looking, "Turn", mutant(steady, LOOKED, "return self.value").Turn),
+    ],
+    ids=["counting", "listing", "zipping", "remembering", "looking"],
+)  # fmt: skip
+def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch):
+    monkeypatch.setattr(tape, name, wrong)
+    if program is not zipping:  # in these the loop is in a function of two lines
+        monkeypatch.setattr(tape, "loops_plainly", lambda _: True)
+    assert unlike(simulated(program))
+
+
+def test_steady_programs_run_no_longer_beside_the_rounds(monkeypatch):
+    advanced = [0]
+    kept = tape.Shadow.gather
+
+    def counted(self):
+        advanced[0] += 1
+        return kept(self)
+
+    monkeypatch.setattr(tape.Shadow, "gather", counted)
+    for name in ("dsgd", "nfl", "push-sum", "gradient-tracking"):
+        simulation = build(desim.load(CASES[name], {"stop.rounds": 100, "observe.metrics": []}))
+        advanced[0] = 0
+        simulation.play(Tables())
+        assert advanced[0] < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nfl-lossy", "messages may be lost"),
+        ("dsgd-late", "with policy deadline"),
+        ("gossip", "gossip with these settings has no compiled rounds: its program asks for"),
+        ("nfl-discrete", "noise of that kind"),
+        ("nfl-mlp", "gradients of this model"),
+        ("nfl-budget", "privacy.budget"),
+    ],
+)
+def test_what_has_no_blocks_of_rounds_is_refused_in_words(name, text):
+    assert check(desim.load(CASES[name])).engine == "cohort"
+    with pytest.raises(InputError, match=f"engine: found compiled, but .*{text}"):
+        run(name, engine="compiled")
+
+
+def test_a_program_that_needs_numbers_late_goes_on_from_the_start_without_doubled_rows(monkeypatch):
+    monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
+    monkeypatch.setattr(once.Once, "again", lambda self: once.Once(self.sink))
+    assert "tables" in unlike(simulated(asking))
