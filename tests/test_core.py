@@ -34,7 +34,9 @@ BEYOND = """
     problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
     problem.models problem.optimum
 """.split()
-MOST_LINES = 18_700  # numbers of formulas; rounds of graphs that begin anew
+MOST_LINES = (
+    18_840  # a process that compiles, formulas with pairs of numbers, what closes a collection
+)
 PLAYER = """
 import pickle, sys
 class Blocked:
