@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from cases import star
 
@@ -28,7 +29,6 @@ def later(monkeypatch, tmp_path):
     for name, value in {"seconds": 0.0, "_earlier": None, "_missing": {}, "_paid": 0.0,
                         "_awaited": False, "_next": 0.0, "begun": []}.items():  # fmt: skip
         monkeypatch.setattr(plain, name, value)
-    monkeypatch.setattr(background, "_child", None)
     return tmp_path / "compiled"
 
 
@@ -112,9 +112,8 @@ def test_one_compiles_at_a_time(later, monkeypatch):
 
     def process(command, **names):
         begun.append(command)
-        return SimpleNamespace(poll=lambda: None)
 
-    monkeypatch.setattr(background, "_Alone", process)
+    monkeypatch.setattr(background.subprocess, "run", process)
     assert background.possible()
     lock = background._lock()
     assert not background.start([])
@@ -144,10 +143,13 @@ def test_it_has_no_terminal_and_no_pipe_of_whoever_began_it(later, monkeypatch):
     assert background.start([])
     ended(later)
     session, process, terminal, pipes = json.loads((later / "seen").read_text())
-    assert session == process != os.getsid(0)  # Ctrl-C is for another group
+    assert session not in (process, os.getsid(0))  # Ctrl-C and a new terminal are for others
     assert not terminal
     assert not pipes
     assert not background.busy()
+    assert process not in [
+        one.pid for one in psutil.Process().children()
+    ]  # nobody has to wait for it
     for end in ends:
         os.close(end)
 

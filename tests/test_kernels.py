@@ -301,7 +301,7 @@ def test_divergence_is_visible():
 
 def test_flags_live_in_one_place():
     assert "fastmath" not in inspect.getsource(jit).replace("no fastmath", "")
-    for function in (local.train_rows, gradients._gradients, keys.threefry):
+    for function in (local.train_rows, gradients.gradients_into, keys.threefry):
         assert function.targetoptions["error_model"] == "numpy"
         assert not function.targetoptions.get("fastmath", False)
         assert folder_of(Path(inspect.getfile(function.py_func))) == Path(function.stats.cache_path)

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
-from test_torch_models import DIGITS, LOCAL, NOISE, RING, problem_of, scenario
+from test_torch_models import DIGITS, LOCAL, NOISE, RING, scenario
 
 import desim
 from desim.errors import InputError
 
 pytest.importorskip("torch", reason="torch is not installed")
 from desim.problem.models.torch_module import TorchModel
+from desim.scenario.build import build
+from desim.scenario.load import load
 
 ROUNDS, AGENTS = 3, 6
 WIDE = DIGITS | {"train": 300}  # every agent has more rows than a batch
@@ -59,7 +61,7 @@ def test_the_metric_gradient_has_no_random_layers(keys):
     tree = tree_of({"name": "fedavg", "local": LOCAL | {"batch": 4}}, 5)
     run = desim.run({**tree, "observe": {"metrics": ["gradient"]}})
     assert not keys
-    problem = problem_of("dropping", data=WIDE)
+    problem = build(load(scenario("dropping", problem={"data": WIDE}))).settings.problem
     x, step = problem.loss.start, 1e-2
     slope = problem.total_gradient(x)
     first = run.metrics[run.metrics.agent == -1]["value"].to_numpy()[0]

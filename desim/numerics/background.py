@@ -39,16 +39,8 @@ EACH = 2.0  # seconds that a function takes to compile, before any was on this m
 BEGINNING = 2.0  # seconds that the process takes before it compiles
 NICE = 10
 MEMORY, DISK = 1 << 30, 1 << 26  # bytes without which nothing is compiled
+FORK = "import os; os.fork() and os._exit(0); "  # whoever begins it has no child to look after
 PROGRAM = f"from {__name__} import work; work()"
-
-_child: subprocess.Popen[bytes] | None = None
-
-
-class _Alone(subprocess.Popen[bytes]):
-    """A process that goes on when this one has ended: nothing that Python should warn of."""
-
-    def __del__(self) -> None:
-        """Let it go."""
 
 
 def _folder() -> Path:
@@ -80,8 +72,6 @@ def _lock() -> Any:
 
 def busy() -> bool:
     """Whether a process compiles for this folder now."""
-    if _child is not None:
-        _child.poll()  # so that it does not stay as a dead one
     with suppress(OSError):
         if (file := _lock()) is None:
             return True
@@ -94,7 +84,6 @@ def start(wanted: Iterable[tuple[Any, Any]]) -> bool:
 
     The process is given the lock that this one has taken: there is no moment without it.
     """
-    global _child
     from numba.core import serialize  # with cloudpickle
 
     with suppress(OSError), tempfile.TemporaryFile() as given:
@@ -104,10 +93,10 @@ def start(wanted: Iterable[tuple[Any, Any]]) -> bool:
             given.write(serialize.dumps([(*name_of(one), types) for one, types in wanted]))
             given.seek(0)
             path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.getenv("PYTHONPATH")]))
-            _child = _Alone(
-                [sys.executable, "-P", "-c", PROGRAM], stdin=given, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, pass_fds=[lock.fileno()], start_new_session=True,
-                cwd=_folder(), env=os.environ | {
+            subprocess.run(
+                [sys.executable, "-P", "-c", FORK + PROGRAM], check=False, stdin=given,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[lock.fileno()],
+                start_new_session=True, cwd=_folder(), env=os.environ | {
                     "DESIM_COMPILE": "at-once", "PYTHONPATH": path,
                     "DESIM_CACHE_DIR": str(cache_home().resolve()),
                 },
