@@ -88,7 +88,7 @@ class ClockObserver:
         self.failed: RunError | None = None  # the earliest: a model that is not finite, say
         self._settled = -1  # round that everybody had done at the latest observation
         self._over = self._seen = 0  # models of rounds that are over, and of all, in that one
-        self._over_at: dict[int, float] = {}  # when s a round was over where no models are noted
+        self._over_at: dict[int, float] = {}  # when s rounds were over whose models are not noted
         self._idle = not (keep or rows.metrics.names or rows.targets)  # nothing is measured or kept
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
@@ -195,10 +195,12 @@ class ClockObserver:
             if self.every:
                 self._show(instant, self._settled, news)
                 self._next += 1
+                self._over_at.clear()
                 continue
             for round_ in range(self._next, self._settled + 1):  # those that end now
                 self._show(instant, round_, round_ == self._next)
             self._next, self._instant = self._settled + 1, None
+            self._over_at.clear()
 
     def _show(self, instant: float, round_: int, news: bool) -> None:
         """Record a row of the network, whose models have changed since the last one or not."""
@@ -232,7 +234,8 @@ class ClockObserver:
                 partly += count
             else:
                 gone.append(round_)
-        for round_ in gone:
+        for round_ in gone:  # a run that is interrupted before they are shown ends before them
+            self._over_at[round_] = float(self._time[round_].max()) if self.every else instant
             del self._time[round_], self._models[round_], self._missing[round_]
         self._settled = max(self._settled, *gone, -1)
         self._over += len(gone) * len(self._base)
