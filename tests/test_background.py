@@ -158,7 +158,12 @@ def test_without_room_it_does_not_begin(later, monkeypatch):
     assert not background.start([])
 
 
-@pytest.mark.parametrize("nonsense", ["", "[]", "{", '{"f": -1}', '{"f": "x"}', '{"f": NaN}'])
+VALUES = ["-1", '"x"', "NaN", "Infinity", "[1]", "null", "{}", "true", "1e308", "1" + "0" * 400]
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["", "[]", "{", "[" * 100_000, "\0", *(f'{{"f": {one}}}' for one in VALUES)]
+)
 def test_the_price_is_what_it_took_here(nonsense, later):
     one, other = keys.subset_into, keys.permutation_into
     later.mkdir()
