@@ -12,7 +12,7 @@ import pytest
 from cases import star
 
 import desim
-from desim.interface.cli.progress import announced
+from desim.interface.cli.progress import announced, silence
 from desim.numerics import background, keys, plain
 from desim.numerics.cache import cache_home
 from desim.numerics.jit import kernel
@@ -195,11 +195,12 @@ def plugged():
     return SimpleNamespace(instance_class=SimpleNamespace(__module__="mine"))
 
 
-def test_it_is_said_in_one_line(later, capsys):
-    with announced():
-        for tell in plain.begun:
-            tell(30.4)
-    assert not plain.begun
+def test_it_is_said_in_one_line_unless_nobody_wants_to_hear_it(later, capsys):
+    for wanted in (True, False):
+        with silence(wanted), announced():
+            for tell in plain.begun:
+                tell(30.4)
+        assert not plain.begun
     line = "compiling in the background: about 30 s; this run goes on without it\n"
     assert capsys.readouterr().err == line
 
