@@ -173,11 +173,11 @@ def test_too_many_pairs_are_too_much_text_however_they_are_read(monkeypatch):
     ("right", "wrong", "name"),
     [
         ('"\\n" * found[0].count("\\n")', '"\\n" * bool(found["dash"])', "block"),
-        ("if reader.met == runs.keys():", "if True:", "a text"),
+        ("if reader.met == runs.keys() and", "if", "a text"),
         (r"[[0-9]{1,18}, ?[0-9]", r"[\d{1,18}, ?\d", "digits of other scripts"),
         (r"(?:,[ \n]*", r"(?:,\s*", "spaces that are none"),
         (r"(?:,[ \n]*", r"(?:,\s*", "a control character"),
-        (" or item.style is not None", "", "its mark, escaped"),
+        ("item.style is None and ", "", "its mark, escaped"),
         ("if MARK in text", "if not text", "its mark"),
         ("found += map(list, self.runs[item.value])", "found += [[1, 2]]", "block"),
         (r"(?:(?P=dash){PAIR}\n)", r"(?: *- {PAIR}\n)", "deeper"),

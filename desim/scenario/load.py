@@ -169,7 +169,7 @@ def _parsed(text: str, source: str) -> bytes:
         with suppress(InputError, ValueError):  # which is for the whole text to say
             reader = _Reader(Tree(None, source), runs)
             tree = _composed(short, reader)
-            if reader.met == runs.keys():
+            if reader.met == runs.keys() and reader.size <= MAX_NODES:
                 return pickle.dumps(tree)
     return pickle.dumps(_composed(text, _Reader(Tree(None, source))))
 
@@ -226,13 +226,13 @@ class _Reader:
 
     def __init__(self, tree: Tree, runs: dict[str, list[list[int]]] | None = None):
         self.tree, self.runs = tree, runs or {}
-        self.size = 0
+        self.size, self.met = 0, set[str]()  # of these words
         self.open: set[int] = set()
-        self.met: set[str] = set()  # of these words
 
     def value(self, node: Node, place: Place) -> Any:
         self.size += 1
-        self._refuse_much(id(node) in self.open)
+        if self.size > MAX_NODES or id(node) in self.open:
+            raise InputError(f"{self.tree.source}: found aliases that never end, or too much text")
         kind = TAGS.get(str(node.tag))
         if kind is None or kind == "merge":
             return self._refuse(place, f"found the tag {node.tag}; allowed: no tags")
@@ -245,26 +245,14 @@ class _Reader:
         elif isinstance(node, SequenceNode):
             found = []
             for item in node.value:
-                if self._apart(item):
+                if item.id == "scalar" and item.style is None and item.value in self.runs:
+                    self.met.add(item.value)
+                    self.size += 3 * len(self.runs[item.value])
                     found += map(list, self.runs[item.value])
                 else:
                     found.append(self.value(item, (*place, len(found))))
         self.open.remove(id(node))
         return found
-
-    def _apart(self, item: Node) -> bool:
-        """Whether an item stands for a run of pairs; those that a text has in quotes do not."""
-        if not self.runs or not isinstance(item, ScalarNode) or item.style is not None:
-            return False
-        if run := self.runs.get(item.value):
-            self.size += 3 * len(run)
-            self.met.add(item.value)
-            self._refuse_much()
-        return run is not None
-
-    def _refuse_much(self, endless: bool = False) -> None:
-        if endless or self.size > MAX_NODES:
-            raise InputError(f"{self.tree.source}: found aliases that never end, or too much text")
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
