@@ -13,7 +13,7 @@ import pytest
 from cases import star
 
 import desim
-from desim.interface.cli.progress import announced
+from desim.interface.cli.progress import announced, silence
 from desim.numerics import background, keys, plain
 from desim.numerics.cache import cache_home
 from desim.numerics.jit import kernel
@@ -160,7 +160,12 @@ def test_without_room_it_does_not_begin(later, monkeypatch):
     assert not background.start([])
 
 
-@pytest.mark.parametrize("nonsense", ["", "[]", "{", '{"f": -1}', '{"f": "x"}', '{"f": NaN}'])
+VALUES = ["-1", '"x"', "NaN", "Infinity", "[1]", "null", "{}", "true", "1e308", "1" + "0" * 400]
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["", "[]", "{", "[" * 100_000, "\0", *(f'{{"f": {one}}}' for one in VALUES)]
+)
 def test_the_price_is_what_it_took_here(nonsense, later):
     one, other = keys.subset_into, keys.permutation_into
     later.mkdir()
@@ -192,11 +197,12 @@ def plugged():
     return SimpleNamespace(instance_class=SimpleNamespace(__module__="mine"))
 
 
-def test_it_is_said_in_one_line(later, capsys):
-    with announced():
-        for tell in plain.begun:
-            tell(30.4)
-    assert not plain.begun
+def test_it_is_said_in_one_line_unless_nobody_wants_to_hear_it(later, capsys):
+    for wanted in (True, False):
+        with silence(wanted), announced():
+            for tell in plain.begun:
+                tell(30.4)
+        assert not plain.begun
     line = "compiling in the background: about 30 s; this run goes on without it\n"
     assert capsys.readouterr().err == line
 

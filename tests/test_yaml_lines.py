@@ -127,6 +127,16 @@ LONG = {  # with how much of it is a run
     "deeper": ("e:\n" + pairs(150) + "  - [1, 2]\nb: 1\n", 150),
     "a key": ("? " + FLOW + "\n: 1\n", 120),
     "short": ("e:\n" + pairs(99) + "b: 1\n", 0),
+    "digits of other scripts": ("e:\n" + pairs(150, "- [{}, \u0661{}]\n") + "b: 1\n", 0),
+    "spaces that are none": (f"e: {FLOW.replace(' [', chr(0xA0) + '[')}\n", 0),
+    "a control character": (f"e: {FLOW.replace(' [', chr(12) + '[')}\n", 0),
+    "no lines to YAML": (f"e: {FLOW.replace(chr(10), chr(0x2028))}\nb: 1\nb: 2\n", 0),
+    "old lines": (f"e: {FLOW.replace(chr(10), chr(13))}\nb: 1\nb: 2\n", 0),
+    "tabs": (f"e: {FLOW.replace(chr(10), chr(9))}\nb: 1\nb: 2\n", 0),
+    "an alias": (f"e: &e {FLOW}\nb: *e\nf: [*e, [*e]]\n", 120),
+    "an alias of a block": ("e: &e\n" + pairs(150) + "b: *e\n", 150),
+    "an alias inside": (f"e: &e [{FLOW}, *e]\n", 120),
+    "its mark, escaped": (f'b: ["pairs-read-apar\\x74-0"]\ne: {FLOW}\n', 120),
     "large numbers": ("e:\n" + pairs(150, "- [{}00000000000000000000, {}]\n") + "b: 1\n", 0),
 }
 
@@ -151,13 +161,25 @@ def test_what_is_read_apart_is_what_the_library_reads(name, monkeypatch):
     assert found(text) == expected
 
 
+def test_too_many_pairs_are_too_much_text_however_they_are_read(monkeypatch):
+    text, _ = LONG["flow"]
+    sizes = [3 * 120, 3 * 120 + 9]
+    for size, enough in zip(sizes, (False, True), strict=True):
+        monkeypatch.setattr(load_module, "MAX_NODES", size)
+        assert ("too much text" not in found(text)) == enough
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "name"),
     [
         ('"\\n" * found[0].count("\\n")', '"\\n" * bool(found["dash"])', "block"),
-        ("if not reader.runs:", "if True:", "a text"),
+        ("if reader.met == runs.keys() and", "if", "a text"),
+        (r"[[0-9]{1,18}, ?[0-9]", r"[\d{1,18}, ?\d", "digits of other scripts"),
+        (r"(?:,[ \n]*", r"(?:,\s*", "spaces that are none"),
+        (r"(?:,[ \n]*", r"(?:,\s*", "a control character"),
+        ("item.style is None and ", "", "its mark, escaped"),
         ("if MARK in text", "if not text", "its mark"),
-        ("found += run", "found.append(run)", "block"),
+        ("found += map(list, self.runs[item.value])", "found += [[1, 2]]", "block"),
         (r"(?:(?P=dash){PAIR}\n)", r"(?: *- {PAIR}\n)", "deeper"),
         ("numbers[::2], numbers[1::2]", "numbers[1::2], numbers[::2]", "json"),
     ],

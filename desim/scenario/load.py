@@ -169,17 +169,17 @@ def _parsed(text: str, source: str) -> bytes:
         with suppress(InputError, ValueError):  # which is for the whole text to say
             reader = _Reader(Tree(None, source), runs)
             tree = _composed(short, reader)
-            if not reader.runs:
+            if reader.met == runs.keys() and reader.size <= MAX_NODES:
                 return pickle.dumps(tree)
     return pickle.dumps(_composed(text, _Reader(Tree(None, source))))
 
 
 # Edges take YAML 0.1 ms each, and there may be a hundred thousand: they are read apart.
 
-PAIR = r"\[\d{1,18}, ?\d{1,18}\]"
+PAIR = r"\[[0-9]{1,18}, ?[0-9]{1,18}\]"
 RUN = re.compile(
     rf"^(?P<dash> *- ){PAIR}\n(?:(?P=dash){PAIR}\n){{99,}}"
-    rf"|\[\s*{PAIR}(?:,\s*{PAIR}){{99,}}\s*\]",
+    rf"|\[[ \n]*{PAIR}(?:,[ \n]*{PAIR}){{99,}}[ \n]*\]",
     re.MULTILINE,
 )
 MARK = "pairs-read-apart-"
@@ -193,7 +193,7 @@ def _apart(text: str) -> tuple[str, dict[str, list[list[int]]]]:
     runs: dict[str, list[list[int]]] = {}
 
     def word(found: re.Match[str]) -> str:
-        numbers = [int(one) for one in re.findall(r"\d+", found[0])]
+        numbers = [int(one) for one in re.findall(r"[0-9]+", found[0])]
         mark, lines = f"{MARK}{len(runs)}", "\n" * found[0].count("\n")
         runs[mark] = [list(pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
         return f"{found['dash']}{mark}{lines}" if found["dash"] else f"[{mark}{lines}]"
@@ -221,12 +221,12 @@ def _composed(text: str, reader: "_Reader") -> Tree:
 class _Reader:
     """Turns YAML nodes into plain values, remembering lines; no tag can make anything else.
 
-    runs: what is written apart, by the words that stand for it and are met once each.
+    runs: what is written apart, by the words that stand for it; an alias meets one again.
     """
 
     def __init__(self, tree: Tree, runs: dict[str, list[list[int]]] | None = None):
         self.tree, self.runs = tree, runs or {}
-        self.size = 0
+        self.size, self.met = 0, set[str]()  # of these words
         self.open: set[int] = set()
 
     def value(self, node: Node, place: Place) -> Any:
@@ -245,10 +245,10 @@ class _Reader:
         elif isinstance(node, SequenceNode):
             found = []
             for item in node.value:
-                if self.runs and str(item.value) in self.runs:
-                    run = self.runs.pop(item.value)
-                    self.size += 3 * len(run)
-                    found += run
+                if item.id == "scalar" and item.style is None and item.value in self.runs:
+                    self.met.add(item.value)
+                    self.size += 3 * len(self.runs[item.value])
+                    found += map(list, self.runs[item.value])
                 else:
                     found.append(self.value(item, (*place, len(found))))
         self.open.remove(id(node))

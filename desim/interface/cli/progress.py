@@ -294,11 +294,11 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
 
     def begin(functions: int) -> None:
         if functions == 1:
-            complain(BEGIN.format(plain.PRICE))
+            remark(BEGIN.format(plain.PRICE))
         show(functions)
 
     def apart(price: float) -> None:
-        complain(APART.format(price))
+        remark(APART.format(price))
 
     before = plain.seconds
     plain.begun.append(apart)
@@ -309,7 +309,7 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
         plain.begun.remove(apart)
     if compilation.functions:
         took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
-        complain(f"{took}, kept in {cache_home()}")
+        remark(f"{took}, kept in {cache_home()}")
     elif (spent := plain.seconds - before) > NOTED:
         text = f"kernels took {spent:.1f} s as plain Python, sooner than compiling them"
-        complain(f"{text}; desim warmup compiles them, once")
+        remark(f"{text}; desim warmup compiles them, once")
