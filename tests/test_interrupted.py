@@ -256,3 +256,32 @@ def check_everywhere(kind, more, wholes, folder):
         again = [1 + step % more] if more else []
         share = 0.02 + 0.96 * (step * 0.6180339887 % 1.0)
         check_anywhere(kind, share, again, wholes, folder / str(step))
+
+
+def stopped_while_shown(number, folder):
+    """Ctrl-C while the end of a run is shown: at its row of the network's round `number`."""
+    left = [number]
+
+    def shown(self, instant, round_, news, show=observer.ClockObserver._show):
+        if left == [round_]:
+            left.clear()
+            raise KeyboardInterrupt
+        show(self, instant, round_, news)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observer.ClockObserver, "_show", shown)
+        with suppress(KeyboardInterrupt):
+            desim.run(KINDS["even clocks"], out=folder)
+    return desim.open(folder)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_run_that_is_stopped_while_its_end_is_shown_has_done_what_it_says(
+    number, wholes, tmp_path, monkeypatch
+):
+    whole, _ = wholes("even clocks")
+    check(stopped_while_shown(number, tmp_path / "run"), whole, whole)
+    twin = mutant(observer, "self._over_at[round_] = float", "at = float")
+    monkeypatch.setattr(observer.ClockObserver, "_advance", twin.ClockObserver._advance)
+    with pytest.raises(AssertionError):
+        check(stopped_while_shown(number, tmp_path / "twin"), whole, whole)

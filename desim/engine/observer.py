@@ -185,8 +185,8 @@ class ClockObserver:
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""
+        self._over_at = {one: at for one, at in self._over_at.items() if at >= frontier}
         if self._idle:
-            self._over_at = {one: at for one, at in self._over_at.items() if at >= frontier}
             return
         bounded(self.every, frontier, self._next)
         while (instant := self.due) < frontier:
@@ -195,12 +195,10 @@ class ClockObserver:
             if self.every:
                 self._show(instant, self._settled, news)
                 self._next += 1
-                self._over_at.clear()
                 continue
             for round_ in range(self._next, self._settled + 1):  # those that end now
                 self._show(instant, round_, round_ == self._next)
             self._next, self._instant = self._settled + 1, None
-            self._over_at.clear()
 
     def _show(self, instant: float, round_: int, news: bool) -> None:
         """Record a row of the network, whose models have changed since the last one or not."""
@@ -234,7 +232,7 @@ class ClockObserver:
                 partly += count
             else:
                 gone.append(round_)
-        for round_ in gone:  # a run that is interrupted before they are shown ends before them
+        for round_ in gone:  # a run that is interrupted while they are shown ends before them
             self._over_at[round_] = float(self._time[round_].max()) if self.every else instant
             del self._time[round_], self._models[round_], self._missing[round_]
         self._settled = max(self._settled, *gone, -1)
