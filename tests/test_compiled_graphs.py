@@ -1,6 +1,8 @@
 """I1 for graph methods on the compiled engine: its blocks of rounds are those of the others."""
 
+import random
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count, repeat
 from types import MethodType
 
@@ -16,6 +18,7 @@ from desim.engine.compiled import lowering, machine, once, player, steady, tape
 from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
+from desim.method import Mechanism, Terms, View, batch_gradient
 from desim.scenario.build import build, check
 
 QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
@@ -136,6 +139,7 @@ def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
     assert unlike(simulation)
 
 
+OUTSIDE = "found.append(names[name])"
 LOOKED = "self._tape.looked = True\n        return self.value"  # by a program, at its round
 
 
@@ -205,13 +209,101 @@ def ending(self, us):
     us.x = 2.0 * us.x
 
 
-PROGRAMS = counting, listing, drawing, zipping, remembering, looking, asking, ending
+def remembering_outside(self, us):
+    """A global that a function names, an attribute of a class, a default of an argument."""
+    us.x, HIDDEN[0], Own.seen, tally.__defaults__[0][0] = self.x0[us.who], 0, 0, 0
+    for _ in us.rounds():
+        step = STEP * (0.5 if tally() >= LATE else 1.0) * (0.5 if Own.once() >= LATE else 1.0)
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - step * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def throwing(self, us):
+    """Random numbers of nobody's."""
+    us.x = self.x0[us.who]
+    random.seed(3)
+    for _ in us.rounds():
+        samples = self.samples(us.who)
+        step = STEP if chance() < 0.93 else 0.5 * STEP
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - step * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def pricing(self, us):
+    """What terms are made of, in place."""
+    n = len(us.who)
+    us.x, scale, ones, none = self.x0[us.who], np.full(n, 0.1), np.ones(n), np.full(n, np.nan)
+    for _ in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        terms = Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, ones, scale, none)
+        us.send(us.release(us.x - STEP * g, terms))
+        scale *= 0.95
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def peeping(self, us):
+    """The number of the round in a job, at the very array that batches are drawn with."""
+    us.x, inside = self.x0[us.who], partial(peeped, self)
+    for _ in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(inside, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def naming(self, us):
+    """State of names that the tape uses for its own."""
+    us.x = self.x0[us.who]
+    us.answer = us.number = us.payload = us.x
+    for _ in us.rounds():
+        yield from body(self, us, STEP)
+
+
+PROGRAMS = (
+    counting, listing, drawing, zipping, remembering, looking, asking, ending,
+    remembering_outside, throwing, pricing, peeping,
+)  # fmt: skip
+HIDDEN = [0]
+
+
+def chance():
+    """A random number."""
+    return random.random()
+
+
+def tally(done=[0]):  # noqa: B006
+    """How often it was called."""
+    done[0] += 1
+    HIDDEN[0] = done[0]
+    return HIDDEN[0]
+
+
+def peeped(self, us, x, samples):
+    """A gradient that changes late."""
+    round_, settings = us.round, self.settings
+    g = batch_gradient(us.who, x, samples, round_, settings.seed, settings.problem.data)
+    return g if round_[0] < LATE else 0.5 * g
 
 
 class Own:
     """Something with state."""
 
     done = 0
+    seen = 0
+
+    @classmethod
+    def once(cls):
+        """How often it was called."""
+        cls.seen += 1
+        return cls.seen
 
 
 def body(self, us, step):
@@ -248,14 +340,25 @@ def test_programs_that_change_late_are_played_as_they_are(program, blocks, monke
         (zipping, "loops_plainly", lambda _: True),
         (remembering, "seen", mutant(steady, 'getattr(one, "__dict__", None)', "None").seen),
         (looking, "Turn", mutant(steady, LOOKED, "return self.value").Turn),
+        (remembering_outside, "seen", mutant(steady, OUTSIDE, "pass").seen),
+        (throwing, "seen", lambda *_: []),
+        (pricing, "terms_given", lambda *_: None),
+        (peeping, "Unseen", mutant(steady, "self._job.looked = True", "pass").Unseen),
     ],
-    ids=["counting", "listing", "zipping", "remembering", "looking"],
+    ids=[
+        "counting", "listing", "zipping", "remembering", "looking", "outside", "throwing",
+        "pricing", "peeping",
+    ],
 )  # fmt: skip
 def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch):
     monkeypatch.setattr(tape, name, wrong)
     if program is not zipping:  # in these the loop is in a function of two lines
         monkeypatch.setattr(tape, "loops_plainly", lambda _: True)
     assert unlike(simulated(program))
+
+
+def test_state_of_any_name_is_state():
+    assert unlike(simulated(naming)) == []
 
 
 def test_steady_programs_run_no_longer_beside_the_rounds(monkeypatch):

@@ -1,19 +1,32 @@
 """Whether a program does the same in all rounds to come: then it need not run beside them.
 
 It does if nothing that it can see has changed from the beginning of one round to that of the next,
-and it has not looked at the number of the round: its locals, and all that these lead to. What is
-known to change by a formula of the number, as a step that decays, is a `Later`.
+and it has not looked at the number of the round: its locals, the globals that its code names, and
+all that these lead to. Of desim, NumPy and the like it is known that they remember nothing; what
+else may, random numbers and clocks among it, is not looked into. What is known to change by a
+formula of the number, as a step that decays, is a `Later`.
 """
 
 import ast
+import dis
 import inspect
+import math
 import operator
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
-from functools import cache, partial
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from functools import cache, cached_property, partial
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -23,7 +36,16 @@ from desim.network.conditions.topology import Graph
 from desim.problem.problem import Problem
 
 MOST_BYTES = 1 << 25  # of arrays that are compared
-FIXED = (Settings, Problem, Graph, ModuleType, type, BuiltinFunctionType, np.ufunc, np.dtype)
+FIXED = (Settings, Problem, Graph, np.ufunc, np.dtype)
+FORGETFUL = frozenset(  # packages that remember nothing
+    "desim numpy scipy math cmath builtins operator functools itertools typing collections abc "
+    "dataclasses enum numbers types".split()
+)
+BESIDES = frozenset(  # of a class, what no program asks for
+    "__module__ __qualname__ __doc__ __annotations__ __dict__ __weakref__ __slots__ "
+    "__firstlineno__ __static_attributes__ __abstractmethods__ _abc_impl __type_params__ "
+    "__dataclass_fields__ __dataclass_params__ __match_args__ __orig_bases__ __parameters__".split()
+)
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
 
 
@@ -65,9 +87,50 @@ def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
         for name, one in frame.f_locals.items():
             found.append(name)
             found.extend(_atoms(one, met, marks, budget))
+        if not _forgetful(frame.f_globals.get("__name__")):
+            for one in _named(frame.f_code, frame.f_globals):
+                found.extend(_atoms(one, met, marks, budget))
     except (Unknown, RecursionError, ValueError):
         return None
     return found
+
+
+def _forgetful(module: Any) -> bool:
+    """Whether nothing in a module of this name remembers what it was asked before."""
+    if type(module) is not str or module.startswith("numpy.random"):
+        return False
+    return module.partition(".")[0] in FORGETFUL
+
+
+def _named(code: CodeType, names: dict[str, Any]) -> list[Any]:
+    """Globals that the code names, in functions inside it, too; Unknown where it imports."""
+    if any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(code)):
+        raise Unknown
+    found = list[Any]()
+    for name in code.co_names:
+        if name in names:
+            found.append(names[name])
+        if name == "random" or name in ("globals", "exec", "eval", "__import__"):
+            raise Unknown
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found += _named(inner, names)
+    return found
+
+
+def _apart(one: Any) -> bool:
+    """Whether it is known by its name alone; Unknown for what may remember, and not show it."""
+    if isinstance(one, ModuleType):
+        if not _forgetful(one.__name__):
+            raise Unknown
+        return True
+    if isinstance(one, BuiltinFunctionType):
+        return isinstance(one.__self__, type) or (
+            isinstance(one.__self__, ModuleType | None) and _apart(one.__self__ or math)
+        )
+    if isinstance(one, type):
+        return type(one).__module__ not in ("builtins", "abc") or _forgetful(one.__module__)
+    return isinstance(one, FunctionType) and _forgetful(one.__module__) and not one.__closure__
 
 
 def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iterator[Any]:
@@ -75,7 +138,7 @@ def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iter
         yield mark
     elif isinstance(one, NUMBERS):
         yield type(one), repr(one)
-    elif isinstance(one, FIXED) or getattr(type(one), "cached", False):
+    elif isinstance(one, FIXED) or getattr(type(one), "cached", False) is True or _apart(one):
         yield id(one)
     elif id(one) in met:
         yield "again", met[id(one)]
@@ -88,7 +151,10 @@ def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iter
                 raise Unknown
             yield one.shape, str(one.dtype), one.tobytes()
             return
-        for part in _parts(one):
+        parts = _parts(one)
+        if not isinstance(one, type) and not _apart(type(one)):
+            parts.append(type(one))
+        for part in parts:
             yield from _atoms(part, met, marks, budget)
 
 
@@ -101,10 +167,24 @@ def _parts(one: Any) -> list[Any]:
     if isinstance(one, set | frozenset):
         return sorted(one, key=repr)
     if isinstance(one, MethodType):
+        return [one.__self__, one.__func__]
+    if isinstance(one, BuiltinFunctionType):
         return [one.__self__]
     if isinstance(one, FunctionType):
         cells = [cell.cell_contents for cell in one.__closure__ or ()]
-        return [*cells, *(one.__defaults__ or ()), *vars(one).items()]
+        defaults = [*(one.__defaults__ or ()), one.__kwdefaults__, *vars(one).items()]
+        outside = [] if _forgetful(one.__module__) else _named(one.__code__, one.__globals__)
+        return [*cells, *defaults, *outside]
+    if isinstance(one, type):
+        held = (GetSetDescriptorType, MemberDescriptorType)
+        kept = [x for n, x in vars(one).items() if n not in BESIDES and not isinstance(x, held)]
+        return [*kept, *one.__bases__]
+    if isinstance(one, staticmethod | classmethod):
+        return [one.__func__]
+    if isinstance(one, property):
+        return [one.fget, one.fset]
+    if isinstance(one, cached_property):
+        return [one.func]
     if isinstance(one, partial):
         return [one.func, one.args, one.keywords]
     if hasattr(one, "cache_info") and hasattr(one, "__wrapped__"):  # a cache of a pure function
@@ -258,9 +338,41 @@ class Later:
         return self._with(operator.truediv, other, self)
 
 
+class Unseen:
+    """The round (n,) of each agent in a job, which says whether anybody has looked at it."""
+
+    __slots__ = ("_job", "_round")
+
+    def __init__(self, job: Any, round_: Any) -> None:
+        self._job, self._round = job, round_
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """An array, to whoever asks."""
+        return type(self._round)
+
+    def _look(self) -> Any:
+        self._job.looked = True
+        return self._round
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._look(), name)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._look(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        """What NumPy computes."""
+        return getattr(ufunc, method)(*map(plainly, inputs), **more)
+
+    def __array_function__(self, function: Any, _: Any, inputs: Any, names: Any) -> Any:
+        """What NumPy computes of arrays that are handed to it one by one."""
+        return function(*map(plainly, inputs), **{n: plainly(x) for n, x in names.items()})
+
+
 def plainly(one: Any) -> Any:
     """What stands for a number of a round, looked at."""
-    return one._look() if type(one) in (Turn, Later) else one
+    return one._look() if type(one) in (Turn, Later, Unseen) else one
 
 
 def _watch(kind: type) -> None:
@@ -276,3 +388,4 @@ def _watch(kind: type) -> None:
 
 _watch(Turn)
 _watch(Later)
+_watch(Unseen)

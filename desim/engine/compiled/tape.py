@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
-from desim.engine.compiled.steady import Later, Turn, loops_plainly, plainly, seen
+from desim.engine.compiled.steady import Later, Turn, Unseen, loops_plainly, plainly, seen
 from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
@@ -72,16 +73,11 @@ class Round(NamedTuple):
 
 
 class JobView:
-    """What stands for `us` in a job, which has looked at its round so often."""
+    """What stands for `us` in a job; looked: whether that has looked at its round."""
 
     def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64]) -> None:
-        self.who, self._round, self.looked = who, round_.view(Rounds), 0
-
-    @property
-    def round(self) -> Any:
-        """The round (n,) of each agent."""
-        self.looked += 1
-        return self._round
+        self.who, self.looked = who, False
+        self.round = Unseen(self, round_.view(Rounds))
 
 
 class Tape:
@@ -144,7 +140,8 @@ class Tape:
             return
         if request is not self.us.asked:
             self.refuse("what it yields")
-        self._answer, self.us.asked, self.us.answer = self.us.answer, None, None
+        self._answer = self.us.answer
+        vars(self.us).update(asked=None, answer=None)
 
     @property
     def notes(self) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
@@ -309,9 +306,8 @@ class Tape:
         rows = np.array(np.broadcast_to(count, (n,)))
         if rows.dtype.kind not in "iu" or rows.min() < 0:
             self.refuse("batches that are not whole numbers")
-        if round_ is job._round:
-            job.looked -= 1  # only to draw from: what it does is the same in every round
-        elif not (rows >= settings.problem.rows).all():
+        drawn = round_ is job.round  # only to draw from: what it does is the same in every round
+        if not drawn and not (rows >= settings.problem.rows).all():
             self.refuse("batches of another round")
         rows = np.minimum(rows, WHOLE).astype(np.int64)
         return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
@@ -350,11 +346,7 @@ class Shadow:
         return self.number  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
-        if name in own:
-            own[name] = value
-            return
-        if hasattr(type(self), name) or name.startswith("_"):
+        if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
             self.tape.refuse(f"us.{name} = ...")
         value = self.tape.opened(value)
         self._row(("set", name), value)
@@ -403,7 +395,7 @@ class Shadow:
             result = tape.opened(job(view, *map(self._input, inputs)))
         finally:
             tape.job = None
-        tape.looked |= view.looked > 0
+        tape.looked |= view.looked
         return tape.operand(result), tape.shape_of(result)
 
     def _input(self, value: Any) -> Any:
@@ -417,7 +409,7 @@ class Shadow:
     def _ask(self, answer: Any) -> object:
         if self.asked is not None:
             self.tape.refuse("a request that was not yielded")
-        self.asked, self.answer = object(), answer
+        vars(self).update(asked=object(), answer=answer)
         return self.asked
 
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
@@ -428,6 +420,7 @@ class Shadow:
         place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
         if type(terms) is not Terms:
             self.tape.refuse("terms of a release")
+        terms_given("us.release: terms", terms, len(self.who))  # whose numbers it fixes now
         words = "release", place, terms.mechanism, terms.view
         return self._row(words, value)
 
