@@ -17,10 +17,11 @@ from desim.engine.compiled import numbers, rounds
 from desim.engine.compiled import star as star_compiled
 from desim.engine.compiled.numbers import narrowed, pairwise
 from desim.errors import InputError
-from desim.methods import fedasync, feddyn, five_gcs, scaffold
+from desim.methods import fedasync, fedavg, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
 from desim.numerics import plain
+from desim.problem.kernels import formulas as kernel_formulas
 from desim.scenario.build import check
 
 METHODS = (
@@ -198,6 +199,29 @@ def test_wrong_formulas_are_noticed(name, wait, module, right, wrong, monkeypatc
     if name == "fedasync":
         waits = {"policy": {"buffer": 2, **STALE}}
     assert compared(monkeypatch, FORMULAS[name], waits, play_wrongly)
+
+
+def test_a_number_of_the_authors_own_is_no_weight(monkeypatch):
+    """As the program in Python, which gives `aggregate` no fourth argument."""
+
+    @kernel_formulas.formulas
+    class Own(NamedTuple):
+        eta: float
+        begin, finish = fedavg.Formulas.begin, fedavg.Formulas.finish
+        model = fedavg.Formulas.model
+
+        def aggregate(self, x, total, replies, power=2.0):
+            return x + power * self.eta * total / max(replies, 1)
+
+    def made(self, ingredients, plain=fedavg.FedAvg.__init__):
+        plain(self, ingredients)
+        self.formulas = Own(0.3)
+
+    monkeypatch.setattr(fedavg.FedAvg, "__init__", made)
+    stale = {"policy": {"buffer": 2, **STALE}}
+    assert compared(monkeypatch, {"name": "fedavg"}, stale) == []
+    wrong = mutant(kernel_formulas, "one.default is one.empty", "one is not None")
+    assert (kernel_formulas.weighs(Own), wrong.weighs(Own)) == (False, True)
 
 
 def test_rounds_without_code_are_played_by_the_cohort_engine(monkeypatch):

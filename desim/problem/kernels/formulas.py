@@ -79,8 +79,12 @@ def paired(own: Any) -> bool:
 
 @cache
 def weighs(own: Any) -> bool:
-    """Whether its `aggregate` takes the sum of the weights of the replies, too."""
-    return len(signature(own.aggregate).parameters) > 4
+    """Whether its `aggregate` wants the sum of the weights of the replies, too.
+
+    A parameter with a default is the author's own: no program has to give it.
+    """
+    named = signature(own.aggregate).parameters.values()
+    return sum(one.default is one.empty for one in named) > 4
 
 
 @overload(np.clip, jit_options=LEAN, strict=False)
