@@ -16,7 +16,7 @@ from desim.engine import play
 from desim.engine.compiled import numbers, rounds
 from desim.engine.compiled import star as star_compiled
 from desim.engine.compiled.numbers import narrowed, pairwise
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.methods import fedasync, fedavg, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
@@ -222,6 +222,26 @@ def test_a_number_of_the_authors_own_is_no_weight(monkeypatch):
     assert compared(monkeypatch, {"name": "fedavg"}, stale) == []
     wrong = mutant(kernel_formulas, "one.default is one.empty", "one is not None")
     assert (kernel_formulas.weighs(Own), wrong.weighs(Own)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "what"),
+    [
+        ("return (x,), y - x", "return (x, x), y - x", "finish: found"),
+        ("return (x,), y - x", "return (), y - x", "finish: found"),
+        ("return (x,), y - x", "return y - x", "finish: found"),
+        ("return x, x", "return (x,)", "begin: found"),
+        ("return x, x", "return x", "begin: found"),
+    ],
+)
+def test_formulas_that_do_not_fit_end_a_run_in_words(right, wrong, what, monkeypatch):
+    broken = mutant(fedavg, right, wrong).Formulas
+
+    def play_wrongly(program, world):
+        return star_compiled.play(replace(program, formulas=broken(*program.formulas)), world)
+
+    with pytest.raises(RunError, match=f"@formulas of Formulas: {what}"):
+        compared(monkeypatch, {"name": "fedavg"}, {}, play_wrongly)
 
 
 def test_rounds_without_code_are_played_by_the_cohort_engine(monkeypatch):

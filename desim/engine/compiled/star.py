@@ -42,6 +42,25 @@ MORE_ROWS = 1 << 19  # of the log, 28 MiB, so that a block does not end with eve
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
 
 
+def _shifted(formulas: Any, message: Any, known: list[Array], states: int) -> bool:
+    """Whether training has a linear term; ProgramError for formulas that give too much or little.
+
+    known: what an agent has (dim,), of which the first `states` are its own to change.
+    """
+    name = f"@formulas of {type(formulas).__name__}"
+    with np.errstate(all="ignore"):
+        begun = formulas.begin(message, *known)
+        if not isinstance(begun, tuple) or len(begun) not in (2, 3):
+            text = "where training begins, its centre, and a linear term or none"
+            raise ProgramError(f"{name}: begin: found {type(begun).__name__}; allowed: {text}")
+        after = formulas.finish(message, begun[0], *known)
+    fits = isinstance(after, tuple) and len(after) == 2 and isinstance(after[0], tuple)
+    if not fits or len(after[0]) != states:
+        text = f"a tuple of {states}, all that an agent keeps, and its reply"
+        raise ProgramError(f"{name}: finish: found something else; allowed: {text}")
+    return len(begun) > 2
+
+
 class Engine:
     """One play: what the compiled rounds need, and what is told between them."""
 
@@ -74,8 +93,8 @@ class Engine:
             tuple(policy.staleness), weights, np.empty((64, 2)),
         )  # fmt: skip
         self.slopes = np.zeros((self.agents, len(shown))) if program.sloped else None
-        known = self._state(program.state)
-        self.shifted = len(formulas.begin(message, *(array[0] for array in known))) > 2
+        known = [array[0] for array in self._state(program.state)]
+        self.shifted = _shifted(formulas, message, known, len(program.state))
         self.calling = (
             down.bits(width), up.bits(width), work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
