@@ -100,5 +100,5 @@ class FedPD(Federated):
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine, but for sums of a single column, which NumPy halves."""
         c, duals = np.add.reduce(self.x0) / len(self.x0), np.zeros_like(self.x0)
-        made = self.local.compiled(self.formulas, c, x=self.x0, dual=duals)
-        return made if len(c) > 1 else None
+        rounds = self.local.compiled(self.formulas, c, x=self.x0, dual=duals)
+        return rounds if len(c) > 1 else None

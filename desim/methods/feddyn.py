@@ -132,5 +132,5 @@ class FedDyn(Federated):
         """The same for the compiled engine, which sums what agents send as it is."""
         theta, zeros = column_sums(self.x0) / len(self.x0), np.zeros_like(self.x0)
         memory = theta, zeros[0]
-        made = self.local.compiled(self.formulas, memory, x=self.x0, slope=zeros)
-        return None if self.printed else made
+        rounds = self.local.compiled(self.formulas, memory, x=self.x0, slope=zeros)
+        return None if self.printed else rounds

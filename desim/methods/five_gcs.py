@@ -134,10 +134,10 @@ class FiveGCS(Federated):
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine, but for sums of a single column, which NumPy halves."""
         x0, u = np.add.reduce(self.x0) / len(self.x0), np.zeros_like(self.x0)
-        made = self.local.compiled(self.formulas, (x0, u[0]), x=self.x0, u=u)
-        if made is None or len(x0) == 1:
+        rounds = self.local.compiled(self.formulas, (x0, u[0]), x=self.x0, u=u)
+        if rounds is None or len(x0) == 1:
             return None
-        return replace(made, sloped=True, terms=self.planned(1), work=self.steps_and_rows)
+        return replace(rounds, sloped=True, terms=self.planned(1), work=self.steps_and_rows)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: a gradient is computed after the last noise was added."""
