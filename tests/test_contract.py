@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases import CASES
+from mutant import mutant
 
 from desim.errors import InputError
 from desim.experiments import contract
@@ -43,6 +44,27 @@ def test_a_loss_with_a_kink_keeps_it_and_has_no_optimum():
     outcomes = {one.law: one.outcome for one in contract.loss("pinball")}
     assert outcomes.pop("optimum") == "skipped"
     assert set(outcomes.values()) == {"kept"}
+
+
+ONE_ROUND = {
+    "seed": 1, "problem": {
+        "agents": 2, "loss": "squared",
+        "data": {"source": "synthetic", "kind": "regression", "rows": 4, "dim": 2},
+    },
+    "algorithm": {"name": "fedavg"}, "stop": {"rounds": 1},
+}  # fmt: skip
+
+
+def test_an_honest_method_of_one_round_is_not_said_to_report_nothing():
+    """After one round agents have what they were first sent; of two rounds the law is kept."""
+    stage = Stage(registry.get("fedavg"), load(ONE_ROUND), {})
+    with pytest.raises(SkippedError, match="it has one round"):
+        laws.plays(stage)
+    two = {**ONE_ROUND, "stop": {"rounds": 2}}
+    assert laws.plays(Stage(registry.get("fedavg"), load(two), {})) == "2 rounds"
+    wrong = mutant(laws, "(stage.scenario.stop.rounds or 0) == 1", "False")
+    with pytest.raises(BrokenError, match="no model ever changes"):
+        wrong.plays(stage)
 
 
 COUNT = ("class NoisyGossip", "import itertools\nCOUNT = itertools.count()\n\n\nclass NoisyGossip")

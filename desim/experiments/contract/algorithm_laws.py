@@ -236,6 +236,8 @@ def plays(stage: Stage) -> str:
     if not np.isfinite(models).all():
         raise BrokenError("a model is not finite")
     if np.all(models == models[:1]):
+        if (stage.scenario.stop.rounds or 0) == 1 and done.model is not None:
+            raise SkippedError("it has one round, in which agents have what they were first sent")
         raise BrokenError("no model ever changes: is it reported, by us.report(x), or us.x = x?")
     loss = done.metrics[(done.metrics.metric == "loss") & (done.metrics.agent == -1)].value
     trend = f"; loss {loss.iloc[0]:.4g} to {loss.iloc[-1]:.4g}" if len(loss) else ""
