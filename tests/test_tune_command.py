@@ -1,9 +1,11 @@
 """`desim tune`: what it prints and writes, and its exit codes."""
 
 import json
+from importlib import import_module
 
 import pandas as pd
 import pytest
+from mutant import mutant
 from tuner_scenes import TUNER, private, tuner
 
 import desim
@@ -102,6 +104,30 @@ def test_a_front_is_drawn_wide_and_narrow(tmp_path):
         assert axes.get_ylabel().startswith("data delivered")
     with pytest.raises(InputError, match="no candidate met the target"):
         front(desim.tune(tuner(until={"error": 1e-30}, seeds=[0], runs=2, fresh=0), workers=0))
+
+
+def marks(axes):
+    """Places of candidates on the axis of x, in order."""
+    return sorted(float(x) for line in axes.lines if line.get_marker() not in ("None", "")
+                  for x in line.get_xdata())  # fmt: skip
+
+
+def test_one_goal_is_drawn_over_the_key_that_varied(tmp_path):
+    def drawn(vary, draw=front):
+        made = desim.tune(tuner(vary=vary, seeds=[0], fresh=0), workers=0)
+        return draw(made, tmp_path / "f.png")
+
+    def check(draw=front):
+        axes = drawn({"algorithm.rho": [1.0, 3.0]}, draw)
+        assert (axes.get_xlabel(), marks(axes)) == ("algorithm.rho", [1.0, 3.0])
+
+    check()
+    several = drawn({"algorithm.rho": [1.0, 3.0], "algorithm.local.epochs": [2, 5]})
+    assert (several.get_xlabel(), marks(several)[:2]) == ("candidates in order", [1.0, 2.0])
+    assert drawn({"policy": ["all", "each"]}).get_xlabel() == "candidates in order"
+    wrong = mutant(import_module(front.__module__), "len(keys) == 1 and", "False and")
+    with pytest.raises(AssertionError):
+        check(wrong.front)
 
 
 TERMS = "epsilon: of the agent that spends most; view coordinator, replace-one, delta 1e-05, exact"

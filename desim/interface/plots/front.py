@@ -44,8 +44,8 @@ ENDLESS = 1.3  # times all that is drawn: where intervals that are infinite end
 def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw the candidates of `desim.tune` that met the target: medians over seeds, intervals.
 
-    Of two or more goals the first two, with the front; of one, candidates in order. out: a file;
-    asked: title, size (inches). InputError where no candidate met the target.
+    Of two or more goals the first two, with the front; of one, over the one key of numbers, else in
+    order. out: a file; asked: title, size (inches). InputError where none met the target.
     """
     known = found.candidates
     goals = found.least[:2]
@@ -110,7 +110,11 @@ def _one(axes: Axes, known: "pd.DataFrame", found: "Tuned") -> None:
     kind = found.least[0]
     known = known.sort_values(kind, ignore_index=True)
     values, low, high, name = _scaled(known, kind)
-    place = np.arange(1, len(values) + 1)
+    keys = found.sensitivity["key"].tolist()
+    over = len(keys) == 1 and known[keys[0]].dtype.kind in "if"
+    place = known[keys[0]].to_numpy(float) if over else np.arange(1.0, len(values) + 1)
+    if over and place.max() > 5.0 * place.min() > 0.0:
+        axes.set_xscale("log")
     if values.max() > 5.0 * values.min() > 0.0:
         axes.set_yscale("log")
     for status, rows in _by_status(known):
@@ -120,14 +124,14 @@ def _one(axes: Axes, known: "pd.DataFrame", found: "Tuned") -> None:
         )
         for i in np.flatnonzero(rows):
             _whisker(axes, [place[i], place[i]], [low[i], high[i]], LOOKS[status]["color"], 1.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("candidates in order")
+    if not over:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(keys[0] if over else "candidates in order")
     axes.set_ylabel(name)
 
 
 def _by_status(known: "pd.DataFrame") -> Sequence[tuple[str, Any]]:
-    rows = [(one, (known["status"] == one).to_numpy()) for one in LOOKS]
-    return [(one, mine) for one, mine in rows if mine.any()]
+    return [(one, mine) for one in LOOKS if (mine := (known["status"] == one).to_numpy()).any()]
 
 
 def _whisker(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, depth: float) -> None:
