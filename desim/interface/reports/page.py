@@ -154,7 +154,7 @@ def write(path: Path, parts: Mapping[str, Any]) -> Path:
 
 def rendered(parts: Mapping[str, Any]) -> str:
     """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
-    figures = parts["clock"] is not None or any(one.first for one in parts["studies"])
+    figures = parts["clock"] is not None or any(drawings for _, drawings in parts["studies"])
     scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
     surroundings = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
