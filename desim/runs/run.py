@@ -4,6 +4,7 @@ Here it is also opened, by the path of its directory.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
 from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, One, Store, checkpoints_of
+from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -346,6 +347,8 @@ class Run:
 # Runs by the paths of their directories.
 
 ALLOWED = "a run, or the path of its directory"
+One = Run | str | Path
+Given = One | Sequence[One] | Mapping[str, Sequence[One]]  # directories stand for what is in them
 
 
 def as_run(run: One) -> Run:

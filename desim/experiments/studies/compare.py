@@ -36,8 +36,7 @@ from desim.problem.fairness import RISING
 from desim.problem.targets import best
 from desim.runs.reading.facts import bare
 from desim.runs.reading.series import Series, series_of
-from desim.runs.run import Run
-from desim.runs.store import Given
+from desim.runs.run import Given, Run
 from desim.tabulated import Table, card, together
 
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,9 @@ from desim.interface.plots.style import fitted, plain
 from desim.interface.shown_metrics import on_axis, ranked
 from desim.runs.directory import UNENDED, UNLISTED
 from desim.runs.reading.series import Member, Meter, Series, delivered, series_of
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Runs that differ in their seeds only, as one curve: the median, and a band around it.
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
@@ -139,7 +141,7 @@ Abscissa = Literal["time", "round", "bytes", "epsilon"]
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 
 
-def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
+def course(run: "Run", x: str, metric: str) -> tuple[Array, Array]:
     """Abscissae (n,) s, rounds, bytes or epsilon, and values (n,) of the network's metric.
 
     A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
@@ -173,7 +175,7 @@ def thinned(where: Array, value: Array) -> tuple[Array, Array]:
     return where[places], value[places]
 
 
-def shared_metric(runs: Sequence[Played]) -> str:
+def shared_metric(runs: "Sequence[Run]") -> str:
     """The metric to show if none is named: the first of `ranked` that all runs have."""
     recorded = [set(map(str, run.metrics["metric"].unique())) for run in runs]
     order = ranked(recorded)
@@ -190,7 +192,7 @@ def about_epsilon(attrs: Mapping[Any, Any]) -> str:
     return f"$\\delta$ = {attrs['delta']:g}; {about}"
 
 
-def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
+def terms(runs: "Mapping[str, Run]", endless: bool = False) -> str:
     """What every epsilon of a figure is about; runs by their labels.
 
     InputError where the runs differ, or, unless `endless`, an epsilon is infinite.
@@ -220,7 +222,7 @@ class Measured:
     Of the last `failed` courses values are nan from when the run failed.
     """
 
-    group: Series[Played]
+    group: "Series[Run]"
     courses: tuple[tuple[Array, Array], ...]
     failed: int = 0
 
@@ -249,7 +251,7 @@ class Drawable:
 
 
 def drawable(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None,
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]", x: str, metric: str | None,
     labels: Sequence[str] | None = None, failed: bool = True,
 ) -> Drawable:  # fmt: skip
     """Groups with their courses; metric None: the one that those have in common that have any.
@@ -299,7 +301,7 @@ def drawable(
 
 
 def _broken(
-    run: Played, x: str, metric: str, others: Sequence[tuple[Array, Array]]
+    run: "Run", x: str, metric: str, others: Sequence[tuple[Array, Array]]
 ) -> tuple[Array, Array]:
     """The course of a run that failed: nan from its last measurement on, and to where others end.
 
@@ -315,7 +317,7 @@ def _broken(
     return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])
 
 
-def _who(group: Series[Played], run: Played) -> str:
+def _who(group: "Series[Run]", run: "Run") -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)
 

@@ -24,7 +24,7 @@ from desim.interface.reports.results import (
 )
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.interface.reports.studies import study_part
-from desim.runs.store import Given
+from desim.runs.run import Given
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from desim.amounts import BELOW, best_unit
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.runs.premises import model_of, names
-from desim.runs.store import Played
 from desim.scenario.own import LAYERED
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Labels: the names of runs, or what they differ in where they share one.
 
@@ -34,7 +36,7 @@ Place = tuple[str, ...]  # keys of a setting, from the section down
 TRAINING = ("augment", "device")  # of the problem: how it is trained, not what it is
 
 
-def _written(run: Played) -> dict[str, Any]:
+def _written(run: "Run") -> dict[str, Any]:
     """The resolved scenario; nothing where it cannot be read."""
     try:
         return run.scenario.written()
@@ -43,7 +45,7 @@ def _written(run: Played) -> dict[str, Any]:
 
 
 def labels(
-    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]] = _written
+    groups: "Sequence[Sequence[Run]]", settings: "Callable[[Run], Mapping[str, Any]]" = _written
 ) -> list[str]:
     """What tells each group of runs from the others: the name of its first where no other has it.
 
@@ -57,7 +59,7 @@ def labels(
 
 
 def _apart(
-    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]]
+    groups: "Sequence[Sequence[Run]]", settings: "Callable[[Run], Mapping[str, Any]]"
 ) -> list[str]:
     """Labels of groups of which each shares its name."""
     runs = [group[0] for group in groups]
@@ -81,7 +83,7 @@ def _apart(
     return found
 
 
-def differing(runs: Sequence[Played]) -> list[Place]:
+def differing(runs: "Sequence[Run]") -> list[Place]:
     """Places of the settings that not all scenarios have with the same value.
 
     Name and seed are none; scenarios that cannot be read are left out.
@@ -89,7 +91,7 @@ def differing(runs: Sequence[Played]) -> list[Place]:
     return _unlike([tree for tree in map(_written, runs) if tree])
 
 
-def other_problems(runs: Sequence[Played]) -> list[str]:
+def other_problems(runs: "Sequence[Run]") -> list[str]:
     """Keys of `problem` that make the metrics of one run not comparable with another's."""
     keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
     apart = all(names(run)[1] in LAYERED or model_of(run) for run in runs)
@@ -163,7 +165,7 @@ def _at(tree: Any, place: Place) -> Any:
 
 # Series: runs that differ in their seeds only belong together, under one label.
 
-Member = TypeVar("Member", bound=Played)
+Member = TypeVar("Member", bound="Run")
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ class Meter:
         return np.asarray(np.concatenate([[0.0], self.totals])[before])
 
 
-def delivered(run: Played) -> Meter:
+def delivered(run: "Run") -> Meter:
     """Bytes of the messages that arrived; InputError where the log leaves messages out."""
     arrived = run.delivered()
     return Meter(arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float)))

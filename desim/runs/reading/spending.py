@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal
@@ -12,15 +12,17 @@ from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
 from desim.runs.directory import own_scenario
 from desim.runs.premises import Stated, allowed, bounded, declared, names, real, stated, void
-from desim.runs.store import Played
 from desim.scenario import own
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
 
 
 def spent(
-    run: Played,
+    run: "Run",
     delta: float | None = None,
     view: str | None = None,
     relation: str | None = None,
@@ -52,20 +54,20 @@ def spent(
     return found.voided(why) if (why := void(run)) else found
 
 
-def doubts(run: Played) -> Iterator[str]:
+def doubts(run: "Run") -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
     if doubt := run.store.unchecked:
         yield doubt
 
 
-def with_coordinator(run: Played) -> bool:
+def with_coordinator(run: "Run") -> bool:
     """Whether a coordinator receives releases."""
     pieces = run.store.pieces("releases", ["seen_by"])
     return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
 
 
-def require_known(run: Played, relation: str) -> None:
+def require_known(run: "Run", relation: str) -> None:
     """InputError for a relation for which the sensitivities of the run's method are not known."""
     name = names(run)[0]
     if name in own.METHODS and relation in RELATIONS and relation not in own.RELATIONS:
@@ -77,7 +79,7 @@ def require_known(run: Played, relation: str) -> None:
             raise InputError(f"relation: {refusal(relation, allowed)}")
 
 
-def arrivals(run: Played, view: str) -> Columns | None:
+def arrivals(run: "Run", view: str) -> Columns | None:
     """The events that a direct view needs: what arrived at its agent."""
     if not str(view).startswith("direct"):
         return None
