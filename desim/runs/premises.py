@@ -355,7 +355,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     that may change what is sent. InputError for a claim that cannot be stored, or
     names no theorem.
     """
-    from desim.scenario.blame import explained
+    from desim.scenario.check import explained
 
     method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
     with explained(scenario):

@@ -37,8 +37,8 @@ from desim.runs.interruption import Interruption, preparing
 from desim.runs.premises import premises
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
-from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
+from desim.scenario.check import blame, own_access
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import loaded
 from desim.scenario.noise_target import completed

@@ -43,8 +43,8 @@ from desim.log.event_log import Outcome
 from desim.numerics.cores import cores
 from desim.privacy.accounting.views import Adversary, adversary
 from desim.runs.premises import tuned
-from desim.scenario.blame import explained
 from desim.scenario.build import build
+from desim.scenario.check import explained
 from desim.scenario.load import load, loaded
 from desim.scenario.schema import Scenario
 

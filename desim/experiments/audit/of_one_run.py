@@ -41,8 +41,8 @@ from desim.numerics.keys import Stream
 from desim.privacy.accounting.views import Adversary, adversary
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.problem import Problem
-from desim.scenario.blame import explained
 from desim.scenario.build import build
+from desim.scenario.check import explained
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 

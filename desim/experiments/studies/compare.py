@@ -36,7 +36,7 @@ from desim.problem.fairness import RISING
 from desim.problem.targets import best
 from desim.runs.reading.facts import bare
 from desim.runs.reading.series import Series, series_of
-from desim.runs.run import Given, Run
+from desim.runs.run import Given
 from desim.tabulated import Table, card, together
 
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()
@@ -134,7 +134,7 @@ def compare(
     return Comparison(frame, tuple(tables), tuple(about), clocks, taken, shares, means)
 
 
-def _tables(frame: pd.DataFrame, rows: Sequence[Series[Run]], asked: Asked) -> list[Table]:
+def _tables(frame: pd.DataFrame, rows: Sequence[Series], asked: Asked) -> list[Table]:
     """What was spent until each target, and what everything came to at the end."""
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
@@ -159,7 +159,7 @@ def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
     return {name: [*one] if isinstance(one, Sequence) else [one] for name, one in targets.items()}
 
 
-def _summary(rows: Sequence[Series[Run]], asked: Asked, level: float) -> pd.DataFrame:
+def _summary(rows: Sequence[Series], asked: Asked, level: float) -> pd.DataFrame:
     """Of each row its measures, as those of a study's case; who failed counts until targets."""
     records = []
     for row in rows:
@@ -222,7 +222,7 @@ def _table(
     return Table(title, ["run", *(["seeds"] if several else []), *heads], body)
 
 
-def _nearest(row: Series[Run], metric: str) -> str:
+def _nearest(row: Series, metric: str) -> str:
     """The best value of a metric in the runs of a row, their median; "" where it has none."""
     curves = [of[metric][2] for run in row.runs if metric in (of := curves_of(run))]
     ends = [best(values, metric in RISING) for values in curves]

@@ -42,8 +42,8 @@ from desim.interface.plots.style import (
     scaled,
     twin_of,
     unit_of,
+    worded,
 )
-from desim.interface.shown_metrics import worded
 from desim.problem.fairness import RISING
 from desim.runs.reading.series import Meter, labels
 

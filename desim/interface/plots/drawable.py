@@ -11,10 +11,8 @@ from matplotlib.axes import Axes
 from desim.arrays import Array
 from desim.errors import InputError, chosen, show
 from desim.experiments.studies.statistics import fewest, place
-from desim.interface.plots.style import fitted, plain
-from desim.interface.shown_metrics import on_axis, ranked
-from desim.runs.directory import UNENDED, UNLISTED
-from desim.runs.reading.series import Member, Meter, Series, delivered, series_of
+from desim.interface.plots.style import fitted, on_axis, plain, ranked
+from desim.runs.reading.series import Meter, Series, delivered, series_of
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -28,8 +26,8 @@ POINTS = 400
 
 
 def grouped(
-    runs: Sequence[Member] | Mapping[str, Sequence[Member]], labels: Sequence[str] | None = None
-) -> list[Series[Member]]:
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]", labels: Sequence[str] | None = None
+) -> list[Series]:
     """The series of runs that a figure shows, labels cut to fit; InputError where there is none.
 
     labels: other names for them, one for each in order.
@@ -54,7 +52,7 @@ def renamed(known: Sequence[str], labels: Sequence[str]) -> list[str]:
     return found
 
 
-def named(group: Series[Member]) -> str:
+def named(group: Series) -> str:
     """The label, and what is to be known of runs that did not end as they should."""
     ends = [f"{n} {status}" for status, n in group.ends.items()]
     title = plain(group.title)
@@ -204,7 +202,7 @@ def terms(runs: "Mapping[str, Run]", endless: bool = False) -> str:
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
             raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
         stated[about_epsilon(spent.attrs)] = label
-        doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
+        doubts += bool(run.store.unchecked)
     if len(stated) > 1:
         raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")
     about = next(iter(stated), "")
@@ -222,7 +220,7 @@ class Measured:
     Of the last `failed` courses values are nan from when the run failed.
     """
 
-    group: "Series[Run]"
+    group: Series
     courses: tuple[tuple[Array, Array], ...]
     failed: int = 0
 
@@ -317,7 +315,7 @@ def _broken(
     return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])
 
 
-def _who(group: "Series[Run]", run: "Run") -> str:
+def _who(group: Series, run: "Run") -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)
 

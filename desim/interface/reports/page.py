@@ -16,8 +16,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.interface.plots.style import LOGARITHMIC, WORDS, is_share, ranked
 from desim.interface.reports.readable import Reading
-from desim.interface.shown_metrics import LOGARITHMIC, WORDS, is_share, ranked
 from desim.problem.fairness import RISING
 from desim.runs.directory import output
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -165,19 +165,17 @@ def _at(tree: Any, place: Place) -> Any:
 
 # Series: runs that differ in their seeds only belong together, under one label.
 
-Member = TypeVar("Member", bound="Run")
-
 
 @dataclass(frozen=True)
-class Series(Generic[Member]):
+class Series:
     """Runs of one label; all but `runs[0]` differ from it in their seeds only, or are so labelled.
 
     runs: those that are done where any is, else all; left_out: the others.
     """
 
     label: str
-    runs: tuple[Member, ...]
-    left_out: tuple[Member, ...] = ()
+    runs: "tuple[Run, ...]"
+    left_out: "tuple[Run, ...]" = ()
 
     @property
     def title(self) -> str:
@@ -186,7 +184,7 @@ class Series(Generic[Member]):
         return f"{self.label} ({', '.join(ended)})" if ended else self.label
 
     @property
-    def lost(self) -> tuple[Member, ...]:
+    def lost(self) -> "tuple[Run, ...]":
         """Runs that failed where others are done: they count until a target, not at the end."""
         return tuple(run for run in self.left_out if run.status == "failed")
 
@@ -196,7 +194,7 @@ class Series(Generic[Member]):
         return dict(Counter(run.status for run in self.left_out))
 
 
-def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[Series[Member]]:
+def series_of(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> list[Series]:
     """Series in order: by label where labels are given, else of runs that are alike but for seeds.
 
     The same run given twice counts once. Another run of a seed that a series has already begins one
@@ -212,20 +210,20 @@ def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[S
     return [Series(label, *parts) for label, parts in zip(named, found, strict=True)]
 
 
-Parts = tuple[tuple[Member, ...], tuple[Member, ...]]
+Parts = tuple[tuple["Run", ...], tuple["Run", ...]]
 
 
-def _once(runs: Sequence[Member]) -> list[Member]:
+def _once(runs: "Sequence[Run]") -> "list[Run]":
     """Each run once, be it opened twice."""
-    found: dict[object, Member] = {}
+    found: dict[object, Run] = {}
     for run in runs:
         found.setdefault(run.directory.resolve() if run.directory else id(run), run)
     return list(found.values())
 
 
-def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
+def _alike(runs: "Sequence[Run]") -> Iterator[Parts]:
     """Those that count, and those left out, of each series."""
-    families: dict[object, list[Member]] = {}
+    families: dict[object, list[Run]] = {}
     for number, run in enumerate(runs):
         try:
             alike = run.alike
@@ -235,7 +233,7 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
     for family in families.values():
         counted, left_out = _parted(family)
         seen: Counter[object] = Counter()
-        turns: dict[int, list[Member]] = {}
+        turns: dict[int, list[Run]] = {}
         for run in counted:
             seed = run.manifest.get("seed")
             turns.setdefault(seen[seed], []).append(run)
@@ -244,7 +242,7 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
             yield tuple(some), () if turn else left_out
 
 
-def _parted(runs: Sequence[Member]) -> Parts[Member]:
+def _parted(runs: "Sequence[Run]") -> Parts:
     """The runs that are done where any is, else all; and the others."""
     done = tuple(run for run in runs if run.status == "done")
     return (done, tuple(run for run in runs if run.status != "done")) if done else (tuple(runs), ())
