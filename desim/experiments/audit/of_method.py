@@ -31,6 +31,7 @@ from desim.experiments.audit.pairs import (
 )
 from desim.experiments.audit.stored import (
     Audit,
+    Tell,
     require_agent,
     require_other,
     shown,
@@ -52,7 +53,6 @@ from desim.scenario.schema import Scenario
 
 
 Reading = Literal["likelihood", "releases", "model"]
-Tell = Callable[[int, int], None]
 TRAINING = 0.15  # share of the runs that trains a score
 SHARES = 40  # of each worker, so that a progress bar moves
 

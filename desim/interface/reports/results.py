@@ -10,7 +10,7 @@ import numpy as np
 from desim.agent_names import agent_named, called
 from desim.amounts import epsilon
 from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
-from desim.experiments.studies.statistics import Estimate, median, median_estimate
+from desim.experiments.studies.statistics import Estimate, median_estimate
 from desim.interface.reports.page import drawn, metrics, terms
 from desim.interface.reports.readable import (
     NOTHING,
@@ -61,14 +61,14 @@ def together(
 def _median(values: Sequence[float]) -> float:
     """The median of those that are known; nan of none."""
     known = np.array(values, float)
-    return median(known[~np.isnan(known)])
+    return median_estimate(known[~np.isnan(known)]).value
 
 
 def _final(some: Sequence[Reading], name: str) -> str:
     """The median of a metric's last values; one that diverged counts as the worst."""
     worst = -np.inf if name in RISING else np.inf
     last = [float(one.curves[name].value[-1]) for one in some if name in one.curves]
-    middle = median(np.array([worst if np.isnan(one) else one for one in last]))
+    middle = _median([worst if np.isnan(one) else one for one in last])
     return "diverged" if np.isinf(middle) else metric_value(name, middle)
 
 
