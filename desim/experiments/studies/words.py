@@ -10,7 +10,7 @@ from desim.errors import DesimError
 from desim.experiments.studies.folder import RUNS, StudyTables, finished
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.runs.directory import UNLISTED
-from desim.runs.likeness import ALIKE, problems_apart, sharing
+from desim.runs.likeness import ALIKE, problems_apart
 from desim.runs.premises import shortly
 from desim.runs.reading.series import Series, differing
 from desim.runs.run import Run
@@ -106,12 +106,6 @@ def notes(rows: Sequence[Series], until: bool = False) -> Iterator[str]:
         for run in row.runs:
             if run.status != "done":
                 yield f"{row.title}: {run.manifest.get('reason', run.status)}"
-
-
-def shared(rows: Sequence[Series]) -> Iterator[str]:
-    """That runs of different rows share their noise, where any do."""
-    if text := sharing([row.runs for row in rows]):
-        yield text
 
 
 def _unlike(rows: Sequence[Series]) -> Iterator[str]:
