@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 142, "methods": 64,
-    "scenario": 110, "runs": 53, "deployments": 41, "experiments": 72, "interface": 51,
+    "scenario": 110, "runs": 53, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

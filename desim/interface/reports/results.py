@@ -27,7 +27,7 @@ from desim.interface.reports.readable import (
 from desim.problem.fairness import RISING
 from desim.problem.targets import best, first_met, improved
 from desim.runs.privacy import Statement, statement
-from desim.runs.reading.waits import DEADLINE, NOBODY
+from desim.runs.reading.waits import CLOSERS
 from desim.tabulated import Table, each_once
 
 # Runs that differ in nothing but the seed, as one row: medians of what they show.
@@ -377,7 +377,6 @@ def _facts(stated: Statement) -> Iterator[Fact]:
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups
-SPECIAL = {DEADLINE: "the deadline", NOBODY: "nobody", -1: "the coordinator"}
 CLOSED = (
     "The arrival that came last closed the wait, and all its time is counted to that sender. "
     "Nobody: the waiter's own work came last."
@@ -396,7 +395,7 @@ def waiting(one: Reading) -> Table | None:
     rows, bars = [], []
     for who, (times, lost) in zip(closed.index[:ROWS], closed.to_numpy(float), strict=False):
         part = lost / passed if passed > 0.0 else 0.0
-        name = SPECIAL.get(int(who), agent_named(one.run.manifest, int(who)))
+        name = CLOSERS.get(int(who), agent_named(one.run.manifest, int(who)))
         rows.append([name, count(times), share(times / whole), seconds(lost), share(part)])
         bars.append([("busy", part)])
     more = f" {len(closed) - ROWS} more are not listed." if len(closed) > ROWS else ""

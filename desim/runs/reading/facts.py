@@ -18,7 +18,8 @@ from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.premises import shortly, stored, unrepeatable
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
-    DEADLINE,
+    CLOSERS,
+    NOBODY,
     Unanswered,
     Untimely,
     closed,
@@ -288,8 +289,7 @@ def _waits(run: "Run", seen: Glance) -> Iterator[tuple[str, str]]:
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
     closers = []
     for who, number in often:
-        names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
-        ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+        ended = "nobody had to wait" if who == NOBODY else f"ended by {CLOSERS.get(who)}"
         ended = f"{agent_named(run.manifest, who)}, last" if who >= 0 else ended
         closers.append(f"{ended} in {number / whole:.0%} of {unit}")
     if closers:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.agent_names import agents, numbers, sites
+from desim.agent_names import NETWORK, agents, numbers, sites
 from desim.arrays import Int
 from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.numerics.later import pd
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEADLINE = -2
 NOBODY = -3
+CLOSERS = {DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator"}
 CAUSES = ["aggregate", "deadline", "deliver"]
 COLUMNS = ["time", "kind", "agent", "peer", "round", "seconds"]
 
