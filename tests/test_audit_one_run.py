@@ -4,12 +4,14 @@ import gc
 import json
 import re
 from functools import partial
+from weakref import ref
 
 import numpy as np
 import pytest
 from cases import LOSSY, graph, merged, star
 from mutant import mutant
 
+from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.experiments.audit import of_one_run, one_run
 from desim.experiments.audit.of_one_run import (
@@ -28,6 +30,7 @@ from desim.experiments.audit.one_run import (
     judge_one_run,
     right_guesses,
 )
+from desim.experiments.audit.pairs import Transcript, unobserved
 from desim.interface.cli import main
 from desim.numerics import keys
 from desim.numerics.keys import Stream
@@ -132,14 +135,23 @@ def in_short(monkeypatch):
     monkeypatch.setattr(one_run, "parameter_low", above)
 
 
-def collected(*_):
-    """What plays leave is freed by collections alone: a gigabyte, which later forks would copy."""
-    gc.collect(1)
+@pytest.mark.parametrize("scenario", [SMALL, star(engine="cohort"), star(engine="compiled")])
+def test_plays_leave_nothing_to_the_collector(scenario):
+    """An audit makes hundreds of them, each with its copy of the data and all that was shown."""
+    gc.disable()
+    try:
+        for report, held in ((None, False), (print, True)):  # a world that tells somebody of itself
+            simulation = unobserved(build(load(scenario)))
+            shown = Transcript()
+            simulation.play(Discard(), report, listeners=[shown])
+            left = ref(shown)
+            del shown
+            assert (left() is not None) == held
+    finally:
+        gc.enable()
 
 
-WIDE = partial(
-    audit_one_run, one_round(300, 0.0046), claims=["rigorous"], level=0.05, agent=0, tell=collected
-)
+WIDE = partial(audit_one_run, one_round(300, 0.0046), claims=["rigorous"], level=0.05, agent=0)
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_a_target_on_released_models_costs_all_rounds_that_were_allowed(monkeypa
     assert joint.joint([run, run])[0].epsilon == all_rounds(run, 30)
     assert statement(run).table["rigorous epsilon"].max() == all_rounds(run, 30)
     wrong = mutant(premises, "planned = replayed(might.rows)", "planned = happened")
-    monkeypatch.setattr("desim.runs.reading.spending.bounded", wrong.bounded)
+    monkeypatch.setattr("desim.runs.run.bounded", wrong.bounded)
     assert run.account().worst != all_rounds(run, 30)
 
 

@@ -143,6 +143,7 @@ def test_set_overrides_the_file(desk, call):
         (["compare", "a", "b", "--label", "x", "--label", ""], "found ''; allowed: a value"),
         (["run", "s.yaml", "--force"], "--force: found without -o; allowed: with it"),
         (["plot", "nothing"], "nothing: not a run directory"),
+        (["list", ""], "list: found ''; allowed: algorithms, losses"),
         (["list", "algoritms"], "did you mean 'algorithms'?"),
         (["schema", "-o", f"{__file__}/where.json"], "where.json: cannot be written"),
         (["jump"], "jump"),

@@ -19,7 +19,7 @@ from desim.experiments.audit.verdict import (
     share_high,
     share_low,
 )
-from desim.interface.plots.trade_off import plot_audit, trade_off
+from desim.interface.plots.trade_off import plot_audit
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.gaussian import delta_of, epsilon_of
@@ -224,13 +224,13 @@ def test_an_infinite_claim_cannot_be_refuted():
 
 def test_trade_offs_are_what_claims_leave():
     alarms = np.array([1e-3, 0.05, 0.3, 0.8])
-    pure = trade_off(Claim("pure", 1.0, 0.0), alarms)
+    pure = Claim("pure", 1.0, 0.0).misses(alarms)
     expected = np.maximum(1 - np.e * alarms, (1 - alarms) / np.e)
     np.testing.assert_allclose(pure, expected)
     np.testing.assert_allclose(
-        trade_off(Claim("gdp", np.inf, 1e-5, mu=1.0), alarms), norm.cdf(norm.isf(alarms) - 1.0)
+        Claim("gdp", np.inf, 1e-5, mu=1.0).misses(alarms), norm.cdf(norm.isf(alarms) - 1.0)
     )
-    zcdp = trade_off(Claim("zcdp", np.inf, 1e-5, rho=0.5), alarms)
+    zcdp = Claim("zcdp", np.inf, 1e-5, rho=0.5).misses(alarms)
     assert (zcdp < norm.cdf(norm.isf(alarms) - 1.0)).all()
     for a, miss in zip(alarms, zcdp, strict=True):
         edge = brentq(lambda p, a=a: float(Certified(p, a).rho) - 0.5, a + 1e-9, 1 - 1e-12)

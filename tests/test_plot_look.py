@@ -8,8 +8,7 @@ from test_plot_figures import Logged
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.interface import shown_metrics
-from desim.interface.plots import curves, epsilon, plot, staleness, timeline, tradeoff
+from desim.interface.plots import curves, epsilon, plot, staleness, style, timeline, tradeoff
 from desim.problem import targets
 
 
@@ -229,8 +228,8 @@ def test_a_cut_timeline_says_so_at_its_ends(tmp_path):
 
 def test_one_rule_says_which_metric_is_first():
     both = [{"loss", "error", "accuracy"}, {"error", "loss", "zeal"}]
-    assert shown_metrics.ranked(both) == ["error", "loss", "accuracy", "zeal"]
-    assert shown_metrics.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
+    assert style.ranked(both) == ["error", "loss", "accuracy", "zeal"]
+    assert style.ranked([{"error", "accuracy", "loss"}])[0] == "accuracy"
 
 
 def check_improved(module):

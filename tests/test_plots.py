@@ -13,6 +13,7 @@ from desim.errors import InputError
 from desim.interface import plots
 from desim.interface.plots import drawable, plot, style
 from desim.runs.reading import series
+from desim.runs.store import Memory
 
 
 class Course:
@@ -20,6 +21,7 @@ class Course:
 
     directory = None
     status = "done"
+    store = Memory(None, {})
     manifest = {"seed": 0}
     alike = None
     algorithm = "fed-plt"

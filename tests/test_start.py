@@ -22,7 +22,7 @@ from desim.numerics.cache import keep, stored_arrays
 from desim.numerics.later import Later
 from desim.problem.data import sources as bundled_module
 from desim.problem.data.sources import bundled
-from desim.runs.warmup import shipped
+from desim.runs.warmup import Warmth, shipped
 from desim.scenario import own, registry
 from desim.scenario.sections.problem import Loss
 from desim.scenario.tree import networks
@@ -277,6 +277,7 @@ def test_a_warmup_counts_functions(monkeypatch, kernels):
         for file in files:
             tell(file)
             kernels(1 if file == "a" else 1.0)
+        return Warmth(2, {}, 4, 1.0)
 
     monkeypatch.setattr(words, "moving_bar", bar)
     monkeypatch.setattr("desim.runs.warmup.warm_up", played)

@@ -40,7 +40,7 @@ from desim.runs.interruption import preparing
 from desim.runs.premises import AT_AGENTS
 from desim.runs.recording import Prepared, prepare, record
 from desim.runs.run import Run
-from desim.scenario.blame import blame
+from desim.scenario.check import blame
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 

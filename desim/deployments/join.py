@@ -21,7 +21,7 @@ from desim.deployments.place import Loopback, Place
 from desim.deployments.streams import HASTE, Closed, Control, Poll, by_source
 from desim.errors import DesimError, InputError
 from desim.runs.recording import Prepared, prepare
-from desim.scenario.blame import blame
+from desim.scenario.check import blame
 from desim.scenario.load import load, read
 
 Say = Callable[[str], None]

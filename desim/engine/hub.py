@@ -237,7 +237,7 @@ class Hub:
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: Variables | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
-        self.boundary: Callable[[], None] | None = None  # of an engine with checkpoints
+        self.boundary: Callable[[Hub], None] | None = None  # of an engine with checkpoints
 
     @property
     def now(self) -> float:
@@ -254,7 +254,7 @@ class Hub:
         another = another and not self._world.reached
         known = self.assignments.single or not self.pending.any()
         if another and known and self.own is not None and self.boundary is not None:
-            self.boundary()
+            self.boundary(self)
         return another
 
     def memory(self, **start: Any) -> Variables:

@@ -120,7 +120,8 @@ class World:
             from desim.privacy.ledger import budget
 
             self.filter = budget.Filter(settings.budget, settings.problem.rows)
-        self.observer.alive = self.pulse
+        if self.report is not None:  # else nobody is told, and a play ends without the collector
+            self.observer.alive = self.pulse
 
     @property
     def given(self) -> tuple[Any, ...]:

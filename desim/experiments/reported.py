@@ -15,8 +15,8 @@ from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
 from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import UNITS, Trials
 from desim.experiments.studies.words import failures, shown
-from desim.experiments.tuning.candidates import BEST, FRONT
-from desim.experiments.tuning.tune import ORDER, UNCHARGED, estimated
+from desim.experiments.tuning.candidates import BEST, FRONT, ORDER
+from desim.experiments.tuning.tune import UNCHARGED, estimated
 from desim.runs.run import Run
 from desim.tabulated import Table
 

@@ -32,9 +32,16 @@ from desim.privacy.accounting.views import (
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
 from desim.runs.premises import allowed, plugged, readable_terms, real, stand_in, stored, void
 from desim.runs.privacy import Statement, views_of
-from desim.runs.reading.spending import RELEASED, arrivals, doubts, require_known, with_coordinator
-from desim.runs.run import Run, as_run
-from desim.runs.store import One
+from desim.runs.run import (
+    RELEASED,
+    One,
+    Run,
+    arrivals,
+    as_run,
+    doubts,
+    require_known,
+    with_coordinator,
+)
 from desim.tabulated import each_once
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"

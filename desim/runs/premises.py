@@ -31,13 +31,13 @@ from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
-from desim.runs.store import Played
 from desim.scenario import disclosures
 from desim.scenario.own import LOSSES, METHODS
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
     from desim.methods.shared.declarations import Method
+    from desim.runs.run import Run
     from desim.scenario.schema import Scenario
 
 
@@ -126,7 +126,7 @@ def _listed(simulation: "Simulation") -> list[Any] | None:
     return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
 
 
-def allowed(run: Played) -> Allowed | None:
+def allowed(run: "Run") -> Allowed | None:
     """What a run might have released; None where how much it does follows from no data."""
     known = run.manifest.get("privacy", {})
     found = known.get("allowed")
@@ -173,7 +173,7 @@ def _table(rows: Sequence[Any]) -> Columns:
 
 
 def bounded(
-    run: Played, happened: Account, might: Allowed, replayed: Callable[[Columns], Account]
+    run: "Run", happened: Account, might: Allowed, replayed: Callable[[Columns], Account]
 ) -> Account:
     """The account of what the run might have released, at which the curve of what it has ends.
 
@@ -242,7 +242,7 @@ def _lost(agent: int) -> Prices:
     return Prices(np.full(1, np.inf), nothing, nothing, nothing, nothing, nothing, none, none)
 
 
-def stand_in(run: Played, exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
+def stand_in(run: "Run", exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
     """The releases to charge instead of those of the run, None for no bound; and why.
 
     exact: whether all that it has released is Gaussian; relation: as asked for.
@@ -355,7 +355,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     that may change what is sent. InputError for a claim that cannot be stored, or
     names no theorem.
     """
-    from desim.scenario.blame import explained
+    from desim.scenario.check import explained
 
     method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
     with explained(scenario):
@@ -401,7 +401,7 @@ def _claim(method: "Method") -> Any:
     return inputs
 
 
-def stored(run: Played) -> dict[str, Any]:
+def stored(run: "Run") -> dict[str, Any]:
     """What the manifest has of them; of a run of an older version, what its scenario says."""
     if "privacy" in run.manifest:
         return dict(run.manifest["privacy"])
@@ -412,12 +412,12 @@ def stored(run: Played) -> dict[str, Any]:
     return {"terms": terms, "tuned": [*tuned(known)]}
 
 
-def stated(run: Played) -> Stated:
+def stated(run: "Run") -> Stated:
     """The terms of the run; without a section privacy, what that has by default."""
     return Stated(**(stored(run).get("terms") or {}))
 
 
-def readable_terms(run: Played) -> Stated:
+def readable_terms(run: "Run") -> Stated:
     """The same; those by default where the scenario of an older version cannot be read."""
     try:
         return stated(run)
@@ -488,7 +488,7 @@ FAILED = (
 SHORT = "sensitivities as plug-in {name} declares them, untested"
 
 
-def declared(run: Played) -> Iterator[str]:
+def declared(run: "Run") -> Iterator[str]:
     """One line for each plug-in whose word the run's epsilon takes, or that changes messages."""
     method, loss = plugged(run)
     if method:
@@ -504,20 +504,20 @@ def declared(run: Played) -> Iterator[str]:
         yield disclosures.uncounted(names)
 
 
-def void(run: Played) -> str:
+def void(run: "Run") -> str:
     """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
     failed = run.status == "failed" and with_noise(run)  # it is seen when, and not charged
     return exposed(run.manifest) or FAILED * failed or coarse(run)
 
 
-def with_noise(run: Played) -> bool:
+def with_noise(run: "Run") -> bool:
     """Whether a run states what its releases cost, or any of them has noise."""
     if (run.manifest.get("privacy") or {}).get("terms") is not None:
         return True
     return any((rows["scale"] > 0.0).any() for rows in run.store.pieces("releases", ["scale"]))
 
 
-def coarse(run: Played) -> str:
+def coarse(run: "Run") -> str:
     """COARSE where noise was added to what singles computed: by an older version, a plug-in."""
     kind = (run.manifest.get("privacy") or {}).get("arithmetic")
     if kind is not None:
@@ -531,19 +531,19 @@ def coarse(run: Played) -> str:
     return COARSE if noisy and problem.get("precision", usual) == "float32" else ""
 
 
-def shortly(run: Played) -> str:
+def shortly(run: "Run") -> str:
     """The same of a method in a few words; empty where it is desim's own."""
     method = plugged(run)[0]
     return SHORT.format(name=method) if method else ""
 
 
-def plugged(run: Played) -> tuple[str, str]:
+def plugged(run: "Run") -> tuple[str, str]:
     """Names of the run's method and loss, each empty where it is desim's own or not known."""
     method, loss = names(run)
     return "" if method in METHODS else method, "" if loss in LOSSES else loss
 
 
-def names(run: Played) -> tuple[str, str]:
+def names(run: "Run") -> tuple[str, str]:
     """Names of method and loss, as the scenario has them, be it that it loads no more.
 
     The loss of a model that a plug-in brings has no name.
@@ -557,7 +557,7 @@ def names(run: Played) -> tuple[str, str]:
         return "", ""
 
 
-def model_of(run: Played) -> str:
+def model_of(run: "Run") -> str:
     """The name of the run's model, which a plug-in brings; empty where it has none."""
     try:
         model = run.written["problem"]["model"]

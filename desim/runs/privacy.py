@@ -23,8 +23,7 @@ from desim.privacy.accounting.risk import risk
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
 from desim.runs.premises import Stated, ended_by_rows, exposed, names, shortly, stored
-from desim.runs.reading.spending import spent, with_coordinator
-from desim.runs.run import Run
+from desim.runs.run import Run, with_coordinator
 from desim.scenario import registry
 from desim.tabulated import each_once
 
@@ -194,11 +193,11 @@ def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | No
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
-    amplified = spent(run, terms.delta, view, terms.relation)
+    amplified = run.account(terms.delta, view, terms.relation)
     pieces = run.store.pieces("releases", ["sampling"])
     if not any((part["sampling"] < 1.0).any() for part in pieces):
         return amplified, None
-    known = spent(run, terms.delta, view, terms.relation, amplification=False)
+    known = run.account(terms.delta, view, terms.relation, amplification=False)
     return (known, None) if known.worst <= amplified.worst else (amplified, known)
 
 

@@ -37,8 +37,8 @@ from desim.runs.interruption import Interruption, preparing
 from desim.runs.premises import premises
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
-from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
+from desim.scenario.check import blame, own_access
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import loaded
 from desim.scenario.noise_target import completed
@@ -232,6 +232,8 @@ def carry_out(
 
 
 def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str, Any]:
+    target, noise = scenario.privacy and scenario.privacy.target, simulation.method.noise
+    loss = getattr(simulation.problem, "loss", None)
     return {
         "name": scenario.name,
         "status": "running",
@@ -243,11 +245,11 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "problem_sha256": simulation.problem.digest(),
         "rows": simulation.problem.rows.tolist(),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
-        **_calibrated(scenario, simulation),
+        **({"calibrated": noise.given} if target and noise else {}),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),
         **({"sources": found} if (found := sources(scenario)) else {}),
-        **_modelled(getattr(simulation.problem, "loss", None)),
+        **({"model": loss.recorded} if isinstance(loss, ModelLoss) else {}),  # beside versions
     }
 
 
@@ -288,17 +290,6 @@ def _contents(path: Path) -> str:
 @lru_cache(1 << 16)
 def _hashed(path: Path, changed: int, size: int) -> str:
     return place.digest(path)
-
-
-def _modelled(loss: Any) -> dict[str, Any]:
-    """What the bits of a model rest on beside desim's own libraries: {"model": {...}}."""
-    return {"model": loss.recorded} if isinstance(loss, ModelLoss) else {}
-
-
-def _calibrated(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """What the privacy target has set: {"calibrated": {"sigma": ...}}."""
-    target, noise = scenario.privacy and scenario.privacy.target, simulation.method.noise
-    return {"calibrated": noise.given} if target and noise else {}
 
 
 def _play(

@@ -4,8 +4,10 @@ Here it is also opened, by the path of its directory.
 """
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.agent_names import NETWORK
+from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
+from desim.privacy.accounting.accountants import Account, account
+from desim.privacy.accounting.prices import RELATIONS
+from desim.privacy.accounting.views import read_view
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
-from desim.runs.premises import real
-from desim.runs.store import Checkpoint, Directory, One, Store, checkpoints_of
+from desim.runs.premises import Stated, allowed, bounded, declared, names, real, stated, void
+from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
+from desim.scenario import own
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from desim.columns import Pieces
     from desim.interface.plots.of_run import Figures
-    from desim.privacy.accounting.accountants import Account
     from desim.scenario.schema import Scenario
 
 
+RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
+HEARD = ["kind", "agent", "peer", "release"]
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 
 
@@ -221,7 +229,6 @@ class Run:
 
         InputError where the log leaves messages out.
         """
-        from desim.columns import gathered
         from desim.numerics.later import pd
         from desim.runs.reading.traffic import ARRIVED
 
@@ -262,15 +269,32 @@ class Run:
         view: str | None = None,
         relation: str | None = None,
         amplification: bool = True,
-    ) -> "Account":
+    ) -> Account:
         """What the run's releases cost; terms that are None are those of the scenario's `privacy`.
 
         Without such a section: delta 1e-5, view eavesdropper, relation replace-one. See
         `desim.privacy.accounting.accountants.account`; InputError for terms that have no meaning.
         """
-        from desim.runs.reading.spending import spent
-
-        return spent(self, delta, view, relation, amplification)
+        # In a deployment batches are known: who holds the scenario can draw them. Where data decide
+        # how much is released, final epsilons are what holds before the run; infinite where more
+        # was seen than releases, or these are not what is charged.
+        if self.directory is not None:
+            own_scenario(self.directory, self.manifest)
+        asked = None in (delta, view, relation)  # else a run without a scenario is accounted for
+        terms = stated(self) if asked else Stated()
+        seen, relation = view or terms.view, relation or terms.relation
+        require_known(self, relation)
+        asked_for: dict[str, Any] = {
+            "rows": self.manifest.get("rows"), "delta": terms.delta if delta is None else delta,
+            "relation": relation, "amplification": amplification and not real(self.manifest),
+        }  # fmt: skip
+        released = self.store.pieces("releases", RELEASED)
+        found = account(released, view=seen, events=arrivals(self, seen), **asked_for)
+        private = found.worst > 0.0 or bool(self.manifest.get("privacy", {}).get("terms"))
+        if private and (might := allowed(self)) is not None:
+            found = bounded(self, found, might, partial(account, view="eavesdropper", **asked_for))
+        found = replace(found, flags=(*found.flags, *doubts(self)))
+        return found.voided(why) if (why := void(self)) else found
 
     def epsilon(
         self, delta: float | None = None, view: str | None = None, relation: str | None = None
@@ -343,9 +367,56 @@ class Run:
         return Figures(self)
 
 
+# What the releases of a run cost, read from its tables piece by piece.
+
+
+def doubts(run: Run) -> Iterator[str]:
+    """On whose word the run's epsilon rests, and that its files cannot be checked."""
+    yield from declared(run)
+    if doubt := run.store.unchecked:
+        yield doubt
+
+
+def with_coordinator(run: Run) -> bool:
+    """Whether a coordinator receives releases."""
+    pieces = run.store.pieces("releases", ["seen_by"])
+    return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
+
+
+def require_known(run: Run, relation: str) -> None:
+    """InputError for a relation for which the sensitivities of the run's method are not known."""
+    name = names(run)[0]
+    if name in own.METHODS and relation in RELATIONS and relation not in own.RELATIONS:
+        from desim.scenario import registry  # of compiled methods, which takes a while
+
+        known = registry.get(name).relations
+        if relation not in known:
+            allowed = f"{', '.join(known)}, with {name}"
+            raise InputError(f"relation: {refusal(relation, allowed)}")
+
+
+def arrivals(run: Run, view: str) -> Columns | None:
+    """The events that a direct view needs: what arrived at its agent."""
+    if not str(view).startswith("direct"):
+        return None
+    run.require(f"view {view}", "deliver")
+    try:
+        agents = read_view(view).agents
+    except ValueError:
+        return None  # told by who reads it next
+
+    def arrived(log: Columns) -> Any:
+        kind: Words = log["kind"]
+        return kind.equal("deliver") & (log["agent"] == agents[0])
+
+    return gathered(run.store.pieces("events", HEARD), arrived)
+
+
 # Runs by the paths of their directories.
 
 ALLOWED = "a run, or the path of its directory"
+One = Run | str | Path
+Given = One | Sequence[One] | Mapping[str, Sequence[One]]  # directories stand for what is in them
 
 
 def as_run(run: One) -> Run:

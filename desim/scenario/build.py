@@ -48,8 +48,7 @@ from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures
-from desim.scenario.blame import explained
-from desim.scenario.check import located, unfit_for
+from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, meddling
 from desim.scenario.conditions import Conditions, outlives

@@ -129,7 +129,7 @@ def play(program: Any, world: World) -> float:
 
 
 def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> float:
-    hub.boundary = lambda: world.keep(lambda: hub.remembered() | {"now": station.now})
+    hub.boundary = lambda hub: world.keep(lambda: hub.remembered() | {"now": station.now})
     world.go_on(lambda tree: _recall(hub, station, tree))
     policy, horizon = world.settings.policy, world.settings.horizon
     waits_for_all, due_at, round_of = policy.kind == "all", hub.calls.due, hub.calls.round_

@@ -31,6 +31,7 @@ from desim.experiments.audit.pairs import (
 )
 from desim.experiments.audit.stored import (
     Audit,
+    Tell,
     require_agent,
     require_other,
     shown,
@@ -43,8 +44,8 @@ from desim.log.event_log import Outcome
 from desim.numerics.cores import cores
 from desim.privacy.accounting.views import Adversary, adversary
 from desim.runs.premises import tuned
-from desim.scenario.blame import explained
 from desim.scenario.build import build
+from desim.scenario.check import explained
 from desim.scenario.load import load, loaded
 from desim.scenario.schema import Scenario
 
@@ -52,7 +53,6 @@ from desim.scenario.schema import Scenario
 
 
 Reading = Literal["likelihood", "releases", "model"]
-Tell = Callable[[int, int], None]
 TRAINING = 0.15  # share of the runs that trains a score
 SHARES = 40  # of each worker, so that a progress bar moves
 

@@ -5,7 +5,7 @@ coins. Its scores come from what the run shows and from plays on reference data 
 touched, with noise of their own: guesses from them are post-processing of the run.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
-from desim.experiments.audit.neighbours import canary_records, longest_row, on
+from desim.experiments.audit.neighbours import FAR, canary_records, longest_row, on
 from desim.experiments.audit.one_run import judge_one_run
 from desim.experiments.audit.pairs import (
     Transcript,
@@ -29,6 +29,7 @@ from desim.experiments.audit.pairs import (
 )
 from desim.experiments.audit.stored import (
     Audit,
+    Tell,
     require_agent,
     require_other,
     shown,
@@ -41,8 +42,8 @@ from desim.numerics.keys import Stream
 from desim.privacy.accounting.views import Adversary, adversary
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.problem import Problem
-from desim.scenario.blame import explained
 from desim.scenario.build import build
+from desim.scenario.check import explained
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 
@@ -51,7 +52,6 @@ Coins = NDArray[np.bool_]
 Role = Literal["coins", "noise", "reference", "records"]
 ROLES: dict[Role, int] = {"coins": 0, "noise": 1, "reference": 2, "records": 3}
 LONGER = 2.5  # times the clip: gradients of the records reach it
-FAR = 1e2  # labels of a regression, in units of what the data have
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,6 @@ def _chosen(coins: Coins, one: Array, other: Array) -> Array:
 
 # The run on canaries, and a score for each: how much the run looks like its first record.
 Reading = Literal["all", "some", "model"]
-Tell = Callable[[int, int], None]
 ROUNDING = 1e-9  # of the numbers shown: effects below it are how doubles are rounded
 NUMBERS = 50_000_000  # canaries times numbers shown, kept in memory
 

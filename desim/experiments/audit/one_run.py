@@ -306,20 +306,15 @@ def chosen_tiers(slots: int, parameter: str, value: float) -> Tiers:
     for true, tested in DESIGNS:
         expected = Expected(slots, min(true * claimed, LARGEST_MU))
         test = tested * value if parameter == "mu" else tested**2 * value
-        chances = [
-            chance_of_score(one, _expected_score(one, expected), parameter, test, 5)
-            for one in found
-        ]
+        chances = []
+        for one in found:
+            sure, both = expected.right(one.sizes[0]), expected.right(one.guesses)
+            score = int(WEIGHTS[0] * sure + WEIGHTS[1] * (both - sure) - 0.5)  # mostly reached
+            chances.append(chance_of_score(one, score, parameter, test, 5))
         best = int(np.argmin(chances))
         if chances[best] <= LIKELY:
             break
     return found[best]
-
-
-def _expected_score(tiers: Tiers, expected: Expected) -> int:
-    """A score that is reached more often than not."""
-    surer, together = expected.right(tiers.sizes[0]), expected.right(tiers.guesses)
-    return int(WEIGHTS[0] * surer + WEIGHTS[1] * (together - surer) - 0.5)
 
 
 def _sizes(slots: int, most: int) -> list[int]:

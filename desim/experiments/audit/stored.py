@@ -1,7 +1,7 @@
 """What all audits have in common: their options, what they read of runs, and stored findings."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from desim.privacy.accounting.views import Adversary, require_seen, visible
 from desim.runs import directory as place
 from desim.runs.premises import terms_of
 from desim.scenario.schema import Scenario
+
+Tell = Callable[[int, int], None]  # how many runs of how many are done
 
 
 def terms(

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv, ndtri, xlogy
+from scipy.special import betaincinv, ndtr, ndtri, xlogy
 
 from desim.arrays import Array
 from desim.engine.play import Simulation
@@ -217,6 +217,28 @@ class Claim:
     mu: float | None = None
     rho: float | None = None
     about: str = ""
+
+    def misses(self, false_alarms: Array) -> Array:
+        """Least share of misses (n,) that the claim leaves at these shares of false alarms (n,).
+
+        The best of what its parameters say: (epsilon, delta) (Wasserman, Zhou 2010), mu-GDP (Dong,
+        Roth, Su 2022), and rho-zCDP by the Renyi divergence of the two-valued outcome.
+        """
+        a = np.asarray(false_alarms, float)
+        with np.errstate(over="ignore"):
+            rate = np.exp(self.epsilon)
+            misses = np.maximum(1.0 - self.delta - rate * a, (1.0 - self.delta - a) / rate)
+        misses = np.maximum(misses, 0.0)
+        if self.mu is not None:
+            misses = np.maximum(misses, ndtr(ndtri(1.0 - a) - self.mu))
+        if self.rho is not None:
+            low, high = a.copy(), np.ones_like(a)
+            for _ in range(60):  # bisection: more detection needs a larger rho
+                middle = 0.5 * (low + high)
+                allowed = Certified(middle, a).rho <= self.rho
+                low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+            misses = np.maximum(misses, 1.0 - low)
+        return np.asarray(misses)
 
 
 @dataclass(frozen=True)

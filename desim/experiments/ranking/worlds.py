@@ -214,7 +214,11 @@ class Race:
 
     def __init__(self, contenders: dict[int | None, list[Contender]]) -> None:
         self.contenders = contenders
-        self.alike = {seed: _alike(own) for seed, own in contenders.items()}
+        self.alike = {}  # for each the first that draws the same network and devices
+        for seed, own in contenders.items():
+            drawn = [(one.agents, one.scenario.seed, one.scenario.kind, one.scenario.network,
+                      one.scenario.compute) for one in own]  # fmt: skip
+            self.alike[seed] = [drawn.index(one) for one in drawn]
 
     def seconds(self, world: World) -> list[float]:
         """When s each method meets the target in a world; inf: never."""
@@ -236,13 +240,6 @@ class Race:
 
 def _in(contender: Contender, world: World) -> Scenario:
     return scaled(contender.by(world.transport), world.factors)
-
-
-def _alike(contenders: Sequence[Contender]) -> list[int]:
-    """For each the first that draws the same network and devices."""
-    drawn = [(one.agents, one.scenario.seed, one.scenario.kind, one.scenario.network,
-              one.scenario.compute) for one in contenders]  # fmt: skip
-    return [drawn.index(one) for one in drawn]
 
 
 def times(

@@ -16,28 +16,20 @@ import pandas as pd
 from desim.amounts import NO_NOISE, amount
 from desim.deployments.fidelity.clock_errors import ClockErrors, errors_of_clocks
 from desim.errors import InputError
+from desim.experiments.studies import words
 from desim.experiments.studies.answers import answer_tables, ert
 from desim.experiments.studies.answers import profile as profiled
 from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.experiments.studies.study import measures, source, summarised
 from desim.experiments.studies.trials import SPENT, Asked, asked_of, curves_of, measured, trials
-from desim.experiments.studies.words import (
-    estimate,
-    is_final,
-    notes,
-    one_epsilon,
-    seeds_played,
-    shared,
-    terms,
-)
 from desim.log.column_meanings import described
 from desim.problem.fairness import RISING
 from desim.problem.targets import best
+from desim.runs.likeness import sharing
 from desim.runs.reading.facts import bare
 from desim.runs.reading.series import Series, series_of
-from desim.runs.run import Run
-from desim.runs.store import Given
+from desim.runs.run import Given
 from desim.tabulated import Table, card, together
 
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()
@@ -120,10 +112,11 @@ def compare(
     asked = asked_of(rows, _lists(targets), stated, stays)
     frame = described(_summary(rows, asked, level), "comparison")
     tables = _tables(frame, rows, asked)
-    means = tuple(terms(rows, asked.epsilon or {}))
+    means = tuple(words.terms(rows, asked.epsilon or {}))
     played = ([run.manifest.get("seed", -1) for run in row.runs] for row in rows)
-    about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
-    means = (*means, *seeds_played(played))
+    about = [*words.notes(rows, bool(asked.targets)), *means]
+    about += filter(None, [sharing([row.runs for row in rows])])
+    means = (*means, *words.seeds_played(played))
     every = [*chain(*groups.values())] if isinstance(groups, dict) else groups
     clocks, troubles = errors_of_clocks(every, targets, clock)
     about += [*_over_seeds(frame, level), *troubles]
@@ -135,7 +128,7 @@ def compare(
     return Comparison(frame, tuple(tables), tuple(about), clocks, taken, shares, means)
 
 
-def _tables(frame: pd.DataFrame, rows: Sequence[Series[Run]], asked: Asked) -> list[Table]:
+def _tables(frame: pd.DataFrame, rows: Sequence[Series], asked: Asked) -> list[Table]:
     """What was spent until each target, and what everything came to at the end."""
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
@@ -148,7 +141,7 @@ def _tables(frame: pd.DataFrame, rows: Sequence[Series[Run]], asked: Asked) -> l
         )
         for target in asked.targets
     ]
-    finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
+    finals = [name for name in dict.fromkeys(frame["measure"]) if words.is_final(name)]
     ends = {kind: kind for kind in (*finals, *SPENT)}
     return [*tables, _table(frame, "at the end", ends, noiseless)]
 
@@ -160,7 +153,7 @@ def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
     return {name: [*one] if isinstance(one, Sequence) else [one] for name, one in targets.items()}
 
 
-def _summary(rows: Sequence[Series[Run]], asked: Asked, level: float) -> pd.DataFrame:
+def _summary(rows: Sequence[Series], asked: Asked, level: float) -> pd.DataFrame:
     """Of each row its measures, as those of a study's case; who failed counts until targets."""
     records = []
     for row in rows:
@@ -223,7 +216,7 @@ def _table(
     return Table(title, ["run", *(["seeds"] if several else []), *heads], body)
 
 
-def _nearest(row: Series[Run], metric: str) -> str:
+def _nearest(row: Series, metric: str) -> str:
     """The best value of a metric in the runs of a row, their median; "" where it has none."""
     curves = [of[metric][2] for run in row.runs if metric in (of := curves_of(run))]
     ends = [best(values, metric in RISING) for values in curves]
@@ -235,13 +228,13 @@ def _cell(row: Any, kind: str, bare: bool, nearest: Mapping[str, str] | None = N
     """A value with its interval; runs that never met the target are counted."""
     if row is None:
         return NO_NOISE if kind == "epsilon" and bare else "-"
-    text = estimate(row, row.seeds, bare)
+    text = words.estimate(row, row.seeds, bare)
     if nearest and text == "never" and kind == "time" and (near := nearest.get(row.run)):
         return f"never, at best {near}"
     if row.low < row.high:
         endless = kind == "epsilon" and not row.never
         both = (row.low, row.high)
-        ends = [one_epsilon(one) if endless else amount(one, row.unit) for one in both]
+        ends = [words.one_epsilon(one) if endless else amount(one, row.unit) for one in both]
         known = {one.partition(" ")[2] for one in (text, *ends) if one != "never"}
         alike = len(known) == 1 and text != "never"
         text += f" [{', '.join(one.partition(' ')[0] if alike else one for one in ends)}]"

@@ -271,7 +271,7 @@ def trials(
     return Trials(pd.DataFrame(found), level or LEVEL, about, _mixed(rows, stated))
 
 
-def _mixed(rows: Sequence[Series[Run]], stated: Mapping[str, Any]) -> str:
+def _mixed(rows: Sequence[Series], stated: Mapping[str, Any]) -> str:
     """The terms of the epsilons where they differ in more than how they are computed."""
     found = {}
     for row in rows:
@@ -282,7 +282,7 @@ def _mixed(rows: Sequence[Series[Run]], stated: Mapping[str, Any]) -> str:
 
 
 def asked_of(
-    rows: Sequence[Series[Run]],
+    rows: Sequence[Series],
     targets: Mapping[str, Sequence[float]] | None,
     terms_of: Mapping[str, Any],
     stays: bool = False,
@@ -302,7 +302,7 @@ def asked_of(
     return Asked(asked, dict(terms_of), stays)
 
 
-def _differing(rows: Sequence[Series[Run]]) -> list[dict[str, Any]]:
+def _differing(rows: Sequence[Series]) -> list[dict[str, Any]]:
     """Of each series the settings that not all have, by dotted key, in words."""
     places = differing([row.runs[0] for row in rows])
     found = []

@@ -10,7 +10,7 @@ from desim.errors import DesimError
 from desim.experiments.studies.folder import RUNS, StudyTables, finished
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.runs.directory import UNLISTED
-from desim.runs.likeness import ALIKE, problems_apart, sharing
+from desim.runs.likeness import ALIKE, problems_apart
 from desim.runs.premises import shortly
 from desim.runs.reading.series import Series, differing
 from desim.runs.run import Run
@@ -88,7 +88,7 @@ WORST = "epsilon: of the agent that spends most"
 MAX_KEYS = 8  # keys that runs differ in, named before the rest is counted
 
 
-def notes(rows: Sequence[Series[Run]], until: bool = False) -> Iterator[str]:
+def notes(rows: Sequence[Series], until: bool = False) -> Iterator[str]:
     """Whether they compare, what they differ in, and what is left out; until: of targets too."""
     firsts = [row.runs[0] for row in rows]
     yield from _unlike(rows)
@@ -108,13 +108,7 @@ def notes(rows: Sequence[Series[Run]], until: bool = False) -> Iterator[str]:
                 yield f"{row.title}: {run.manifest.get('reason', run.status)}"
 
 
-def shared(rows: Sequence[Series[Run]]) -> Iterator[str]:
-    """That runs of different rows share their noise, where any do."""
-    if text := sharing([row.runs for row in rows]):
-        yield text
-
-
-def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
+def _unlike(rows: Sequence[Series]) -> Iterator[str]:
     """Whether one problem is told by all: runs of one seed must share their data and loss."""
     every = (run for row in rows for run in row.runs)
     if problems_apart([row.runs[0] for row in rows], every)[1]:
@@ -125,7 +119,7 @@ def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
         yield "not the same seeds in all rows, and so not the same draws"
 
 
-def terms(rows: Sequence[Series[Run]], asked: Mapping[str, Any]) -> list[str]:
+def terms(rows: Sequence[Series], asked: Mapping[str, Any]) -> list[str]:
     """In which terms the epsilons are told: once where all share them, else row by row."""
     found = {row.title: _terms(row.runs[0], asked) for row in rows}
     known = {label: text for label, text in found.items() if text}

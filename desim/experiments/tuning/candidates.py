@@ -38,6 +38,7 @@ from desim.scenario.varied import Range, Vary
 RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (
     "racing", "dropped", "infeasible", "invalid", "best", "front", "within noise", "not decided",
 )  # fmt: skip
+ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
 
 
 @dataclass

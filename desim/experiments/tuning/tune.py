@@ -27,12 +27,12 @@ from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.words import interval, stated
 from desim.experiments.tuning.candidates import (
     BEST,
-    DROPPED,
     FRONT,
     INVALID,
     LEVEL,
     MISSED,
     OPEN,
+    ORDER,
     RACING,
     Candidate,
     Planned,
@@ -133,7 +133,6 @@ class Tuned:
 
 # The result in words: the best, what it is worth, who is level, and the caveats.
 MAX_ROWS = 12  # candidates of the table; all are in candidates.parquet
-ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
 UNCHARGED = (
     "privacy: these runs looked at the data to choose, which no epsilon here pays for; tune.charge "
     "says how it is paid"

@@ -26,7 +26,7 @@ from desim.interface.plots.style import Axes as Axes
 from desim.interface.plots.style import Look
 from desim.interface.plots.style import new_axes as new_axes
 from desim.interface.plots.style import save as save
-from desim.runs.store import Given
+from desim.runs.run import Given
 
 
 def plot(

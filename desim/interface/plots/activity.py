@@ -6,7 +6,7 @@ Up to LANES agents have a lane each; of more the figure shows how many do what.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,9 @@ from desim.interface.plots.style import (
 )
 from desim.runs.reading.critical import messages
 from desim.runs.reading.traffic import Occupation
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Spans: from when until when agents compute, have messages on their way, or are away.
 COLUMNS = ("time", "kind", "agent", "peer", "round", "seconds")
@@ -132,7 +134,7 @@ STRIP = 0.14  # where messages are, at the lane's foot
 
 
 def timeline(
-    run: Played,
+    run: "Run",
     rounds: tuple[int, int] | None = None,
     agents: Sequence[int] | None = None,
     out: str | Path | None = None,
@@ -298,8 +300,8 @@ NOTHING = 1e-9  # s: no clock is so fine
 
 
 def clocks(
-    real: Played,
-    simulated: Played,
+    real: "Run",
+    simulated: "Run",
     rounds: tuple[int, int] | None = None,
     agents: Sequence[int] | None = None,
     out: str | Path | None = None,
@@ -445,7 +447,7 @@ NAMED = 40  # agents up to which each has a bar with its name
 PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "away": "away"}
 
 
-def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def utilisation(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw what share of the run's time each agent computed, waited and was away; return the axes.
 
     More than NAMED agents are sorted, the busiest first, and of
@@ -493,7 +495,7 @@ def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Fram
 
 
 def staleness(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]",
     out: str | Path | None = None,
     *,
     labels: Sequence[str] | None = None,

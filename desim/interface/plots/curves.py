@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -42,11 +42,13 @@ from desim.interface.plots.style import (
     scaled,
     twin_of,
     unit_of,
+    worded,
 )
-from desim.interface.shown_metrics import worded
 from desim.problem.fairness import RISING
 from desim.runs.reading.series import Meter, labels
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it
@@ -57,7 +59,7 @@ MARKED = 25  # points that are marked one by one
 
 
 def plot(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]",
     x: str = "time",
     metric: str | None = None,
     out: str | Path | None = None,
@@ -274,7 +276,7 @@ class Point(NamedTuple):
 
 
 def tradeoff(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]",
     metric: str | None = None,
     out: str | Path | None = None,
     *,
@@ -395,7 +397,7 @@ def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     return dict(zip(names, parts, strict=True))
 
 
-def _noiseless(run: Played) -> dict[str, Any]:
+def _noiseless(run: "Run") -> dict[str, Any]:
     """The settings of a run but those of its noise; nothing where they cannot be read."""
     try:
         tree = run.scenario.written()
@@ -418,7 +420,7 @@ STEPS = 400
 APART = 0.045  # of the ordinate: words closer than that would cover each other
 
 
-def epsilon(run: Played, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+def epsilon(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
     """Draw what each agent has spent by each time, in the scenario's terms, and return the axes.
 
     The line on top is the agent that spends most, the dashed one the median agent; agents who spent
@@ -507,7 +509,7 @@ def _curves(spent: pd.DataFrame, end: float) -> Curves:
     return curves
 
 
-def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Played) -> None:
+def _draw_agents(axes: Axes, curves: Curves, factor: float, run: "Run") -> None:
     """A line for all agents whose curves are the same; who spends most is named."""
     most = max(one.totals[-1] for one in curves.values())
     alike = _alike(curves)

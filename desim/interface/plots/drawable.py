@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from desim.arrays import Array
 from desim.errors import InputError, chosen, show
 from desim.experiments.studies.statistics import fewest, place
-from desim.interface.plots.style import fitted, plain
-from desim.interface.shown_metrics import on_axis, ranked
-from desim.runs.directory import UNENDED, UNLISTED
-from desim.runs.reading.series import Member, Meter, Series, delivered, series_of
-from desim.runs.store import Played
+from desim.interface.plots.style import fitted, on_axis, plain, ranked
+from desim.runs.reading.series import Meter, Series, delivered, series_of
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Runs that differ in their seeds only, as one curve: the median, and a band around it.
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
@@ -26,8 +26,8 @@ POINTS = 400
 
 
 def grouped(
-    runs: Sequence[Member] | Mapping[str, Sequence[Member]], labels: Sequence[str] | None = None
-) -> list[Series[Member]]:
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]", labels: Sequence[str] | None = None
+) -> list[Series]:
     """The series of runs that a figure shows, labels cut to fit; InputError where there is none.
 
     labels: other names for them, one for each in order.
@@ -52,7 +52,7 @@ def renamed(known: Sequence[str], labels: Sequence[str]) -> list[str]:
     return found
 
 
-def named(group: Series[Member]) -> str:
+def named(group: Series) -> str:
     """The label, and what is to be known of runs that did not end as they should."""
     ends = [f"{n} {status}" for status, n in group.ends.items()]
     title = plain(group.title)
@@ -139,7 +139,7 @@ Abscissa = Literal["time", "round", "bytes", "epsilon"]
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 
 
-def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
+def course(run: "Run", x: str, metric: str) -> tuple[Array, Array]:
     """Abscissae (n,) s, rounds, bytes or epsilon, and values (n,) of the network's metric.
 
     A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
@@ -173,7 +173,7 @@ def thinned(where: Array, value: Array) -> tuple[Array, Array]:
     return where[places], value[places]
 
 
-def shared_metric(runs: Sequence[Played]) -> str:
+def shared_metric(runs: "Sequence[Run]") -> str:
     """The metric to show if none is named: the first of `ranked` that all runs have."""
     recorded = [set(map(str, run.metrics["metric"].unique())) for run in runs]
     order = ranked(recorded)
@@ -190,7 +190,7 @@ def about_epsilon(attrs: Mapping[Any, Any]) -> str:
     return f"$\\delta$ = {attrs['delta']:g}; {about}"
 
 
-def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
+def terms(runs: "Mapping[str, Run]", endless: bool = False) -> str:
     """What every epsilon of a figure is about; runs by their labels.
 
     InputError where the runs differ, or, unless `endless`, an epsilon is infinite.
@@ -202,7 +202,7 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
             raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
         stated[about_epsilon(spent.attrs)] = label
-        doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
+        doubts += bool(run.store.unchecked)
     if len(stated) > 1:
         raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")
     about = next(iter(stated), "")
@@ -220,7 +220,7 @@ class Measured:
     Of the last `failed` courses values are nan from when the run failed.
     """
 
-    group: Series[Played]
+    group: Series
     courses: tuple[tuple[Array, Array], ...]
     failed: int = 0
 
@@ -249,7 +249,7 @@ class Drawable:
 
 
 def drawable(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None,
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]", x: str, metric: str | None,
     labels: Sequence[str] | None = None, failed: bool = True,
 ) -> Drawable:  # fmt: skip
     """Groups with their courses; metric None: the one that those have in common that have any.
@@ -299,7 +299,7 @@ def drawable(
 
 
 def _broken(
-    run: Played, x: str, metric: str, others: Sequence[tuple[Array, Array]]
+    run: "Run", x: str, metric: str, others: Sequence[tuple[Array, Array]]
 ) -> tuple[Array, Array]:
     """The course of a run that failed: nan from its last measurement on, and to where others end.
 
@@ -315,7 +315,7 @@ def _broken(
     return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])
 
 
-def _who(group: Series[Played], run: Played) -> str:
+def _who(group: Series, run: "Run") -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.experiments.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
+from desim.experiments.tuning.candidates import ORDER
 from desim.interface.plots.style import (
     COLOURS,
     Framed,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from desim.experiments.tuning.tune import Tuned
 
+BEST, FRONT, LEVEL, OPEN, DROPPED, *_ = ORDER
 LOOKS: dict[str, dict[str, Any]] = {
     BEST: {"color": COLOURS[1], "marker": "D", "markersize": 6.0, "zorder": 5},
     FRONT: {"color": COLOURS[1], "marker": "D", "markersize": 5.0, "zorder": 5},

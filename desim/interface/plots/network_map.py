@@ -5,7 +5,7 @@ on their way. Graphs are drawn with their links coloured; of very many links, ho
 """
 
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,9 @@ from desim.agent_names import listed, sites
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.interface.plots.style import COLOURS, INK, Framed, framed, grade, plain, unit_of, wrapped
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 STEPS = 300
 AGENTS = 200
@@ -30,7 +32,7 @@ POINTS = 400  # of a distribution function, its ends among them
 NAMED = 60  # agents up to which each is named
 
 
-def network(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def network(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw the links that were used, with the mean time on the way of what arrived; return axes.
 
     Of more than AGENTS agents or LINKS links it is drawn how many are how long. out: a file;

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from matplotlib.axes import Axes
 
@@ -10,7 +10,9 @@ from desim.interface.plots.activity import staleness, timeline, utilisation
 from desim.interface.plots.curves import epsilon, plot
 from desim.interface.plots.network_map import network
 from desim.interface.plots.style import Framed, Look
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 
 class Figures:
@@ -21,7 +23,7 @@ class Figures:
     where the log does not keep what a figure needs, with the reason.
     """
 
-    def __init__(self, run: Played) -> None:
+    def __init__(self, run: "Run") -> None:
         self._run = run
 
     def __call__(

@@ -48,7 +48,6 @@ from desim.interface.plots.style import (
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met, improved
 from desim.runs.run import Run
-from desim.runs.store import Played
 
 SPREAD = 5.0  # the last value over the first from which on an abscissa is logarithmic
 CROWD = 5  # methods up to which each has its band
@@ -238,7 +237,7 @@ class Taken:
 
 
 def bars(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    runs: Sequence[Run] | Mapping[str, Sequence[Run]],
     metric: str | None = None,
     target: float | None = None,
     x: str = "time",

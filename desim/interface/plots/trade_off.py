@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
 from desim.arrays import Array
-from desim.experiments.audit.verdict import Certified, Claim, Finding
+from desim.experiments.audit.verdict import Finding
 from desim.interface.plots.style import COLOURS, STYLE, new_axes, save
 
 LOW, HIGH = 5e-4, 0.97  # ends of both axes
@@ -46,29 +46,6 @@ def plot_audit(
     return axes
 
 
-def trade_off(claim: Claim, false_alarms: Array) -> Array:
-    """Least share of misses (n,) that `claim` leaves at these shares of false alarms (n,).
-
-    The best of what its parameters say: (epsilon, delta) (Wasserman, Zhou 2010), mu-GDP (Dong,
-    Roth, Su 2022), and rho-zCDP by the Renyi divergence of the two-valued outcome.
-    """
-    a = np.asarray(false_alarms, float)
-    with np.errstate(over="ignore"):
-        rate = np.exp(claim.epsilon)
-        misses = np.maximum(1.0 - claim.delta - rate * a, (1.0 - claim.delta - a) / rate)
-    misses = np.maximum(misses, 0.0)
-    if claim.mu is not None:
-        misses = np.maximum(misses, ndtr(ndtri(1.0 - a) - claim.mu))
-    if claim.rho is not None:
-        low, high = a.copy(), np.ones_like(a)
-        for _ in range(60):  # bisection: more detection needs a larger rho
-            middle = 0.5 * (low + high)
-            allowed = Certified(middle, a).rho <= claim.rho
-            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-        misses = np.maximum(misses, 1.0 - low)
-    return np.asarray(misses)
-
-
 def _draw_runs(axes: Axes, old: Array, new: Array, of: str) -> None:
     """The errors at every threshold, seen in the runs or canaries themselves."""
     thresholds = np.unique(np.concatenate([old, new]))
@@ -90,7 +67,7 @@ def _draw_claim(axes: Axes, finding: Finding, colour: str, number: int) -> None:
         return
     deviates = np.linspace(ndtri(LOW), ndtri(HIGH), 400)
     bottom = np.full_like(deviates, ndtri(LOW))
-    least = np.clip(trade_off(claim, ndtr(deviates)), 1e-12, 1.0 - 1e-12)
+    least = np.clip(claim.misses(ndtr(deviates)), 1e-12, 1.0 - 1e-12)
     curve = np.maximum(ndtri(least), bottom - 1.0)
     axes.plot(deviates, curve, color=colour, zorder=4 + number / 10, label=text)
     axes.fill_between(deviates, bottom, curve, color=colour, alpha=0.08, linewidth=0)

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from desim.errors import InputError, finite
-from desim.experiments.reported import of_the_best
+from desim.experiments.reported import Reported, of_the_best, reported
 from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study import StoredStudy
-from desim.interface.reports.page import chart_data, metrics, thinning, write
+from desim.experiments.studies.trials import Trials
+from desim.interface.plots import ecdf, profile
+from desim.interface.reports.page import chart_data, drawn, metrics, thinning, write
 from desim.interface.reports.readable import Reading, readings
 from desim.interface.reports.results import (
     RULE,
@@ -23,8 +25,7 @@ from desim.interface.reports.results import (
     waiting,
 )
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
-from desim.interface.reports.studies import study_part
-from desim.runs.store import Given
+from desim.runs.run import Given
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
@@ -108,3 +109,36 @@ def _about(one: Reading) -> dict[str, object]:
         "traffic": traffic(one),
         "scenario": scenario_text(one),
     }
+
+
+# Of a study or a tuner: its tables, and figures of which method is first.
+PROFILE = (
+    "On what share of problems and targets each method's expected time is within a ratio of that "
+    "of the best one (Dolan and Moré 2002): at the left, where it is first; at the right, where it "
+    "gets there at all."
+)
+ECDF = (
+    "What share of problems, targets and simulated runs has been met by when; a run that ends "
+    "without is started again with other draws (COCO)."
+)
+
+
+Figure = tuple[str, str, str]  # a caption, a data URL, and what is seen
+
+
+def study_part(study: StoredStudy) -> tuple[Reported, Sequence[Figure]]:
+    """What there is to say of it, and figures of which method is first, if any is."""
+    found = reported(study)
+    return found, () if found.trials is None else _first(found.trials)
+
+
+def _first(found: Trials) -> Sequence[Figure]:
+    """Figures of which method is first; none where nobody has met any target."""
+    try:
+        figures = [("Targets met over time", drawn(lambda path: ecdf(found, out=path)), ECDF)]
+        if len(found.problems) * len(found.targets) > 1:
+            url = drawn(lambda path: profile(found, out=path))
+            figures.insert(0, ("Performance profile", url, PROFILE))
+    except (InputError, KeyError):  # a column that today's tables have
+        return ()
+    return figures

@@ -16,8 +16,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.interface.plots.style import LOGARITHMIC, WORDS, is_share, ranked
 from desim.interface.reports.readable import Reading
-from desim.interface.shown_metrics import LOGARITHMIC, WORDS, is_share, ranked
 from desim.problem.fairness import RISING
 from desim.runs.directory import output
 
@@ -154,7 +154,7 @@ def write(path: Path, parts: Mapping[str, Any]) -> Path:
 
 def rendered(parts: Mapping[str, Any]) -> str:
     """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
-    figures = parts["clock"] is not None or any(one.first for one in parts["studies"])
+    figures = parts["clock"] is not None or any(drawings for _, drawings in parts["studies"])
     scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
     surroundings = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -14,7 +14,7 @@ from desim.agent_names import NETWORK
 from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
-from desim.interface.shown_metrics import AXIS_END, on_axis, worded
+from desim.interface.plots.style import AXIS_END, on_axis, worded
 from desim.privacy.accounting.accountants import Account
 from desim.runs.reading.series import Meter, series_of
 from desim.runs.reading.traffic import delivered_by

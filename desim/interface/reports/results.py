@@ -10,7 +10,7 @@ import numpy as np
 from desim.agent_names import agent_named, called
 from desim.amounts import epsilon
 from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
-from desim.experiments.studies.statistics import Estimate, median, median_estimate
+from desim.experiments.studies.statistics import Estimate, median_estimate
 from desim.interface.reports.page import drawn, metrics, terms
 from desim.interface.reports.readable import (
     NOTHING,
@@ -27,7 +27,7 @@ from desim.interface.reports.readable import (
 from desim.problem.fairness import RISING
 from desim.problem.targets import best, first_met, improved
 from desim.runs.privacy import Statement, statement
-from desim.runs.reading.waits import DEADLINE, NOBODY
+from desim.runs.reading.waits import CLOSERS
 from desim.tabulated import Table, each_once
 
 # Runs that differ in nothing but the seed, as one row: medians of what they show.
@@ -61,14 +61,14 @@ def together(
 def _median(values: Sequence[float]) -> float:
     """The median of those that are known; nan of none."""
     known = np.array(values, float)
-    return median(known[~np.isnan(known)])
+    return median_estimate(known[~np.isnan(known)]).value
 
 
 def _final(some: Sequence[Reading], name: str) -> str:
     """The median of a metric's last values; one that diverged counts as the worst."""
     worst = -np.inf if name in RISING else np.inf
     last = [float(one.curves[name].value[-1]) for one in some if name in one.curves]
-    middle = median(np.array([worst if np.isnan(one) else one for one in last]))
+    middle = _median([worst if np.isnan(one) else one for one in last])
     return "diverged" if np.isinf(middle) else metric_value(name, middle)
 
 
@@ -377,7 +377,6 @@ def _facts(stated: Statement) -> Iterator[Fact]:
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups
-SPECIAL = {DEADLINE: "the deadline", NOBODY: "nobody", -1: "the coordinator"}
 CLOSED = (
     "The arrival that came last closed the wait, and all its time is counted to that sender. "
     "Nobody: the waiter's own work came last."
@@ -396,7 +395,7 @@ def waiting(one: Reading) -> Table | None:
     rows, bars = [], []
     for who, (times, lost) in zip(closed.index[:ROWS], closed.to_numpy(float), strict=False):
         part = lost / passed if passed > 0.0 else 0.0
-        name = SPECIAL.get(int(who), agent_named(one.run.manifest, int(who)))
+        name = CLOSERS.get(int(who), agent_named(one.run.manifest, int(who)))
         rows.append([name, count(times), share(times / whole), seconds(lost), share(part)])
         bars.append([("busy", part)])
     more = f" {len(closed) - ROWS} more are not listed." if len(closed) > ROWS else ""

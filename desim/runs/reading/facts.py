@@ -6,7 +6,7 @@ more, or one whose log leaves events out says so instead.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.premises import shortly, stored, unrepeatable
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
-    DEADLINE,
+    CLOSERS,
+    NOBODY,
     Unanswered,
     Untimely,
     closed,
@@ -26,7 +27,9 @@ from desim.runs.reading.waits import (
     instants,
     listening,
 )
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # The clock of a run in a line: one of real time has hosts, an error, and links.
 
@@ -142,7 +145,7 @@ MANY = 2_000_000  # events above which whom a run waited for is read on demand o
 Facts = list[tuple[str, str]]
 
 
-def facts(run: Played, quick: bool = False) -> Facts:
+def facts(run: "Run", quick: bool = False) -> Facts:
     """What is known of a run, as pairs of a name and a text.
 
     quick: leave out what takes seconds where a run has millions of events.
@@ -194,7 +197,7 @@ def _entries(said: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _times(run: Played, seen: Glance | None) -> str:
+def _times(run: "Run", seen: Glance | None) -> str:
     manifest = run.manifest
     if "time" not in manifest:
         return f"{seen.last if seen else 0.0:.6g} s at the last event that was stored"
@@ -206,7 +209,7 @@ def _times(run: Played, seen: Glance | None) -> str:
     return text + (f", {plain:.3g} s of it plain Python" if plain >= SEEN else "")
 
 
-def _messages(run: Played, seen: Glance | None, level: str) -> str:
+def _messages(run: "Run", seen: Glance | None, level: str) -> str:
     """What was counted, or, where the run was killed before, what can be counted."""
     count = run.manifest.get("counts")
     if not count and level == "rounds":
@@ -219,7 +222,7 @@ def _messages(run: Played, seen: Glance | None, level: str) -> str:
     return text + (f", {count['lost']} lost" if count.get("lost") else "")
 
 
-def _releases(run: Played) -> Facts:
+def _releases(run: "Run") -> Facts:
     found: Counter[str] = Counter()
     for rows in run.store.pieces("releases", ["mechanism"]):
         codes, counts = np.unique(rows["mechanism"].codes, return_counts=True)
@@ -232,7 +235,7 @@ def _releases(run: Played) -> Facts:
     return [("releases", text)] if text else []
 
 
-def _privacy(run: Played) -> Facts:
+def _privacy(run: "Run") -> Facts:
     """One line: the largest epsilon of an agent in the scenario's terms, all of them named."""
     try:
         if stored(run).get("terms") is None:
@@ -249,7 +252,7 @@ def _privacy(run: Played) -> Facts:
     return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
 
 
-def bare(run: Played) -> bool:
+def bare(run: "Run") -> bool:
     """Whether something private was released without noise."""
     for rows in run.store.pieces("releases", ["mechanism", "scale", "sensitivity"]):
         silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
@@ -258,7 +261,7 @@ def bare(run: Played) -> bool:
     return False
 
 
-def _metrics(run: Played) -> Facts:
+def _metrics(run: "Run") -> Facts:
     """The last value of each metric of the network, in the order in which they come."""
     found: dict[str, str] = {}
     agents = len(run.manifest.get("rows", ()))
@@ -276,7 +279,7 @@ def _metrics(run: Played) -> Facts:
     return list(found.items())
 
 
-def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+def _waits(run: "Run", seen: Glance) -> Iterator[tuple[str, str]]:
     """The three most frequent closers of collections, or of the waits of a graph's agents."""
     unit = "rounds" if seen.hub else "waits"
     if seen.alike:
@@ -286,8 +289,7 @@ def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
     closers = []
     for who, number in often:
-        names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
-        ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+        ended = "nobody had to wait" if who == NOBODY else f"ended by {CLOSERS.get(who)}"
         ended = f"{agent_named(run.manifest, who)}, last" if who >= 0 else ended
         closers.append(f"{ended} in {number / whole:.0%} of {unit}")
     if closers:
@@ -298,7 +300,7 @@ def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
         yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"
 
 
-def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+def _busy(run: "Run", seen: Glance) -> Iterator[tuple[str, str]]:
     """Which share of the run agents computed, done or in vain: on average, who least and most."""
     end = float(run.manifest.get("time", seen.last))
     if not seen.counts["compute"] or end <= 0.0:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from desim.amounts import BELOW, best_unit
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.runs.premises import model_of, names
-from desim.runs.store import Played
 from desim.scenario.own import LAYERED
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Labels: the names of runs, or what they differ in where they share one.
 
@@ -34,7 +36,7 @@ Place = tuple[str, ...]  # keys of a setting, from the section down
 TRAINING = ("augment", "device")  # of the problem: how it is trained, not what it is
 
 
-def _written(run: Played) -> dict[str, Any]:
+def _written(run: "Run") -> dict[str, Any]:
     """The resolved scenario; nothing where it cannot be read."""
     try:
         return run.scenario.written()
@@ -43,7 +45,7 @@ def _written(run: Played) -> dict[str, Any]:
 
 
 def labels(
-    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]] = _written
+    groups: "Sequence[Sequence[Run]]", settings: "Callable[[Run], Mapping[str, Any]]" = _written
 ) -> list[str]:
     """What tells each group of runs from the others: the name of its first where no other has it.
 
@@ -57,7 +59,7 @@ def labels(
 
 
 def _apart(
-    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]]
+    groups: "Sequence[Sequence[Run]]", settings: "Callable[[Run], Mapping[str, Any]]"
 ) -> list[str]:
     """Labels of groups of which each shares its name."""
     runs = [group[0] for group in groups]
@@ -81,7 +83,7 @@ def _apart(
     return found
 
 
-def differing(runs: Sequence[Played]) -> list[Place]:
+def differing(runs: "Sequence[Run]") -> list[Place]:
     """Places of the settings that not all scenarios have with the same value.
 
     Name and seed are none; scenarios that cannot be read are left out.
@@ -89,7 +91,7 @@ def differing(runs: Sequence[Played]) -> list[Place]:
     return _unlike([tree for tree in map(_written, runs) if tree])
 
 
-def other_problems(runs: Sequence[Played]) -> list[str]:
+def other_problems(runs: "Sequence[Run]") -> list[str]:
     """Keys of `problem` that make the metrics of one run not comparable with another's."""
     keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
     apart = all(names(run)[1] in LAYERED or model_of(run) for run in runs)
@@ -163,19 +165,17 @@ def _at(tree: Any, place: Place) -> Any:
 
 # Series: runs that differ in their seeds only belong together, under one label.
 
-Member = TypeVar("Member", bound=Played)
-
 
 @dataclass(frozen=True)
-class Series(Generic[Member]):
+class Series:
     """Runs of one label; all but `runs[0]` differ from it in their seeds only, or are so labelled.
 
     runs: those that are done where any is, else all; left_out: the others.
     """
 
     label: str
-    runs: tuple[Member, ...]
-    left_out: tuple[Member, ...] = ()
+    runs: "tuple[Run, ...]"
+    left_out: "tuple[Run, ...]" = ()
 
     @property
     def title(self) -> str:
@@ -184,7 +184,7 @@ class Series(Generic[Member]):
         return f"{self.label} ({', '.join(ended)})" if ended else self.label
 
     @property
-    def lost(self) -> tuple[Member, ...]:
+    def lost(self) -> "tuple[Run, ...]":
         """Runs that failed where others are done: they count until a target, not at the end."""
         return tuple(run for run in self.left_out if run.status == "failed")
 
@@ -194,7 +194,7 @@ class Series(Generic[Member]):
         return dict(Counter(run.status for run in self.left_out))
 
 
-def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[Series[Member]]:
+def series_of(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> list[Series]:
     """Series in order: by label where labels are given, else of runs that are alike but for seeds.
 
     The same run given twice counts once. Another run of a seed that a series has already begins one
@@ -210,20 +210,20 @@ def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[S
     return [Series(label, *parts) for label, parts in zip(named, found, strict=True)]
 
 
-Parts = tuple[tuple[Member, ...], tuple[Member, ...]]
+Parts = tuple[tuple["Run", ...], tuple["Run", ...]]
 
 
-def _once(runs: Sequence[Member]) -> list[Member]:
+def _once(runs: "Sequence[Run]") -> "list[Run]":
     """Each run once, be it opened twice."""
-    found: dict[object, Member] = {}
+    found: dict[object, Run] = {}
     for run in runs:
         found.setdefault(run.directory.resolve() if run.directory else id(run), run)
     return list(found.values())
 
 
-def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
+def _alike(runs: "Sequence[Run]") -> Iterator[Parts]:
     """Those that count, and those left out, of each series."""
-    families: dict[object, list[Member]] = {}
+    families: dict[object, list[Run]] = {}
     for number, run in enumerate(runs):
         try:
             alike = run.alike
@@ -233,7 +233,7 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
     for family in families.values():
         counted, left_out = _parted(family)
         seen: Counter[object] = Counter()
-        turns: dict[int, list[Member]] = {}
+        turns: dict[int, list[Run]] = {}
         for run in counted:
             seed = run.manifest.get("seed")
             turns.setdefault(seen[seed], []).append(run)
@@ -242,7 +242,7 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
             yield tuple(some), () if turn else left_out
 
 
-def _parted(runs: Sequence[Member]) -> Parts[Member]:
+def _parted(runs: "Sequence[Run]") -> Parts:
     """The runs that are done where any is, else all; and the others."""
     done = tuple(run for run in runs if run.status == "done")
     return (done, tuple(run for run in runs if run.status != "done")) if done else (tuple(runs), ())
@@ -264,7 +264,7 @@ class Meter:
         return np.asarray(np.concatenate([[0.0], self.totals])[before])
 
 
-def delivered(run: Played) -> Meter:
+def delivered(run: "Run") -> Meter:
     """Bytes of the messages that arrived; InputError where the log leaves messages out."""
     arrived = run.delivered()
     return Meter(arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float)))

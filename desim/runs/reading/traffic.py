@@ -4,7 +4,7 @@ Floating-point sums depend on the order in which they are formed. Here every key
 one after another, wherever a piece of a table ends.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Pieces, Words, pieces_of, rows_of
 from desim.numerics.later import pd
-from desim.runs.store import Played
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 # Sums by key over a table that is read piece by piece: the bits are those of one reading.
 
@@ -115,7 +117,7 @@ def links(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(table | {"sending": time.at(places), "on_the_way": mean})
 
 
-def delivered_by(run: Played, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def delivered_by(run: "Run", times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bytes (n,) that have arrived by each of times (n,) s, which are in order."""
     run.require("bytes", "deliver")
     found = np.zeros(len(times) + 1)  # by the first of these times, or never

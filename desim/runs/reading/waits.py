@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.agent_names import agents, numbers, sites
+from desim.agent_names import NETWORK, agents, numbers, sites
 from desim.arrays import Int
 from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.numerics.later import pd
 from desim.runs.reading.traffic import longer
-from desim.runs.store import Played
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from desim.runs.run import Run
+
 
 DEADLINE = -2
 NOBODY = -3
+CLOSERS = {DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator"}
 CAUSES = ["aggregate", "deadline", "deliver"]
 COLUMNS = ["time", "kind", "agent", "peer", "round", "seconds"]
 
@@ -206,7 +208,7 @@ def _seldom(
     return "; ".join(parts)
 
 
-def listening(run: Played) -> Unanswered | Untimely | None:
+def listening(run: "Run") -> Unanswered | Untimely | None:
     """What counts a run's unanswered calls, or late messages; None where nobody waits by name.
 
     Who waits for all hears all, and who goes on with each reply, or so many, misses nobody.
@@ -219,7 +221,7 @@ def listening(run: Played) -> Unanswered | Untimely | None:
     return Unanswered(carried=policy.get("late") == "carry")
 
 
-def unheard(run: Played) -> str:
+def unheard(run: "Run") -> str:
     """The agents whose replies never, or rarely, came in time; "" where all were heard."""
     counting = listening(run)
     if counting is None or run.level == "rounds":
@@ -229,7 +231,7 @@ def unheard(run: Played) -> str:
     return counting.sentence(sites(run.manifest))
 
 
-def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:
+def missing(run: "Run", pieces: Pieces) -> list[tuple[float, str]]:
     """Of each of the coordinator's collections: when it closed, s, and whose replies were missing.
 
     pieces: columns time and CALLED of the log. [] where nobody can be missing.

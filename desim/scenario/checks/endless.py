@@ -19,8 +19,7 @@ from desim.network.timeline.computations import Speeds, takes
 from desim.network.timeline.messages import Links
 from desim.numerics.distributions import bounds
 from desim.scenario import registry
-from desim.scenario.blame import explained
-from desim.scenario.check import located
+from desim.scenario.check import explained, located
 from desim.scenario.schema import Scenario
 
 Flags = NDArray[np.bool_]

@@ -9,10 +9,11 @@ from desim.interface.cli.progress import say
 
 def list(
     what: Annotated[
-        str, typer.Argument(help="algorithms, losses, ...; default: an overview.", metavar="[WHAT]")
-    ] = "",
+        str | None,
+        typer.Argument(help="algorithms, losses, ...; default: an overview.", metavar="[WHAT]"),
+    ] = None,
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
     from desim.scenario.catalogue import listed, overview
 
-    say("\n".join(listed(what) if what else overview()))
+    say("\n".join(overview() if what is None else listed(what)))

@@ -1,15 +1,12 @@
 """`desim warmup`: compiles before it is needed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from desim.interface.cli.options import path_argument
 from desim.interface.cli.progress import moving_bar, say
-
-if TYPE_CHECKING:
-    from desim.runs.warmup import Warmth
 
 
 def warmup(
@@ -21,14 +18,14 @@ def warmup(
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
     from desim.runs.warmup import shipped
 
-    warmth = warm(scenarios or shipped())
-    say("\n".join(warmth.lines()))
-    if scenarios and warmth.skipped:  # what ships may lack its data; what was named may not
+    lines, skipped = warm(scenarios or shipped())
+    say("\n".join(lines))
+    if scenarios and skipped:  # what ships may lack its data; what was named may not
         raise typer.Exit(1)
 
 
-def warm(files: list[Path]) -> "Warmth":
-    """Compile what `files` need, with a bar that counts them and the functions."""
+def warm(files: list[Path]) -> tuple[list[str], bool]:
+    """Compile what `files` need, with a bar that counts them and the functions; what came of it."""
     from desim.numerics.watched import watched
     from desim.runs.warmup import warm_up
 
@@ -44,4 +41,5 @@ def warm(files: list[Path]) -> "Warmth":
             show(text, (place - 1) / len(files))
 
         with watched(begin):
-            return warm_up(files, tell)
+            found = warm_up(files, tell)
+    return found.lines(), bool(found.skipped)
