@@ -7,25 +7,31 @@ each: so would be the clock of compiled rounds, for the formulas of every method
 from typing import Any
 
 from llvmlite import ir
-from numba import typeof, types
+from numba import _dispatcher, typeof, types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
 
 from desim.numerics import plain
 from desim.numerics.registers import compiled_as
 
+_found: dict[tuple[Dispatcher, bytes], int] = {}
+
 
 def address_of(kernel: Any, arguments: tuple[Any, ...]) -> int:
     """Where the machine code of a kernel for arguments like these is, compiled if it is not yet.
 
-    0 where nothing is ever compiled.
+    0 where nothing is ever compiled. To name the types of all that a clock needs takes
+    milliseconds, as long as a short play: numba's own print of them does for what was looked up.
     """
     if not isinstance(kernel, Dispatcher):
         return 0
-    kinds = tuple(map(typeof, arguments))
-    kernel.compile(kinds)
-    code = kernel.overloads[kinds]
-    return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+    looked_up = kernel, _dispatcher.compute_fingerprint(arguments)
+    if looked_up not in _found:
+        kinds = tuple(map(typeof, arguments))
+        kernel.compile(kinds)
+        code = kernel.overloads[kinds]
+        _found[looked_up] = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+    return _found[looked_up]
 
 
 def called(kernel, address, arguments):
