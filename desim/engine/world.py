@@ -122,10 +122,12 @@ class World:
             self.filter = budget.Filter(settings.budget, settings.problem.rows)
         self.observer.alive = self.pulse
 
-    @property
-    def given(self) -> tuple[Any, ...]:
-        """What a world is made of for its settings."""
-        return self.settings, self.sink, self.report, self.signals, self.keeper
+    def begin_again(self, new: Callable[..., "World"]) -> None:
+        """Be a new one, of what this one was made of; what the user has been told stays so."""
+        other = new(self.settings, self.sink, self.report, self.signals, self.keeper)
+        other.cautions += self.cautions
+        vars(self).update(vars(other))
+        self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""

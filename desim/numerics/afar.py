@@ -20,18 +20,17 @@ _found: dict[tuple[Dispatcher, bytes], int] = {}
 def address_of(kernel: Any, arguments: tuple[Any, ...]) -> int:
     """Where the machine code of a kernel for arguments like these is, compiled if it is not yet.
 
-    0 where nothing is ever compiled. To name the types of all that a clock needs takes
-    milliseconds, as long as a short play: numba's own print of them does for what was looked up.
+    0 where nothing is ever compiled. Types are named once: those of a clock take milliseconds.
     """
     if not isinstance(kernel, Dispatcher):
         return 0
-    looked_up = kernel, _dispatcher.compute_fingerprint(arguments)
-    if looked_up not in _found:
+    alike = kernel, _dispatcher.compute_fingerprint(arguments)
+    if alike not in _found:
         kinds = tuple(map(typeof, arguments))
         kernel.compile(kinds)
         code = kernel.overloads[kinds]
-        _found[looked_up] = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
-    return _found[looked_up]
+        _found[alike] = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+    return _found[alike]
 
 
 def called(kernel, address, arguments):
@@ -42,18 +41,15 @@ def called(kernel, address, arguments):
     plain.twin(kernel)(*arguments)
 
 
-def _kinds(arguments: Any) -> tuple[Any, ...]:
-    return tuple(map(types.unliteral, arguments))
-
-
 def _known(kernel: Any, address: Any, arguments: Any) -> Any:
     """No type for arguments of which the kernel has no code: to call it with these would crash."""
-    return types.none if _kinds(arguments) in kernel.dispatcher.overloads else None
+    return types.none if types.unliteral(arguments).types in kernel.dispatcher.overloads else None
 
 
 @compiled_as(called, _known)
 def _called(context, builder, signature, args):
-    kinds, values = _kinds(signature.args[2]), cgutils.unpack_tuple(builder, args[2])
+    kinds = types.unliteral(signature.args[2]).types
+    values = cgutils.unpack_tuple(builder, args[2])
     kind = context.call_conv.get_function_type(types.none, kinds)
     place = builder.inttoptr(args[1], ir.PointerType(kind))
     status, _ = context.call_conv.call_function(builder, place, types.none, kinds, values)
