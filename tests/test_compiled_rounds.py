@@ -13,7 +13,7 @@ from test_engines import differences
 
 import desim
 from desim.engine import play
-from desim.engine.compiled import numbers, rounds
+from desim.engine.compiled import numbers, otherwise, rounds
 from desim.engine.compiled import star as star_compiled
 from desim.engine.compiled.numbers import narrowed, pairwise
 from desim.errors import InputError, RunError
@@ -252,14 +252,14 @@ def test_rounds_without_code_are_played_by_the_cohort_engine(monkeypatch):
         monkeypatch.setitem(
             play.ENGINES, there, lambda *p, real=real, name=name: seen.append(name) or real(*p)
         )
-    monkeypatch.setattr(play, "absent", lambda *_: True)
+    monkeypatch.setattr(otherwise, "absent", lambda *_: True)
     found = run("fedavg-each")
     assert (found.manifest["engine"], differences(found, whole)) == ("compiled", [])
     assert differences(run("plt-time"), endless) == []
     assert seen == ["cohort", "compiled"]  # nobody knows how long the second takes
-    for tree, otherwise in (({"desk": {}}, False), ({}, True)):
+    for tree, other in (({"desk": {}}, False), ({}, True)):
         world = SimpleNamespace(keeper=SimpleNamespace(found={"engine": tree}))
-        assert play._sooner_otherwise(None, world) == otherwise  # as it began
+        assert otherwise._sooner_otherwise(None, world) == other  # as it began
 
 
 def test_what_has_no_code_is_told_before_it_is_called(monkeypatch):

@@ -11,6 +11,7 @@ from numba.core.errors import TypingError
 
 import desim
 from desim.network.timeline.record import release_id
+from desim.numerics import afar
 from desim.numerics.afar import address_of, called
 from desim.numerics.jit import far_kernel, lean_inline, lean_kernel
 from desim.problem.kernels.local import train_rows
@@ -138,3 +139,17 @@ def test_a_kernel_is_called_by_its_address_for_the_types_that_it_knows():
     with pytest.raises(TypingError):
         noted_through(address, 1, (array, 2))
     assert address_of(noted.py_func, (0, (array, 2.5))) == 0
+
+
+def test_types_are_named_once_for_all_arguments_like_these(monkeypatch):
+    one, other = (0, (np.zeros(3), 2.5)), (0, (np.zeros(3), 2))
+    addresses = address_of(noted, one), address_of(noted, other)
+    assert addresses[0] != addresses[1]
+
+    def again(value):
+        raise AssertionError("named again")
+
+    monkeypatch.setattr(afar, "typeof", again)
+    assert (address_of(noted, one), address_of(noted, other)) == addresses
+    with pytest.raises(AssertionError, match="named again"):
+        address_of(noted, (0, (np.zeros(3, np.int64), 2)))

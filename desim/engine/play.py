@@ -16,11 +16,11 @@ from desim.engine.observer import ClockObserver, ReleasedObserver, RoundObserver
 from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
-from desim.engine.world import Discard, Keeper, Progress, Unforeseen, World
+from desim.engine.world import Discard, Keeper, Progress, World
 from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
-from desim.numerics.plain import absent, counted, soon
+from desim.numerics.plain import soon
 from desim.problem.problem import Problem
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
@@ -47,14 +47,9 @@ def _played_by(name: str) -> Callable[[Any, World], float]:
 
 
 ENGINES = {
-    ("coordinator", "compiled"): _played_by("compiled.star"),
-    ("coordinator", "cohort"): _played_by("cohort.star"),
-    ("coordinator", "agents"): _played_by("agents.star"),
-    ("graph", "compiled"): _played_by("compiled.graph"),
-    ("graph", "cohort"): _played_by("cohort.graph"),
-    ("graph", "agents"): _played_by("agents.graph"),
-    ("central", "cohort"): _played_by("cohort.graph"),
-    ("central", "agents"): _played_by("agents.graph"),
+    (kind, name): _played_by(f"{name}.{module}")
+    for kind, module in (("coordinator", "star"), ("graph", "graph"), ("central", "graph"))
+    for name in ("compiled", "cohort", "agents")  # of central ones nothing is compiled
 }
 
 
@@ -70,20 +65,6 @@ def _long(settings: Settings, method: Any) -> bool:
     """Whether plain Python would take longer over a run than to compile what it needs."""
     steps, rows = _steps(settings, method), settings.problem.A
     return steps > LONG or 2.0 * steps * rows.size / settings.problem.agents > HEAVY
-
-
-def _sooner_otherwise(program: Any, world: World) -> bool:
-    """Whether the cohort engine, of the same bits, is sooner done than compiled rounds.
-
-    So it is where there is no code for the formulas, and it is known how many rounds there are. A
-    run that is resumed goes on as it began.
-    """
-    found = None if world.keeper is None else world.keeper.found
-    if found is not None:
-        return "desk" not in found["engine"]
-    from desim.engine.compiled.rounds import advance
-
-    return world.settings.rounds < np.inf and absent(advance, program.formulas)
 
 
 @dataclass(frozen=True)
@@ -220,10 +201,6 @@ class Simulation:
         else:
             kind = ReleasedObserver if seen.released else ClockObserver
             observer = kind(*common, settings.initial("x0"), patience, self.method.cures)
-        if self.engine == "compiled" and not hub and not isinstance(sink, Discard):
-            from desim.engine.compiled.once import Once
-
-            sink = sink.again() if isinstance(sink, Once) else Once(sink)
         return World(settings, observer, patience, sink, progress, signals, keeper)
 
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
@@ -266,28 +243,14 @@ class Simulation:
 
     def _drive(self, world: World, engine: str) -> float:
         """Run the engine to the end of the run, s."""
-        method = self.method
-        program = method.coordinator if method.kind == "coordinator" else method.agents
+        method, play = self.method, ENGINES[self.method.kind, engine]
         with soon() if (long := _long(world.settings, method)) else nullcontext():
-            if engine == "compiled" and method.kind == "coordinator":
-                compiled = method.compiled()
-                if long or not _sooner_otherwise(compiled, world):
-                    return ENGINES[method.kind, engine](compiled, world)
-                from desim.engine.compiled.star import want
+            if engine == "compiled":
+                from desim.engine.compiled import otherwise
 
-                want(compiled, self._world(world.settings, Discard(), None))
-                with counted():
-                    return self._drive(world, "cohort")
-            if engine != "compiled":
-                program = checked_requests(program, method.kind, lambda: world.now)
-            try:
-                return ENGINES[method.kind, engine](program, world)
-            except Unforeseen:  # from the start, then, with the same bits
-                again = self._world(*world.given)
-                again.cautions += world.cautions
-                vars(world).update(vars(again))
-                world.observer.alive = world.pulse
-                return self._drive(world, "cohort")
+                return otherwise.play(method, play, world, long, self._drive, self._world)
+            program = method.coordinator if method.kind == "coordinator" else method.agents
+            return play(checked_requests(program, method.kind, lambda: world.now), world)
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

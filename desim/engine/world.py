@@ -123,10 +123,12 @@ class World:
         if self.report is not None:  # else nobody is told, and a play ends without the collector
             self.observer.alive = self.pulse
 
-    @property
-    def given(self) -> tuple[Any, ...]:
-        """What a world is made of for its settings."""
-        return self.settings, self.sink, self.report, self.signals, self.keeper
+    def begin_again(self, new: Callable[..., "World"]) -> None:
+        """Be a new one, of what this one was made of; what the user has been told stays so."""
+        other = new(self.settings, self.sink, self.report, self.signals, self.keeper)
+        other.cautions += self.cautions
+        vars(self).update(vars(other))
+        self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""

@@ -7,25 +7,30 @@ each: so would be the clock of compiled rounds, for the formulas of every method
 from typing import Any
 
 from llvmlite import ir
-from numba import typeof, types
+from numba import _dispatcher, typeof, types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
 
 from desim.numerics import plain
 from desim.numerics.registers import compiled_as
 
+_found: dict[tuple[Dispatcher, bytes], int] = {}
+
 
 def address_of(kernel: Any, arguments: tuple[Any, ...]) -> int:
     """Where the machine code of a kernel for arguments like these is, compiled if it is not yet.
 
-    0 where nothing is ever compiled.
+    0 where nothing is ever compiled. Types are named once: those of a clock take milliseconds.
     """
     if not isinstance(kernel, Dispatcher):
         return 0
-    kinds = tuple(map(typeof, arguments))
-    kernel.compile(kinds)
-    code = kernel.overloads[kinds]
-    return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+    alike = kernel, _dispatcher.compute_fingerprint(arguments)
+    if alike not in _found:
+        kinds = tuple(map(typeof, arguments))
+        kernel.compile(kinds)
+        code = kernel.overloads[kinds]
+        _found[alike] = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+    return _found[alike]
 
 
 def called(kernel, address, arguments):
@@ -36,18 +41,15 @@ def called(kernel, address, arguments):
     plain.twin(kernel)(*arguments)
 
 
-def _kinds(arguments: Any) -> tuple[Any, ...]:
-    return tuple(map(types.unliteral, arguments))
-
-
 def _known(kernel: Any, address: Any, arguments: Any) -> Any:
     """No type for arguments of which the kernel has no code: to call it with these would crash."""
-    return types.none if _kinds(arguments) in kernel.dispatcher.overloads else None
+    return types.none if types.unliteral(arguments).types in kernel.dispatcher.overloads else None
 
 
 @compiled_as(called, _known)
 def _called(context, builder, signature, args):
-    kinds, values = _kinds(signature.args[2]), cgutils.unpack_tuple(builder, args[2])
+    kinds = types.unliteral(signature.args[2]).types
+    values = cgutils.unpack_tuple(builder, args[2])
     kind = context.call_conv.get_function_type(types.none, kinds)
     place = builder.inttoptr(args[1], ir.PointerType(kind))
     status, _ = context.call_conv.call_function(builder, place, types.none, kinds, values)
