@@ -18,8 +18,10 @@ from desim.engine.compiled import lowering, machine, once, player, steady, tape
 from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
-from desim.method import Mechanism, Terms, View, batch_gradient
+from desim.method import DynamicZcdp, Gaussian, Laplace, Mechanism, Terms, View, batch_gradient
+from desim.privacy.ledger import mechanisms
 from desim.scenario.build import build, check
+from desim.unplayed import of_unplayed
 
 QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
 METHODS = (
@@ -355,6 +357,96 @@ def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch)
     if program is not zipping:  # in these the loop is in a function of two lines
         monkeypatch.setattr(tape, "loops_plainly", lambda _: True)
     assert unlike(simulated(program))
+
+
+DECAYING = {"noise": {"kind": "laplace", "sigma": 0.1, "decay": 0.93, "period": 3}}
+SHRINKING = {"name": "zcdp-subgradient", "step": {"initial": 0.1, "decay": "sqrt"}}
+GROWING = {"noise": {"phi": 0.3, "growth": 0.99}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": DECAYING},
+        {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.1, "iteration": 0.4}}},
+        {"algorithm": {"name": "zcdp-nfl", "rho": 0.4, "eta": 0.05}, "privacy": GROWING},
+        {"algorithm": SHRINKING, "privacy": DECAYING},
+        {"algorithm": {**DSGD, "alpha": {"initial": 0.1, "decay": {"power": 0.7}}}},
+    ],
+    ids=str,
+)
+def test_functions_of_the_round_are_asked_for_many_rounds_at_once(changes, blocks, monkeypatch):
+    asked = []
+    kept = steady.Later.many
+
+    def counted(self, turns):
+        asked.append(self.rows is not None)
+        return kept(self, turns)
+
+    monkeypatch.setattr(steady.Later, "many", counted)
+    simulation = build(desim.load(graph(**{"algorithm": DSGD, **QUIET, **changes})))
+    assert unlike(simulation) == []
+    assert blocks[0] > 100
+    assert any(asked)
+
+
+@pytest.mark.parametrize(
+    ("module", "right", "wrong"),
+    [
+        (steady, "np.arange(turns.start, turns.stop)", "np.arange(1, 1 + len(turns))"),
+        (steady, "axes) if type(x) is Later else x", "axes) if type(x) is Later else 2 * x"),
+        (player, "step = rows.shape[1]", "step = 0"),
+    ],
+    ids=["rounds", "products", "places"],
+)  # fmt: skip
+def test_wrong_rounds_of_a_function_are_noticed(module, right, wrong, monkeypatch):
+    simulation = build(desim.load(graph(algorithm=SHRINKING, privacy=DECAYING, **QUIET)))
+    broken = mutant(module, right, wrong)
+    if module is player:
+        monkeypatch.setattr(graph_compiled, "Player", broken.Player)
+    else:
+        monkeypatch.setattr(steady.Turn, "answers", broken.Turn.answers)
+        monkeypatch.setattr(steady.Later, "_with", broken.Later._with)
+        monkeypatch.setattr(broken, "Turn", steady.Turn)
+        monkeypatch.setattr(broken, "Later", steady.Later)
+        monkeypatch.setattr(broken, "plainly", steady.plainly)
+    assert unlike(simulation)
+
+
+def test_powers_of_many_rounds_have_the_bits_of_each_alone(monkeypatch):
+    rounds = np.arange(1, 3000)[:, None]
+    for noise in (Gaussian(0.1, 0.987), DynamicZcdp(0.2, 1.003), Laplace(0.3, 0.99, period=4)):
+        scales = noise.scale(rounds, np.linspace(0.1, 0.3, 4))
+        each = [noise.scale(int(k), np.linspace(0.1, 0.3, 4)) for k in rounds[:, 0]]
+        assert scales.tobytes() == np.array(each).tobytes()
+    monkeypatch.setattr(mechanisms, "raised", lambda x, power: np.exp(power * np.log(x)))
+    assert noise.scale(rounds, np.ones(1)).tobytes() != np.array(each)[:, :1].tobytes()
+
+
+def careless(self, us):
+    """Terms of its own that take a round as they like: they are asked for one by one."""
+    n = len(us.who)
+    us.x, ones, none = self.x0[us.who], np.full(n, 0.1), np.full(n, np.nan)
+
+    @of_unplayed(0)
+    def priced(k):
+        scale = 0.1 * 0.99**k if k < LATE else 0.2
+        return Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, ones, np.full(n, scale), none)
+
+    for k in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, priced(k)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def test_what_a_function_hides_in_a_round_is_looked_at_in_that_round(monkeypatch, blocks):
+    assert unlike(simulated(careless)) == []
+    assert blocks[0] > 100
+    early = partial(mutant(steady, "asked(turn, lambda", "asked(self.value, lambda").Turn.answers)
+    monkeypatch.setattr(steady.Turn, "answers", early.func)
+    assert unlike(simulated(careless))
 
 
 def test_state_of_any_name_is_state():

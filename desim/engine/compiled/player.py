@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.engine.arguments import effort, terms_given
+from desim.engine.arguments import effort, good_costs, terms_given
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
-from desim.engine.compiled.tape import Round
+from desim.engine.compiled.tape import Stretch
 from desim.engine.observer import ClockObserver
 from desim.engine.requests import Heard
 from desim.engine.us import Cohort
@@ -118,17 +118,24 @@ class Player:
         shape = self.steps.round.results[number]
         return np.array(self.memory[place : place + math.prod(shape)].reshape(shape))
 
-    def usable(self, rounds: list[Round]) -> list[Round]:
-        """The first of these rounds that differ from the latest one in numbers and terms alone."""
-        for place, round_ in enumerate(rounds):
-            constants = round_.constants
-            same = all(
-                constants[slot] is kept or np.array_equal(constants[slot], kept)
-                for slot, kept in zip(self.fixed, self.kept, strict=True)
-            )
-            if not same or not all(self._good(constants[draw[1]]) for draw in self.steps.draws):
-                return rounds[:place]
-        return rounds
+    def usable(self, stretch: Stretch) -> int:
+        """How many rounds, from the first on, differ from the latest in numbers and terms alone."""
+        bad = [stretch.number]
+        for slot, kept in zip(self.fixed, self.kept, strict=True):
+            column = enumerate(stretch.column(slot))
+            bad += [b for b, one in column if one is not kept and not np.array_equal(one, kept)]
+        for _, slot in self.steps.draws:
+            if isinstance(column := stretch.column(slot), Terms):
+                least = np.min(column.sensitivity), np.min(column.scale)
+                shares = (
+                    np.fmin.reduce(column.sampling, None),
+                    np.fmax.reduce(column.sampling, None),
+                )
+                ends = np.array([*([one, one] for one in least), shares])
+                bad += [] if good_costs(ends) else [0]
+            else:
+                bad += [b for b, one in enumerate(column) if not self._good(one)]
+        return min(bad)
 
     def _good(self, terms: Terms) -> bool:
         try:
@@ -137,12 +144,13 @@ class Player:
             return False
         return True
 
-    def play(self, us: Cohort, k: int, rounds: list[Round]) -> int:
+    def play(self, us: Cohort, k: int, stretch: Stretch) -> int:
         """Play rounds k + 1, k + 2, ... as far as nothing special happens; return how many."""
-        told, own, world = self._told(us, k, len(rounds)), us.__dict__, self.world
-        given = self._given(rounds)
-        draws = len(self.steps.draws)
-        world.ledger.reserve(len(rounds) * draws * self.n)
+        if not (number := self.usable(stretch)):
+            return 0
+        told, own, world = self._told(us, k, number), us.__dict__, self.world
+        given = self._given(stretch, number)
+        world.ledger.reserve(number * len(self.steps.draws) * self.n)
         self.cohort[2][:] = own["clock"]
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
@@ -157,38 +165,36 @@ class Player:
         if done:
             self._log(us, k, done, told)
             self._show(us, k, done, told)
-            self._leave(us, rounds[:done], k + done, told[2])
+            self._leave(us, stretch, done, k + done, told[2])
             world.tick(float(own["clock"].min()), whole=False)
         return done
 
-    def _given(self, rounds: list[Round]) -> Any:
-        """Put the constants of rounds into memory; return where each begins (rounds, constants)."""
-        steps, shapes = self.steps, self.steps.round.shapes
-        places = np.zeros((len(rounds), len(shapes) + 1), np.int64)
-        numbers, arrays, at = list[float](), list[Array](), 2 * steps.half
-        for slot in steps.slots:
-            if slot < len(shapes) and shapes[slot] == ():
-                places[:, slot] = np.arange(len(rounds)) + (at + len(numbers))
-                numbers += [round_.constants[slot] for round_ in rounds]
-        at += len(numbers)
-        for slot in steps.slots:
-            if slot == len(shapes):
-                places[:, slot], at = at, at + self.links
-                arrays.append(np.ones(self.links))
-            elif shapes[slot] != ():
-                latest = None
-                for b, round_ in enumerate(rounds):
-                    if (constant := round_.constants[slot]) is not latest:
-                        latest, here = constant, at
-                        rows = constant.compiled[2] if shapes[slot] is Terms else constant
-                        arrays.append(rows.ravel())
-                        at += rows.size
-                    places[b, slot] = here
-        if at > len(self.memory):
-            self.memory = np.concatenate([self.memory[: 2 * steps.half], np.empty(2 * at)])
-        if at > 2 * steps.half:
-            self.memory[2 * steps.half : at] = np.concatenate([numbers, *arrays])
+    def _given(self, stretch: Stretch, number: int) -> Any:
+        """Put constants of rounds into memory; return where each begins (rounds, constants)."""
+        steps, at = self.steps, 2 * self.steps.half
+        places = np.zeros((number, len(steps.round.shapes) + 1), np.int64)
+        found = [(slot, self._numbers(stretch, slot)[:number]) for slot in steps.slots]
+        if (size := at + sum(rows.size for _, rows in found)) > len(self.memory):
+            self.memory = np.concatenate([self.memory[:at], np.empty(2 * size)])
+        for slot, rows in found:
+            self.memory[at : at + rows.size] = rows.ravel()
+            step = rows.shape[1] if len(rows) > 1 else 0
+            places[:, slot] = at + step * np.arange(number)
+            at += rows.size
         return places
+
+    def _numbers(self, stretch: Stretch, slot: int) -> Array:
+        """A constant of each round, or of all, as a row of floats; of terms their amounts."""
+        if slot == len(self.steps.round.shapes):
+            return np.ones((1, self.links))
+        if isinstance(column := stretch.column(slot), Terms):
+            found = np.empty((stretch.number, 3, self.n))
+            for place, amounts in enumerate((column.sensitivity, column.scale, column.sampling)):
+                found[:, place] = amounts
+            return found.reshape(stretch.number, -1)
+        if self.steps.round.shapes[slot] is Terms:
+            column = [terms.compiled[2] for terms in column]
+        return np.asarray(column, float).reshape(len(column), -1)
 
     def _told(self, us: Cohort, k: int, rounds: int) -> tuple[Any, ...]:
         """Memory for what `play_rounds` tells, and how long computations last."""
@@ -269,9 +275,9 @@ class Player:
             observer.report(told[0][shown - 1, b], us.who, k + 1 + b, told[3][b])
         us.__dict__["_reported"] = k + done
 
-    def _leave(self, us: Cohort, rounds: list[Round], k: int, ids: Any) -> None:
+    def _leave(self, us: Cohort, stretch: Stretch, done: int, k: int, ids: Any) -> None:
         """Leave `us`, its state and the messages under way as they are after round k."""
-        own, wires, steps, done = us.__dict__, self.wires, self.steps, len(rounds)
+        own, wires, steps = us.__dict__, self.wires, self.steps
         own.update(round=np.full(self.n, k), clock=self.cohort[2].copy())
         own["_releases"] = len(steps.draws)
         if steps.draws:
@@ -279,7 +285,7 @@ class Player:
         for name, (_, number) in steps.states.items():
             self.world.state[name] = self._rows(number)
         if steps.sends:
-            turn = rounds[-1].constants[steps.sends[-1][3]]
+            turn = stretch.column(steps.sends[-1][3])[:done][-1]
             own["turn"] = k if turn is None else int(turn)
             wires.arrival = wires.awaited = self.arrival.copy()
             wires.sent, wires.silent = self._rows(steps.latest), own["_nobody"]
