@@ -390,6 +390,15 @@ def test_functions_of_the_round_are_asked_for_many_rounds_at_once(changes, block
     assert any(asked)
 
 
+def turned(monkeypatch, right, wrong):
+    """What functions of the round give, with something wrong."""
+    broken = mutant(steady, right, wrong)
+    monkeypatch.setattr(steady.Turn, "answers", broken.Turn.answers)
+    monkeypatch.setattr(steady.Later, "_with", broken.Later._with)
+    for name in ("Turn", "Later", "plainly"):
+        monkeypatch.setattr(broken, name, getattr(steady, name))
+
+
 @pytest.mark.parametrize(
     ("module", "right", "wrong"),
     [
@@ -401,15 +410,10 @@ def test_functions_of_the_round_are_asked_for_many_rounds_at_once(changes, block
 )  # fmt: skip
 def test_wrong_rounds_of_a_function_are_noticed(module, right, wrong, monkeypatch):
     simulation = build(desim.load(graph(algorithm=SHRINKING, privacy=DECAYING, **QUIET)))
-    broken = mutant(module, right, wrong)
     if module is player:
-        monkeypatch.setattr(graph_compiled, "Player", broken.Player)
+        monkeypatch.setattr(graph_compiled, "Player", mutant(player, right, wrong).Player)
     else:
-        monkeypatch.setattr(steady.Turn, "answers", broken.Turn.answers)
-        monkeypatch.setattr(steady.Later, "_with", broken.Later._with)
-        monkeypatch.setattr(broken, "Turn", steady.Turn)
-        monkeypatch.setattr(broken, "Later", steady.Later)
-        monkeypatch.setattr(broken, "plainly", steady.plainly)
+        turned(monkeypatch, right, wrong)
     assert unlike(simulation)
 
 
@@ -444,9 +448,57 @@ def careless(self, us):
 def test_what_a_function_hides_in_a_round_is_looked_at_in_that_round(monkeypatch, blocks):
     assert unlike(simulated(careless)) == []
     assert blocks[0] > 100
-    early = partial(mutant(steady, "asked(turn, lambda", "asked(self.value, lambda").Turn.answers)
-    monkeypatch.setattr(steady.Turn, "answers", early.func)
+    turned(monkeypatch, "asked(turn, lambda", "asked(self.value, lambda")
     assert unlike(simulated(careless))
+
+
+def sending(self, us):
+    """What was computed, without a release."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.x - STEP * g)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def lagging(self, us):
+    """The same, but what is sent is of the round before."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        us.send(us.x)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None] - STEP * g
+        us.report(us.x)
+
+
+def mixing(self, us):
+    """A release, then a message without one, then a message that tells nothing new."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.x - STEP * g)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.send(us.x)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+@pytest.mark.parametrize("program", [sending, lagging, mixing])
+def test_what_is_sent_without_a_release_is_charged(program, blocks, monkeypatch):
+    simulation = simulated(program)
+    assert unlike(simulation) == []
+    assert unlike(simulation, ("compiled", "agents")) == []
+    assert blocks[0] > 200
+    for right, wrong in (
+        ("if self._bare:", "if False:"),
+        ("self.plain, Mechanism.NONE", "self.plain, Mechanism.LAPLACE"),
+    ):
+        monkeypatch.setattr(graph_compiled, "Steps", mutant(lowering, right, wrong).Steps)
+        assert unlike(simulation)
 
 
 def test_state_of_any_name_is_state():

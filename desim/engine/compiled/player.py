@@ -21,7 +21,8 @@ from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import TOGETHER, tell_rounds
 from desim.numerics import plain
 from desim.numerics.keys import seed_word
-from desim.privacy.ledger.mechanisms import Terms
+from desim.privacy.ledger.mechanisms import Terms, View
+from desim.privacy.ledger.mechanisms import plain as plain_terms
 from desim.problem.kernels import gradients
 from desim.shapes import whole_given
 
@@ -78,7 +79,9 @@ class Player:
     def ready(self, us: Cohort) -> bool:
         """Whether nothing has happened that only the verbs of `us` know."""
         world, own, wires = self.world, us.__dict__, self.wires
-        quiet = not (own["_unsent"] or own["_ahead"] or own["_exposure"].bare or own["_sent"])
+        exposure, bare = own["_exposure"], self.steps.bare
+        quiet = not (own["_unsent"] or own["_ahead"] or own["_sent"]) and exposure.bare == bare
+        quiet = quiet and (not bare or (exposure.computed and exposure.read is True))
         known = type(world.observer) is ClockObserver and world.observer.failed is None
         known = known and int(own["round"][0]) >= self.later
         return bool(own["_all_live"] and quiet and known and wires.open and gradients.drawn is None)
@@ -124,7 +127,7 @@ class Player:
         for slot, kept in zip(self.fixed, self.kept, strict=True):
             column = enumerate(stretch.column(slot))
             bad += [b for b, one in column if one is not kept and not np.array_equal(one, kept)]
-        for _, slot in self.steps.draws:
+        for slot in {slot for _, slot in self.steps.draws} - {self.steps.plain}:
             if isinstance(column := stretch.column(slot), Terms):
                 least = np.min(column.sensitivity), np.min(column.scale)
                 shares = (
@@ -172,7 +175,7 @@ class Player:
     def _given(self, stretch: Stretch, number: int) -> Any:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""
         steps, at = self.steps, 2 * self.steps.half
-        places = np.zeros((number, len(steps.round.shapes) + 1), np.int64)
+        places = np.zeros((number, steps.plain + 1), np.int64)
         found = [(slot, self._numbers(stretch, slot)[:number]) for slot in steps.slots]
         if (size := at + sum(rows.size for _, rows in found)) > len(self.memory):
             self.memory = np.concatenate([self.memory[:at], np.empty(2 * size)])
@@ -185,8 +188,10 @@ class Player:
 
     def _numbers(self, stretch: Stretch, slot: int) -> Array:
         """A constant of each round, or of all, as a row of floats; of terms their amounts."""
-        if slot == len(self.steps.round.shapes):
+        if slot == self.steps.ones:
             return np.ones((1, self.links))
+        if slot == self.steps.plain:
+            return plain_terms(self.n, View.NEIGHBOURS).compiled[2].reshape(1, -1)
         if isinstance(column := stretch.column(slot), Terms):
             found = np.empty((stretch.number, 3, self.n))
             for place, amounts in enumerate((column.sensitivity, column.scale, column.sampling)):
