@@ -13,6 +13,7 @@ from mutant import mutant
 from test_engines import bits, differences
 
 import desim
+from desim.engine import observer
 from desim.engine.compiled import graph as graph_compiled
 from desim.engine.compiled import lowering, machine, once, player, steady, tape
 from desim.errors import InputError
@@ -120,17 +121,47 @@ def test_many_rounds_in_one_call(changes, blocks):
         (machine, "play_rounds", "cohort[1][r] = first + b", "cohort[1][r] = first"),
         (machine, "play_rounds", "place = k, clock, bits[s]", "place = k + 1, clock, bits[s]"),
         (player, "Player", "self.side ^= done & 1", "self.side = 0"),
-        (player, "Player", "shown - 1, b], us.who", "-1, b], us.who"),
-        (player, "Player", "observer.report(told", "world.observer and (told"),
+        (player, "Player", "told[0][shown - 1, :done]", "told[0][-1, :done]"),
+        (player, "Player", "observer.several(", "(lambda *_: 0)("),
         (player, "Player", "self.world.state[name] = self._rows(number)", "self._rows(number)"),
     ],
     ids=str,
 )
 def test_wrong_blocks_are_noticed(monkeypatch, module, name, right, wrong):
-    wrong = wrong.replace("world.observer and (told", "print if 0 else (lambda *_: 0)(told")
     broken = getattr(mutant(module, right, wrong), name)
     monkeypatch.setattr(player if name == "play_rounds" else graph_compiled, name, broken)
     assert unlike(build(desim.load(graph(stop={"rounds": 11}))))
+
+
+def test_rounds_that_nobody_watches_are_noted_at_once(monkeypatch):
+    changes = {"stop": {"time": "9 s", "rounds": 90}, "observe": {"metrics": [], "iterates": False}}
+    simulation, seen = build(desim.load(graph(algorithm=DSGD, **changes))), []
+    kept = observer.ClockObserver.__init__
+
+    def watched(self, *arguments):
+        kept(self, *arguments)
+        seen.append(self)
+
+    def noted():
+        """What observers know after a run on either engine."""
+        seen.clear()
+        for engine in ("compiled", "cohort"):
+            played(simulation, engine)
+        return [(bits(one.last), bits(one._done), one._over_at, one.rounds_by(5.0)) for one in seen]
+
+    monkeypatch.setattr(observer.ClockObserver, "__init__", watched)
+    monkeypatch.setattr(observer.ClockObserver, "settle", lambda *_: None)  # it forgets
+    one, other = noted()
+    assert one == other
+    for right, wrong in (
+        ("x[-1], first + len(x) - 1", "x[-1], first"),
+        ("= x[-1], first", "= x[0], first"),
+        ("tolist(), first)", "tolist(), first + 1)"),
+    ):
+        broken = mutant(observer, right, wrong).ClockObserver.several
+        monkeypatch.setattr(observer.ClockObserver, "several", broken)
+        one, other = noted()
+        assert one != other
 
 
 def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):

@@ -73,6 +73,8 @@ class Player:
         if any(np.count_nonzero(amount) < self.n for amount in self.work):
             raise Unplayable("agents that have nothing to do")
         self.lasting = [seconds for _, seconds in efforts]
+        self.columns: dict[int, list[Any]] = {}  # of the log, by rounds of a batch
+        self.settled = settings.speeds.settled
         self.later = 0  # the round before which compiled code is not looked for again
         self.missed: float | None = None  # thread time s at which it was missed
 
@@ -176,27 +178,30 @@ class Player:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""
         steps, at = self.steps, 2 * self.steps.half
         places = np.zeros((number, steps.plain + 1), np.int64)
-        found = [(slot, self._numbers(stretch, slot)[:number]) for slot in steps.slots]
-        if (size := at + sum(rows.size for _, rows in found)) > len(self.memory):
-            self.memory = np.concatenate([self.memory[:at], np.empty(2 * size)])
-        for slot, rows in found:
-            self.memory[at : at + rows.size] = rows.ravel()
-            step = rows.shape[1] if len(rows) > 1 else 0
-            places[:, slot] = at + step * np.arange(number)
-            at += rows.size
+        found = [(slot, self._numbers(stretch, slot)) for slot in steps.slots]
+        sizes = [(number, 3 * self.n) if isinstance(x, Terms) else x.shape for _, x in found]
+        if (end := at + sum(map(math.prod, sizes))) > len(self.memory):
+            self.memory = np.concatenate([self.memory[:at], np.empty(2 * end)])
+        for (slot, given), (rows, size) in zip(found, sizes, strict=True):
+            out = self.memory[at : at + rows * size].reshape(rows, size)
+            if isinstance(given, Terms):
+                out = out.reshape(number, 3, self.n)
+                for place, one in enumerate((given.sensitivity, given.scale, given.sampling)):
+                    out[:, place] = one[:number] if one.ndim > 1 else one
+            else:
+                out[:] = given
+            places[:, slot] = at + (size if rows > 1 else 0) * np.arange(number)
+            at += rows * size
         return places
 
-    def _numbers(self, stretch: Stretch, slot: int) -> Array:
-        """A constant of each round, or of all, as a row of floats; of terms their amounts."""
+    def _numbers(self, stretch: Stretch, slot: int) -> Any:
+        """A constant of each round, or of all, as a row of floats; or terms of all rounds."""
         if slot == self.steps.ones:
             return np.ones((1, self.links))
         if slot == self.steps.plain:
             return plain_terms(self.n, View.NEIGHBOURS).compiled[2].reshape(1, -1)
         if isinstance(column := stretch.column(slot), Terms):
-            found = np.empty((stretch.number, 3, self.n))
-            for place, amounts in enumerate((column.sensitivity, column.scale, column.sampling)):
-                found[:, place] = amounts
-            return found.reshape(stretch.number, -1)
+            return column
         if self.steps.round.shapes[slot] is Terms:
             column = [terms.compiled[2] for terms in column]
         return np.asarray(column, float).reshape(len(column), -1)
@@ -217,7 +222,7 @@ class Player:
     def _seconds(self, us: Cohort, k: int, rounds: int) -> Array:
         """How long each computation lasts, s (computations, rounds or 1, n)."""
         speeds, works = self.world.settings.speeds, self.work
-        number = 1 if speeds.settled else rounds
+        number = 1 if self.settled else rounds
         out = np.empty((len(works), number, self.n))
         if all(seconds is not None for seconds in self.lasting):
             pace, more = np.ones((1, self.n)), np.zeros((1, self.n))
@@ -236,48 +241,54 @@ class Player:
 
         In batches of few rounds: one of which some rows are to come is written out.
         """
-        size = max(1, BATCHED // self.n)
+        size, spans, totals = max(1, BATCHED // self.n), told[1].tolist(), told[-1].tolist()
+        rounds = np.repeat(np.arange(k + 1, k + 1 + done), self.n).reshape(done, self.n)
         for low in range(0, done, size):
-            self._log_part(us, k + 1 + low, slice(low, min(low + size, done)), told)
+            part = slice(low, min(low + size, done))
+            self._log_part(us, rounds[part], part, told, spans, totals)
 
-    def _log_part(self, us: Cohort, first: int, part: slice, told: Any) -> None:
-        """Append the rows of a part of the rounds, which begins with round `first`."""
-        times, spans, ids, _, factors, sizes, waited, seconds, _, totals = told
-        steps, done, later = self.steps, part.stop - part.start, self.world.log.later
-        who, rounds = np.tile(us.who, done), np.repeat(np.arange(first, first + done), self.n)
-        n, end = len(who), self.world.settings.horizon
-        nothing, none = np.full(n, -1), np.zeros(n)
+    def _log_part(
+        self, us: Cohort, rounds: Any, part: slice, told: Any, spans: Any, totals: Any
+    ) -> None:
+        """Append the rows of a part of the rounds (rounds, n); spans and totals are lists."""
+        times, _, ids, _, factors, sizes, waited, seconds, *_ = told
+        steps, done, later = self.steps, len(rounds), self.world.log.later
+        (who, fresh, nothing, none, *rest), n = self._alike(us, done), self.n * done
+        flat, end = rounds.ravel(), self.world.settings.horizon
+        withins = [(min(one)[0], max(late for _, late in one)) for one in (v[part] for v in spans)]
 
         def each(kind: Kind, side: int, v: int, *columns: Any) -> None:
-            time, spent = times[v, part].ravel(), spans[v, part]
-            row = int(kind), side, who, -1, rounds, end, time, *columns
-            within = float(spent[:, 0].min()), float(spent[:, 1].max())
-            later(Batch(log_each, row, n, *within, ((int(kind), n, 0),)))
+            row = int(kind), side, who, -1, flat, end, times[v, part].ravel(), *columns
+            later(Batch(log_each, row, n, *withins[v], ((int(kind), n, 0),)))
 
-        for (v, *_), lasting, amount in zip(steps.works, seconds, self.work, strict=True):
-            lasts = lasting[part].ravel() if len(lasting) > 1 else np.tile(lasting[0], done)
-            each(Kind.COMPUTE, UPLINK, v, lasts, np.tile(amount, done), nothing)
+        for w, (v, *_) in enumerate(steps.works):
+            lasts = rest[len(self.work) + w] if self.settled else seconds[w, part].ravel()
+            each(Kind.COMPUTE, UPLINK, v, lasts, rest[w], nothing)
         for (v, _), release in zip(steps.draws, ids, strict=True):
             each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
-        fresh = np.tile(self.wires.degree, done)
         for v, wait in zip(steps.waits, waited, strict=True):
             each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
         for s, (v, drawn, *_) in enumerate(steps.sends):
-            rows = rounds.reshape(done, self.n)
             release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            inputs = self.first, factors[s, part], times[v, part], rows, sizes[s], release
-            number, total = done * self.links, int(totals[s, part].sum())
+            inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
+            number, total = done * self.links, sum(totals[s][part])
             counts = (SEND, number, total), (DELIVER, number, total)
-            within = float(spans[v, part, 0].min()), float(spans[v, part, 1].max())
-            later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
+            later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
+
+    def _alike(self, us: Cohort, done: int) -> list[Any]:
+        """Columns that all rounds of a run have, of so many: who, degrees, -1, 0, work, seconds."""
+        if done not in self.columns:
+            rows = [us.who, self.wires.degree, np.full(self.n, -1), np.zeros(self.n), *self.work]
+            rows += list(self._seconds(us, 0, 1)[:, 0]) if self.settled else []
+            self.columns[done] = [np.tile(row, done) for row in rows]
+        return self.columns[done]
 
     def _show(self, us: Cohort, k: int, done: int, told: Any) -> None:
         """Show the models of each round."""
         if (shown := self.steps.shown) is None:
             return
         observer: Any = self.world.observer
-        for b in range(done):
-            observer.report(told[0][shown - 1, b], us.who, k + 1 + b, told[3][b])
+        observer.several(told[0][shown - 1, :done], us.who, k + 1, told[3][:done])
         us.__dict__["_reported"] = k + done
 
     def _leave(self, us: Cohort, stretch: Stretch, done: int, k: int, ids: Any) -> None:
