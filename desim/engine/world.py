@@ -30,13 +30,7 @@ FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 REST = 20.0  # times as long as a checkpoint took the next one is waited for
 CAUTIONS = 20  # that a run gives at most
-PARTS = (
-    "log",
-    "ledger",
-    "observer",
-    "filter",
-    "presences",
-)  # of the world, which remember and recall
+PARTS = "log", "ledger", "observer", "filter", "presences"  # which remember and recall
 
 
 class Discard:

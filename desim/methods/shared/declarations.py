@@ -158,8 +158,7 @@ class Method:
         if before and getattr(self.noise, "constant", self.noise is None):
             return before[1]
         sensitivity, sampling = (before[0], before[1].sampling) if before else costs()
-        several = isinstance(k, np.ndarray)
-        k = k if several else int(k)
+        k = k if (several := isinstance(k, np.ndarray)) else int(k)
         found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, sampling)
         if several:
             return found

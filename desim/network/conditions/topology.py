@@ -520,8 +520,7 @@ def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     low, high = graph.source[forth], graph.target[forth]
     place = {"agent": low, "peer": high, "round": round_, "step": MATCHING}
     order = keys.uniforms(seed, Stream.PARTICIPATION, **place)[:, 0].argsort(kind="stable")
-    partner = np.full(graph.agents, -1)
-    _pair(order, low, high, partner)
+    _pair(order, low, high, partner := np.full(graph.agents, -1))
     return public(partner)
 
 

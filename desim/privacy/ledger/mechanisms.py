@@ -347,13 +347,9 @@ def unbounded(noise: Noise | None, clipped: bool) -> list[str]:
 
 @of_unplayed(2, columns=True)
 def terms(
-    noise: Noise | None,
-    view: View,
-    round_: Any,
-    sensitivity: Array,
-    dim: int,
+    noise: Noise | None, view: View, round_: Any, sensitivity: Array, dim: int,
     sampling: Array | None = None,
-) -> Terms:
+) -> Terms:  # fmt: skip
     """Return the terms (n,) of releasing values (n, dim) in rounds 1, 2, ...
 
     Of a column of rounds (rounds, 1) the scale is (rounds, n). sensitivity (n,): L2, replace-one,
