@@ -6,7 +6,7 @@ import numpy as np
 
 from desim.engine.compiled import machine as m
 from desim.engine.compiled.tape import GIVEN, THIS, Operand, Round
-from desim.privacy.ledger.mechanisms import Mechanism, View
+from desim.privacy.ledger.ledger import Mechanism, View
 
 ARITHMETIC = {
     "add": m.ADD, "subtract": m.SUBTRACT, "multiply": m.MULTIPLY, "divide": m.DIVIDE,

@@ -21,8 +21,8 @@ from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import TOGETHER, tell_rounds
 from desim.numerics import plain
 from desim.numerics.keys import seed_word
-from desim.privacy.ledger.mechanisms import Terms, View
-from desim.privacy.ledger.mechanisms import plain as plain_terms
+from desim.privacy.ledger.ledger import AMOUNTS, Terms, View
+from desim.privacy.ledger.ledger import plain as plain_terms
 from desim.problem.kernels import gradients
 from desim.shapes import whole_given
 
@@ -185,9 +185,10 @@ class Player:
         for (slot, given), (rows, size) in zip(found, sizes, strict=True):
             out = self.memory[at : at + rows * size].reshape(rows, size)
             if isinstance(given, Terms):
-                out = out.reshape(number, 3, self.n)
-                for place, one in enumerate((given.sensitivity, given.scale, given.sampling)):
-                    out[:, place] = one[:number] if one.ndim > 1 else one
+                amounts = out.reshape(number, 3, self.n)
+                for place, name in enumerate(AMOUNTS):
+                    one = getattr(given, name)
+                    amounts[:, place] = one[:number] if one.ndim > 1 else one
             else:
                 out[:] = given
             places[:, slot] = at + (size if rows > 1 else 0) * np.arange(number)
