@@ -13,7 +13,7 @@ from mutant import mutant
 from test_engines import bits, differences
 
 import desim
-from desim.engine import observer
+from desim.engine import observer, world
 from desim.engine.compiled import graph as graph_compiled
 from desim.engine.compiled import lowering, machine, once, player, steady, tape
 from desim.errors import InputError
@@ -162,6 +162,24 @@ def test_rounds_that_nobody_watches_are_noted_at_once(monkeypatch):
         monkeypatch.setattr(observer.ClockObserver, "several", broken)
         one, other = noted()
         assert one != other
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+def test_rows_that_nobody_keeps_are_counted_once(engine, monkeypatch):
+    monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
+    changes = {"stop": {"metric": {"loss": 4.0}, "rounds": 400}, "observe": {"metrics": ["loss"]}}
+    little = {"noise": {"kind": "gaussian", "sigma": 1e-3}}
+    simulation = build(desim.load(graph(algorithm=DSGD, privacy=little, **changes)))
+
+    def counted(sink):
+        counts = replace(simulation, engine=engine).play(sink).counts
+        return {name: count for name, count in counts.items() if "seconds" not in name}
+
+    counts = counted(Tables())
+    assert counted(world.Discard()) == counts
+    broken = mutant(world, "np.inf), last=True)", "np.inf))").World.finish
+    monkeypatch.setattr(world.World, "finish", broken)
+    assert counted(world.Discard()) != counts
 
 
 def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
