@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2960,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2680,  # a process of its own compiles; functions that are called by their address
     "problem": 8280,  # what formulas may say; gradients where agents have trained to
-    "network": 6160,  # pairs of a random matching are found by a kernel
+    "network": 6150,  # choosers find the least without sorting all
     "log": 1390,
     "privacy": 4570,  # noise of many rounds at once, with the bits of each
     "engine": 11410,  # compiled rounds of graphs: more of them, terms of many rounds at once

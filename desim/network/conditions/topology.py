@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from desim.errors import InputError
 from desim.masks import Mask, public
 from desim.network.timeline.messages import Links
 from desim.numerics import keys
-from desim.numerics.jit import lean_kernel
 from desim.numerics.keys import Stream
 from desim.numerics.later import Later
 from desim.readers import arrays, reading, require_whole
@@ -520,17 +519,11 @@ def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     low, high = graph.source[forth], graph.target[forth]
     place = {"agent": low, "peer": high, "round": round_, "step": MATCHING}
     order = keys.uniforms(seed, Stream.PARTICIPATION, **place)[:, 0].argsort(kind="stable")
-    _pair(order, low, high, partner := np.full(graph.agents, -1))
-    return public(partner)
-
-
-@lean_kernel
-def _pair(order: Any, low: Any, high: Any, partner: Any) -> None:
-    """Pair ends low[e], high[e] of links e in this order if both are free: partner is -1."""
-    for e in order:
-        i, j = low[e], high[e]
+    partner = [-1] * graph.agents
+    for i, j in zip(low[order].tolist(), high[order].tolist(), strict=True):
         if partner[i] < 0 and partner[j] < 0:
             partner[i], partner[j] = j, i
+    return public(np.array(partner, np.int64))
 
 
 def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:
