@@ -13,13 +13,16 @@ from mutant import mutant
 from test_engines import bits, differences
 
 import desim
+from desim.engine import observer, world
 from desim.engine.compiled import graph as graph_compiled
 from desim.engine.compiled import lowering, machine, otherwise, player, steady, tape
 from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
-from desim.method import Mechanism, Terms, View, batch_gradient
+from desim.method import DynamicZcdp, Gaussian, Laplace, Mechanism, Terms, View, batch_gradient
+from desim.privacy.ledger import mechanisms
 from desim.scenario.build import build, check
+from desim.unplayed import of_unplayed
 
 QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
 METHODS = (
@@ -118,17 +121,65 @@ def test_many_rounds_in_one_call(changes, blocks):
         (machine, "play_rounds", "cohort[1][r] = first + b", "cohort[1][r] = first"),
         (machine, "play_rounds", "place = k, clock, bits[s]", "place = k + 1, clock, bits[s]"),
         (player, "Player", "self.side ^= done & 1", "self.side = 0"),
-        (player, "Player", "shown - 1, b], us.who", "-1, b], us.who"),
-        (player, "Player", "observer.report(told", "world.observer and (told"),
+        (player, "Player", "told[0][shown - 1, :done]", "told[0][-1, :done]"),
+        (player, "Player", "observer.several(", "(lambda *_: 0)("),
         (player, "Player", "self.world.state[name] = self._rows(number)", "self._rows(number)"),
     ],
     ids=str,
 )
 def test_wrong_blocks_are_noticed(monkeypatch, module, name, right, wrong):
-    wrong = wrong.replace("world.observer and (told", "print if 0 else (lambda *_: 0)(told")
     broken = getattr(mutant(module, right, wrong), name)
     monkeypatch.setattr(player if name == "play_rounds" else graph_compiled, name, broken)
     assert unlike(build(desim.load(graph(stop={"rounds": 11}))))
+
+
+def test_rounds_that_nobody_watches_are_noted_at_once(monkeypatch):
+    changes = {"stop": {"time": "9 s", "rounds": 90}, "observe": {"metrics": [], "iterates": False}}
+    simulation, seen = build(desim.load(graph(algorithm=DSGD, **changes))), []
+    kept = observer.ClockObserver.__init__
+
+    def watched(self, *arguments):
+        kept(self, *arguments)
+        seen.append(self)
+
+    def noted():
+        """What observers know after a run on either engine."""
+        seen.clear()
+        for engine in ("compiled", "cohort"):
+            played(simulation, engine)
+        return [(bits(one.last), bits(one._done), one._over_at, one.rounds_by(5.0)) for one in seen]
+
+    monkeypatch.setattr(observer.ClockObserver, "__init__", watched)
+    monkeypatch.setattr(observer.ClockObserver, "settle", lambda *_: None)  # it forgets
+    one, other = noted()
+    assert one == other
+    for right, wrong in (
+        ("x[-1], first + len(x) - 1", "x[-1], first"),
+        ("= x[-1], first", "= x[0], first"),
+        ("tolist(), first)", "tolist(), first + 1)"),
+    ):
+        broken = mutant(observer, right, wrong).ClockObserver.several
+        monkeypatch.setattr(observer.ClockObserver, "several", broken)
+        one, other = noted()
+        assert one != other
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+def test_rows_that_nobody_keeps_are_counted_once(engine, monkeypatch):
+    monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
+    changes = {"stop": {"metric": {"loss": 4.0}, "rounds": 400}, "observe": {"metrics": ["loss"]}}
+    little = {"noise": {"kind": "gaussian", "sigma": 1e-3}}
+    simulation = build(desim.load(graph(algorithm=DSGD, privacy=little, **changes)))
+
+    def counted(sink):
+        counts = replace(simulation, engine=engine).play(sink).counts
+        return {name: count for name, count in counts.items() if "seconds" not in name}
+
+    counts = counted(Tables())
+    assert counted(world.Discard()) == counts
+    broken = mutant(world, "np.inf), last=True)", "np.inf))").World.finish
+    monkeypatch.setattr(world.World, "finish", broken)
+    assert counted(world.Discard()) != counts
 
 
 def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
@@ -355,6 +406,148 @@ def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch)
     if program is not zipping:  # in these the loop is in a function of two lines
         monkeypatch.setattr(tape, "loops_plainly", lambda _: True)
     assert unlike(simulated(program))
+
+
+DECAYING = {"noise": {"kind": "laplace", "sigma": 0.1, "decay": 0.93, "period": 3}}
+SHRINKING = {"name": "zcdp-subgradient", "step": {"initial": 0.1, "decay": "sqrt"}}
+GROWING = {"noise": {"phi": 0.3, "growth": 0.99}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": DECAYING},
+        {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.1, "iteration": 0.4}}},
+        {"algorithm": {"name": "zcdp-nfl", "rho": 0.4, "eta": 0.05}, "privacy": GROWING},
+        {"algorithm": SHRINKING, "privacy": DECAYING},
+        {"algorithm": {**DSGD, "alpha": {"initial": 0.1, "decay": {"power": 0.7}}}},
+    ],
+    ids=str,
+)
+def test_functions_of_the_round_are_asked_for_many_rounds_at_once(changes, blocks, monkeypatch):
+    asked = []
+    kept = steady.Later.many
+
+    def counted(self, turns):
+        asked.append(self.rows is not None)
+        return kept(self, turns)
+
+    monkeypatch.setattr(steady.Later, "many", counted)
+    simulation = build(desim.load(graph(**{"algorithm": DSGD, **QUIET, **changes})))
+    assert unlike(simulation) == []
+    assert blocks[0] > 100
+    assert any(asked)
+
+
+def turned(monkeypatch, right, wrong):
+    """What functions of the round give, with something wrong."""
+    broken = mutant(steady, right, wrong)
+    monkeypatch.setattr(steady.Turn, "answers", broken.Turn.answers)
+    monkeypatch.setattr(steady.Later, "_with", broken.Later._with)
+    for name in ("Turn", "Later", "plainly"):
+        monkeypatch.setattr(broken, name, getattr(steady, name))
+
+
+@pytest.mark.parametrize(
+    ("module", "right", "wrong"),
+    [
+        (steady, "np.arange(turns.start, turns.stop)", "np.arange(1, 1 + len(turns))"),
+        (steady, "axes) if type(x) is Later else x", "axes) if type(x) is Later else 2 * x"),
+        (player, "(size if rows > 1 else 0)", "0"),
+    ],
+    ids=["rounds", "products", "places"],
+)  # fmt: skip
+def test_wrong_rounds_of_a_function_are_noticed(module, right, wrong, monkeypatch):
+    simulation = build(desim.load(graph(algorithm=SHRINKING, privacy=DECAYING, **QUIET)))
+    if module is player:
+        monkeypatch.setattr(graph_compiled, "Player", mutant(player, right, wrong).Player)
+    else:
+        turned(monkeypatch, right, wrong)
+    assert unlike(simulation)
+
+
+def test_powers_of_many_rounds_have_the_bits_of_each_alone(monkeypatch):
+    rounds = np.arange(1, 3000)[:, None]
+    for noise in (Gaussian(0.1, 0.987), DynamicZcdp(0.2, 1.003), Laplace(0.3, 0.99, period=4)):
+        scales = noise.scale(rounds, np.linspace(0.1, 0.3, 4))
+        each = [noise.scale(int(k), np.linspace(0.1, 0.3, 4)) for k in rounds[:, 0]]
+        assert scales.tobytes() == np.array(each).tobytes()
+    monkeypatch.setattr(mechanisms, "raised", lambda x, power: np.exp(power * np.log(x)))
+    assert noise.scale(rounds, np.ones(1)).tobytes() != np.array(each)[:, :1].tobytes()
+
+
+def careless(self, us):
+    """Terms of its own that take a round as they like: they are asked for one by one."""
+    n = len(us.who)
+    us.x, ones, none = self.x0[us.who], np.full(n, 0.1), np.full(n, np.nan)
+
+    @of_unplayed(0)
+    def priced(k):
+        scale = 0.1 * 0.99**k if k < LATE else 0.2
+        return Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, ones, np.full(n, scale), none)
+
+    for k in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, priced(k)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def test_what_a_function_hides_in_a_round_is_looked_at_in_that_round(monkeypatch, blocks):
+    assert unlike(simulated(careless)) == []
+    assert blocks[0] > 100
+    turned(monkeypatch, "asked(turn, lambda", "asked(self.value, lambda")
+    assert unlike(simulated(careless))
+
+
+def sending(self, us):
+    """What was computed, without a release."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.x - STEP * g)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def lagging(self, us):
+    """The same, but what is sent is of the round before."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        us.send(us.x)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None] - STEP * g
+        us.report(us.x)
+
+
+def mixing(self, us):
+    """A release, then a message without one, then a message that tells nothing new."""
+    us.x, samples = self.x0[us.who], self.samples(us.who)
+    for _ in us.rounds():
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.x - STEP * g)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.send(us.x)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+@pytest.mark.parametrize("program", [sending, lagging, mixing])
+def test_what_is_sent_without_a_release_is_charged(program, blocks, monkeypatch):
+    simulation = simulated(program)
+    assert unlike(simulation) == []
+    assert unlike(simulation, ("compiled", "agents")) == []
+    assert blocks[0] > 200
+    for right, wrong in (
+        ("if self._bare:", "if False:"),
+        ("self.plain, Mechanism.NONE", "self.plain, Mechanism.LAPLACE"),
+    ):
+        monkeypatch.setattr(graph_compiled, "Steps", mutant(lowering, right, wrong).Steps)
+        assert unlike(simulation)
 
 
 def test_state_of_any_name_is_state():

@@ -11,13 +11,13 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 2930,  # errors with a time, notes that say each text once
+    "words": 2960,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2680,  # a process of its own compiles; functions that are called by their address
     "problem": 8280,  # what formulas may say; gradients where agents have trained to
     "network": 6150,  # choosers find the least without sorting all
     "log": 1390,
-    "privacy": 4550,  # the epsilon of the best of several runs was in experiments
-    "engine": 11210,  # compiled rounds of graphs: tape, steady, lowering, machine, player
+    "privacy": 4570,  # noise of many rounds at once, with the bits of each
+    "engine": 11410,  # compiled rounds of graphs: more of them, terms of many rounds at once
     "methods": 6040,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,
@@ -50,11 +50,11 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
-    "errors units amounts agent_names arrays masks npz shapes tabulated readers columns memory "
-    "fields method model signals torch jax losses __init__ __main__"
+    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed readers columns "
+    "memory fields method model signals torch jax losses __init__ __main__"
 ).split()
 LAYERS = [  # one floor a line: parts of it do not need each other, or are one room
-    "errors units amounts agent_names arrays masks npz shapes tabulated",
+    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed",
     "numerics readers columns memory",
     "problem.models",
     "problem.losses losses",

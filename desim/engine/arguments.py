@@ -75,7 +75,7 @@ def terms_given(what: str, terms: Any, n: int, owners: str = "us.who,") -> Terms
             found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
             raise ValueError(f"{what}: found {found}; allowed: those of {owners} {n}")
     costs = np.array(rows, float)
-    if not _good(costs):
+    if not good_costs(costs):
         each = zip((*AMOUNTS, "coupled"), costs.tolist(), strict=False)
         found = ", ".join(f"{name} {show(row)}" for name, row in each)
         allowed = "sensitivity, scale, coupled >= 0, sampling from 0 to 1, or nan for all rows"
@@ -95,7 +95,7 @@ def _kind_given(what: str, terms: Terms) -> None:
         refuse(f"{what}: resolution", terms.resolution, "a distance of levels > 0")
 
 
-def _good(costs: Array) -> bool:
+def good_costs(costs: Array) -> bool:
     """Whether sensitivity, scale, sampling, coupled (3 or 4, n) are good; sampling may be nan."""
     if costs.size <= 3 * FEW and len(costs) == 3:
         each = zip(*costs.tolist(), strict=True)

@@ -317,16 +317,9 @@ class Hub:
         return who
 
     def call(
-        self,
-        who: Int,
-        job: Job,
-        payload: Array,
-        *,
-        work: NDArray[Any],
-        charge: Terms | None = None,
-        bits: int | None = None,
-        reply_bits: int | None = None,
-    ) -> None:
+        self, who: Int, job: Job, payload: Array, *, work: NDArray[Any],
+        charge: Terms | None = None, bits: int | None = None, reply_bits: int | None = None,
+    ) -> None:  # fmt: skip
         """Ask agents who (n,) to run job(us, payload rows) and to reply with its result (n, dim).
 
         payload (p,): the same for all, or (n, p): a row for each; work (agents,): per-example

@@ -118,6 +118,18 @@ class ClockObserver:
             self.rows.agents(time, round_, who, x)
         self.failed = earlier(self.failed, self.patience.judged(round_, time, who))
 
+    def several(self, times: Array, who: Int, first: int, x: Array) -> None:
+        """As `report` of all agents after rounds first, first + 1, ..., with finite models.
+
+        times (rounds, agents) s, x (rounds, agents, dim).
+        """
+        if not (self._idle and self.patience.ends):
+            for b in range(len(x)):
+                self.report(times[b], who, first + b, x[b])
+            return
+        self.last[:], self._done[:] = x[-1], first + len(x) - 1
+        self._over_at.update(enumerate(times.max(axis=1).tolist(), first))
+
     def _whole(self, time: Array, round_: int, x: Array) -> None:
         """Note what everybody reports at once."""
         self._done[:], self._missing[round_] = round_, 0

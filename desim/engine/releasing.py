@@ -248,17 +248,8 @@ class Releasing:
         world, second = self._world, np.broadcast_to(scale, self.who.shape)
         wide = replace(terms, scale=np.maximum(terms.scale, second))
         mask = self._admitted(wide, where)
-        noisy, ids = world.ledger.compare(
-            self.clock,
-            self.who,
-            self.round,
-            self._releases,
-            margin,
-            wide,
-            terms.scale,
-            second,
-            mask,
-        )
+        place = self.clock, self.who, self.round, self._releases
+        noisy, ids = world.ledger.compare(*place, margin, wide, terms.scale, second, mask)
         self._note(ids, mask)
         if world.signals.releasing:
             batch = self.who, self.round, ids, margin[:, None], noisy[:, None]

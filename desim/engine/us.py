@@ -175,14 +175,9 @@ class Cohort(Releasing):
         self._set(gone=self.gone | left, ended=ended, clock=clock)
 
     def send(
-        self,
-        payload: Array,
-        *,
-        bits: int | Int | None = None,
-        where: Any = None,
-        turn: int | None = None,
-        to: NDArray[Any] | None = None,
-    ) -> None:
+        self, payload: Array, *, bits: int | Int | None = None, where: Any = None,
+        turn: int | None = None, to: NDArray[Any] | None = None,
+    ) -> None:  # fmt: skip
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
         where: as in `release`. bits of a message, one number or (n,), default to 64 per number, and

@@ -30,13 +30,7 @@ FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 REST = 20.0  # times as long as a checkpoint took the next one is waited for
 CAUTIONS = 20  # that a run gives at most
-PARTS = (
-    "log",
-    "ledger",
-    "observer",
-    "filter",
-    "presences",
-)  # of the world, which remember and recall
+PARTS = "log", "ledger", "observer", "filter", "presences"  # which remember and recall
 
 
 class Discard:
@@ -226,10 +220,10 @@ class World:
             self.observer.rows.latest,
         )
 
-    def flush(self, frontier: float) -> None:
+    def flush(self, frontier: float, last: bool = False) -> None:
         """Hand all rows earlier than `frontier` s to the sink."""
         self.observer.settle(frontier)
-        self._hand_over(frontier)
+        self._hand_over(frontier, last=last)
         self.sink.append("metrics", self.observer.rows.take(frontier))
 
     def keep(self, engine: Callable[[], Tree]) -> None:
@@ -270,14 +264,14 @@ class World:
         """Nothing more is to come: return the time s of the last event."""
         return self.log.latest
 
-    def _hand_over(self, frontier: float, events: float | None = None) -> None:
+    def _hand_over(self, frontier: float, events: float | None = None, last: bool = False) -> None:
         until = self.ledger.settled(frontier)
         events = frontier if events is None else events
         if self.presences is not None:
             self.presences.until(events)
         for name, rows, end in (("events", self.log, events), ("releases", self.ledger, until)):
             if isinstance(self.sink, Discard):
-                rows.drop(end)
+                rows.drop(end, not last)
             else:
                 self.sink.append(name, rows.take(end))
 
@@ -294,4 +288,4 @@ class World:
     def finish(self, end: float) -> None:
         """Hand over the rows up to and including `end` s and drop the later ones."""
         self.ledger.waiting = None
-        self.flush(np.nextafter(end, np.inf))
+        self.flush(np.nextafter(end, np.inf), last=True)

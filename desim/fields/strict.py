@@ -49,6 +49,7 @@ from desim.fields.numbers import (
     whole,
     within,
 )
+from desim.unplayed import of_unplayed
 
 EXPLAINED = "explained"
 UNKNOWN_KEY = "unknown_key"
@@ -430,6 +431,7 @@ class Step(Strict):
             return self.initial
         return {"initial": self.initial, "decay": self.decay.model_dump(exclude_none=True)}
 
+    @of_unplayed(1, columns=True)
     def at(self, k: int | NDArray[np.int64]) -> Any:
         """The step of round k = 1, 2, ...: a float, or an array like `k` with the same bits."""
         if isinstance(k, np.ndarray):
@@ -437,8 +439,6 @@ class Step(Strict):
             return np.array([self.at(int(one)) for one in rounds])[place].reshape(k.shape)
         if (exponent := self.decay.exponent) == 0.0:
             return self.initial
-        if of := getattr(k, "of", None):  # a round that is not played yet
-            return of(self.at)
         return self.initial / float(k) ** exponent
 
 

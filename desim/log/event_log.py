@@ -73,18 +73,9 @@ class EventLog(Appended):
         return np.asarray(self.totals[1])
 
     def add(
-        self,
-        kind: Kind,
-        side: int,
-        agent: int,
-        round_: int,
-        time: float,
-        *,
-        peer: int = -1,
-        seconds: float = 0.0,
-        value: float = 0.0,
-        release: int = -1,
-    ) -> None:
+        self, kind: Kind, side: int, agent: int, round_: int, time: float, *, peer: int = -1,
+        seconds: float = 0.0, value: float = 0.0, release: int = -1,
+    ) -> None:  # fmt: skip
         """Append one row from Python."""
         self.reserve(1)
         ints, floats, brief, n = self.rows

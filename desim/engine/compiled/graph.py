@@ -20,7 +20,7 @@ from desim.engine.cohort import graph as cohort
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.player import Player
-from desim.engine.compiled.tape import BEFORE, GIVEN, Round, Tape
+from desim.engine.compiled.tape import BEFORE, GIVEN, Round, Stretch, Tape
 from desim.engine.compiled.values import BINARY
 from desim.engine.observer import ClockObserver
 from desim.engine.settings import Settings
@@ -163,9 +163,14 @@ class Played:
             return 0
         if not self.player.values:
             self.player.take(self.values)
-        most = self._known(int(min(self.player.most, limit - k)))
-        rounds = self.player.usable([self.ahead[b] for b in range(most)])
-        done = self.player.play(us, k, rounds) if rounds else 0
+        most = int(min(self.player.most, limit - k))
+        if not self.ahead and self.tape.steady and self.latest.like(self.tape.steady):
+            if stretch := self.tape.stretch(most):
+                done = self.player.play(us, k, stretch)
+                self.tape.passed(done)
+                return done
+        most = self._known(most)
+        done = self.player.play(us, k, Stretch.of(list(self.ahead)[:most])) if most else 0
         for _ in range(done):
             self.latest = self.ahead.popleft()
         return done

@@ -6,7 +6,7 @@ import numpy as np
 
 from desim.engine.compiled import machine as m
 from desim.engine.compiled.tape import GIVEN, THIS, Operand, Round
-from desim.privacy.ledger.mechanisms import Mechanism
+from desim.privacy.ledger.ledger import Mechanism, View
 
 ARITHMETIC = {
     "add": m.ADD, "subtract": m.SUBTRACT, "multiply": m.MULTIPLY, "divide": m.DIVIDE,
@@ -28,7 +28,8 @@ class Steps:
     step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
     (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
     timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
-    constants in the arithmetic.
+    constants in the arithmetic. bare: whether a round leaves what it computed to the message of the
+    next one.
     """
 
     def __init__(self, round_: Round, n: int) -> None:
@@ -56,7 +57,11 @@ class Steps:
         self.states: dict[str, Operand] = {}
         self.shown: int | None = None
         self.slots: set[int] = set()
-        self._unsent, self._bare = 0, False
+        self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
+        self.plain = self.ones + 1
+        told = [name for name, *_ in round_.operations if name in ("compute", "release", "send")]
+        self.bare = self._bare = told[-1:] == ["compute"]  # when a round begins, and now
+        self._unsent = 0
         for number, (name, *words) in enumerate(round_.operations):
             if name in ARITHMETIC:
                 self._arithmetic(number, ARITHMETIC[name], words)
@@ -64,7 +69,7 @@ class Steps:
                 getattr(self, f"_{name}", self._unknown)(number, *words)
         if self.draws and any(one[1] == 0 for one in self.sends):
             raise Unplayable("a message before the first release")
-        if self._unsent < len(self.draws) or self._bare or not self.timed:
+        if self._unsent < len(self.draws) or not self.timed:
             raise Unplayable("a release that no message of its round carries")
         self.code = np.array(self.steps, np.int64)
 
@@ -173,19 +178,25 @@ class Steps:
                  value: Operand) -> None:  # fmt: skip
         if mechanism not in DRAWN:
             raise Unplayable("noise of that kind")
-        self.slots.add(terms[1])
-        costs = GIVEN, terms[1], int(mechanism), int(view)
-        self._step(m.RELEASE, number, self._rows(value, number), costs, self.timed, len(self.draws))
-        self.draws.append((self.timed, terms[1]))
+        self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+
+    def _charged(self, number: int, slot: int, mechanism: Any, view: Any, rows: Place) -> None:
+        """A step that adds noise to rows by the terms in a slot, and charges it."""
+        self.slots.add(slot)
+        costs = GIVEN, slot, int(mechanism), int(view)
+        self._step(m.RELEASE, number, rows, costs, self.timed, len(self.draws))
+        self.draws.append((self.timed, slot))
         self.timed, self._bare = self.timed + 1, False
 
     def _send(self, number: int, bits: Operand, turn: Operand, payload: Operand) -> None:
-        if self._bare or len(self.sends) > len(self.waits):
-            raise Unplayable("what was computed and not released")
+        if len(self.sends) > len(self.waits):
+            raise Unplayable("two messages before a wait")
+        place = self._rows(payload, number)
+        if self._bare:  # as `Releasing._bare` does: a release without noise
+            self._charged(number, self.plain, Mechanism.NONE, View.NEIGHBOURS, place)
+            place = THIS, self.places[number], *place[2:]
         carried = THIS, 0, self._unsent, len(self.draws)
-        self._step(
-            m.SEND, number, self._rows(payload, number), carried, self.timed, len(self.sends)
-        )
+        self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
         self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
@@ -199,7 +210,7 @@ class Steps:
         self.timed += 1
 
     def _sum(self, number: int, heard: Operand, weights: Operand | None) -> None:
-        used = GIVEN, len(self.round.shapes), 0, 0  # behind all constants there are ones
+        used = GIVEN, self.ones, 0, 0
         if weights is None:
             self.slots.add(used[1])
         else:

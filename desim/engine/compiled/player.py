@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.engine.arguments import effort, terms_given
+from desim.engine.arguments import effort, good_costs, terms_given
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
-from desim.engine.compiled.tape import Round
+from desim.engine.compiled.tape import Stretch
 from desim.engine.observer import ClockObserver
 from desim.engine.requests import Heard
 from desim.engine.us import Cohort
@@ -21,7 +21,8 @@ from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import TOGETHER, tell_rounds
 from desim.numerics import plain
 from desim.numerics.keys import seed_word
-from desim.privacy.ledger.mechanisms import Terms
+from desim.privacy.ledger.ledger import AMOUNTS, Terms, View
+from desim.privacy.ledger.ledger import plain as plain_terms
 from desim.problem.kernels import gradients
 from desim.shapes import whole_given
 
@@ -72,13 +73,17 @@ class Player:
         if any(np.count_nonzero(amount) < self.n for amount in self.work):
             raise Unplayable("agents that have nothing to do")
         self.lasting = [seconds for _, seconds in efforts]
+        self.columns: dict[int, list[Any]] = {}  # of the log, by rounds of a batch
+        self.settled = settings.speeds.settled
         self.later = 0  # the round before which compiled code is not looked for again
         self.missed: float | None = None  # thread time s at which it was missed
 
     def ready(self, us: Cohort) -> bool:
         """Whether nothing has happened that only the verbs of `us` know."""
         world, own, wires = self.world, us.__dict__, self.wires
-        quiet = not (own["_unsent"] or own["_ahead"] or own["_exposure"].bare or own["_sent"])
+        exposure, bare = own["_exposure"], self.steps.bare
+        quiet = not (own["_unsent"] or own["_ahead"] or own["_sent"]) and exposure.bare == bare
+        quiet = quiet and (not bare or (exposure.computed and exposure.read is True))
         known = type(world.observer) is ClockObserver and world.observer.failed is None
         known = known and int(own["round"][0]) >= self.later
         return bool(own["_all_live"] and quiet and known and wires.open and gradients.drawn is None)
@@ -118,17 +123,24 @@ class Player:
         shape = self.steps.round.results[number]
         return np.array(self.memory[place : place + math.prod(shape)].reshape(shape))
 
-    def usable(self, rounds: list[Round]) -> list[Round]:
-        """The first of these rounds that differ from the latest one in numbers and terms alone."""
-        for place, round_ in enumerate(rounds):
-            constants = round_.constants
-            same = all(
-                constants[slot] is kept or np.array_equal(constants[slot], kept)
-                for slot, kept in zip(self.fixed, self.kept, strict=True)
-            )
-            if not same or not all(self._good(constants[draw[1]]) for draw in self.steps.draws):
-                return rounds[:place]
-        return rounds
+    def usable(self, stretch: Stretch) -> int:
+        """How many rounds, from the first on, differ from the latest in numbers and terms alone."""
+        bad = [stretch.number]
+        for slot, kept in zip(self.fixed, self.kept, strict=True):
+            column = enumerate(stretch.column(slot))
+            bad += [b for b, one in column if one is not kept and not np.array_equal(one, kept)]
+        for slot in {slot for _, slot in self.steps.draws} - {self.steps.plain}:
+            if isinstance(column := stretch.column(slot), Terms):
+                least = np.min(column.sensitivity), np.min(column.scale)
+                shares = (
+                    np.fmin.reduce(column.sampling, None),
+                    np.fmax.reduce(column.sampling, None),
+                )
+                ends = np.array([*([one, one] for one in least), shares])
+                bad += [] if good_costs(ends) else [0]
+            else:
+                bad += [b for b, one in enumerate(column) if not self._good(one)]
+        return min(bad)
 
     def _good(self, terms: Terms) -> bool:
         try:
@@ -137,12 +149,13 @@ class Player:
             return False
         return True
 
-    def play(self, us: Cohort, k: int, rounds: list[Round]) -> int:
+    def play(self, us: Cohort, k: int, stretch: Stretch) -> int:
         """Play rounds k + 1, k + 2, ... as far as nothing special happens; return how many."""
-        told, own, world = self._told(us, k, len(rounds)), us.__dict__, self.world
-        given = self._given(rounds)
-        draws = len(self.steps.draws)
-        world.ledger.reserve(len(rounds) * draws * self.n)
+        if not (number := self.usable(stretch)):
+            return 0
+        told, own, world = self._told(us, k, number), us.__dict__, self.world
+        given = self._given(stretch, number)
+        world.ledger.reserve(number * len(self.steps.draws) * self.n)
         self.cohort[2][:] = own["clock"]
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
@@ -157,38 +170,42 @@ class Player:
         if done:
             self._log(us, k, done, told)
             self._show(us, k, done, told)
-            self._leave(us, rounds[:done], k + done, told[2])
+            self._leave(us, stretch, done, k + done, told[2])
             world.tick(float(own["clock"].min()), whole=False)
         return done
 
-    def _given(self, rounds: list[Round]) -> Any:
-        """Put the constants of rounds into memory; return where each begins (rounds, constants)."""
-        steps, shapes = self.steps, self.steps.round.shapes
-        places = np.zeros((len(rounds), len(shapes) + 1), np.int64)
-        numbers, arrays, at = list[float](), list[Array](), 2 * steps.half
-        for slot in steps.slots:
-            if slot < len(shapes) and shapes[slot] == ():
-                places[:, slot] = np.arange(len(rounds)) + (at + len(numbers))
-                numbers += [round_.constants[slot] for round_ in rounds]
-        at += len(numbers)
-        for slot in steps.slots:
-            if slot == len(shapes):
-                places[:, slot], at = at, at + self.links
-                arrays.append(np.ones(self.links))
-            elif shapes[slot] != ():
-                latest = None
-                for b, round_ in enumerate(rounds):
-                    if (constant := round_.constants[slot]) is not latest:
-                        latest, here = constant, at
-                        rows = constant.compiled[2] if shapes[slot] is Terms else constant
-                        arrays.append(rows.ravel())
-                        at += rows.size
-                    places[b, slot] = here
-        if at > len(self.memory):
-            self.memory = np.concatenate([self.memory[: 2 * steps.half], np.empty(2 * at)])
-        if at > 2 * steps.half:
-            self.memory[2 * steps.half : at] = np.concatenate([numbers, *arrays])
+    def _given(self, stretch: Stretch, number: int) -> Any:
+        """Put constants of rounds into memory; return where each begins (rounds, constants)."""
+        steps, at = self.steps, 2 * self.steps.half
+        places = np.zeros((number, steps.plain + 1), np.int64)
+        found = [(slot, self._numbers(stretch, slot)) for slot in steps.slots]
+        sizes = [(number, 3 * self.n) if isinstance(x, Terms) else x.shape for _, x in found]
+        if (end := at + sum(map(math.prod, sizes))) > len(self.memory):
+            self.memory = np.concatenate([self.memory[:at], np.empty(2 * end)])
+        for (slot, given), (rows, size) in zip(found, sizes, strict=True):
+            out = self.memory[at : at + rows * size].reshape(rows, size)
+            if isinstance(given, Terms):
+                amounts = out.reshape(number, 3, self.n)
+                for place, name in enumerate(AMOUNTS):
+                    one = getattr(given, name)
+                    amounts[:, place] = one[:number] if one.ndim > 1 else one
+            else:
+                out[:] = given
+            places[:, slot] = at + (size if rows > 1 else 0) * np.arange(number)
+            at += rows * size
         return places
+
+    def _numbers(self, stretch: Stretch, slot: int) -> Any:
+        """A constant of each round, or of all, as a row of floats; or terms of all rounds."""
+        if slot == self.steps.ones:
+            return np.ones((1, self.links))
+        if slot == self.steps.plain:
+            return plain_terms(self.n, View.NEIGHBOURS).compiled[2].reshape(1, -1)
+        if isinstance(column := stretch.column(slot), Terms):
+            return column
+        if self.steps.round.shapes[slot] is Terms:
+            column = [terms.compiled[2] for terms in column]
+        return np.asarray(column, float).reshape(len(column), -1)
 
     def _told(self, us: Cohort, k: int, rounds: int) -> tuple[Any, ...]:
         """Memory for what `play_rounds` tells, and how long computations last."""
@@ -206,7 +223,7 @@ class Player:
     def _seconds(self, us: Cohort, k: int, rounds: int) -> Array:
         """How long each computation lasts, s (computations, rounds or 1, n)."""
         speeds, works = self.world.settings.speeds, self.work
-        number = 1 if speeds.settled else rounds
+        number = 1 if self.settled else rounds
         out = np.empty((len(works), number, self.n))
         if all(seconds is not None for seconds in self.lasting):
             pace, more = np.ones((1, self.n)), np.zeros((1, self.n))
@@ -225,53 +242,59 @@ class Player:
 
         In batches of few rounds: one of which some rows are to come is written out.
         """
-        size = max(1, BATCHED // self.n)
+        size, spans, totals = max(1, BATCHED // self.n), told[1].tolist(), told[-1].tolist()
+        rounds = np.repeat(np.arange(k + 1, k + 1 + done), self.n).reshape(done, self.n)
         for low in range(0, done, size):
-            self._log_part(us, k + 1 + low, slice(low, min(low + size, done)), told)
+            part = slice(low, min(low + size, done))
+            self._log_part(us, rounds[part], part, told, spans, totals)
 
-    def _log_part(self, us: Cohort, first: int, part: slice, told: Any) -> None:
-        """Append the rows of a part of the rounds, which begins with round `first`."""
-        times, spans, ids, _, factors, sizes, waited, seconds, _, totals = told
-        steps, done, later = self.steps, part.stop - part.start, self.world.log.later
-        who, rounds = np.tile(us.who, done), np.repeat(np.arange(first, first + done), self.n)
-        n, end = len(who), self.world.settings.horizon
-        nothing, none = np.full(n, -1), np.zeros(n)
+    def _log_part(
+        self, us: Cohort, rounds: Any, part: slice, told: Any, spans: Any, totals: Any
+    ) -> None:
+        """Append the rows of a part of the rounds (rounds, n); spans and totals are lists."""
+        times, _, ids, _, factors, sizes, waited, seconds, *_ = told
+        steps, done, later = self.steps, len(rounds), self.world.log.later
+        (who, fresh, nothing, none, *rest), n = self._alike(us, done), self.n * done
+        flat, end = rounds.ravel(), self.world.settings.horizon
+        withins = [(min(one)[0], max(late for _, late in one)) for one in (v[part] for v in spans)]
 
         def each(kind: Kind, side: int, v: int, *columns: Any) -> None:
-            time, spent = times[v, part].ravel(), spans[v, part]
-            row = int(kind), side, who, -1, rounds, end, time, *columns
-            within = float(spent[:, 0].min()), float(spent[:, 1].max())
-            later(Batch(log_each, row, n, *within, ((int(kind), n, 0),)))
+            row = int(kind), side, who, -1, flat, end, times[v, part].ravel(), *columns
+            later(Batch(log_each, row, n, *withins[v], ((int(kind), n, 0),)))
 
-        for (v, *_), lasting, amount in zip(steps.works, seconds, self.work, strict=True):
-            lasts = lasting[part].ravel() if len(lasting) > 1 else np.tile(lasting[0], done)
-            each(Kind.COMPUTE, UPLINK, v, lasts, np.tile(amount, done), nothing)
+        for w, (v, *_) in enumerate(steps.works):
+            lasts = rest[len(self.work) + w] if self.settled else seconds[w, part].ravel()
+            each(Kind.COMPUTE, UPLINK, v, lasts, rest[w], nothing)
         for (v, _), release in zip(steps.draws, ids, strict=True):
             each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
-        fresh = np.tile(self.wires.degree, done)
         for v, wait in zip(steps.waits, waited, strict=True):
             each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
         for s, (v, drawn, *_) in enumerate(steps.sends):
-            rows = rounds.reshape(done, self.n)
             release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            inputs = self.first, factors[s, part], times[v, part], rows, sizes[s], release
-            number, total = done * self.links, int(totals[s, part].sum())
+            inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
+            number, total = done * self.links, sum(totals[s][part])
             counts = (SEND, number, total), (DELIVER, number, total)
-            within = float(spans[v, part, 0].min()), float(spans[v, part, 1].max())
-            later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
+            later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
+
+    def _alike(self, us: Cohort, done: int) -> list[Any]:
+        """Columns that all rounds of a run have, of so many: who, degrees, -1, 0, work, seconds."""
+        if done not in self.columns:
+            rows = [us.who, self.wires.degree, np.full(self.n, -1), np.zeros(self.n), *self.work]
+            rows += list(self._seconds(us, 0, 1)[:, 0]) if self.settled else []
+            self.columns[done] = [np.tile(row, done) for row in rows]
+        return self.columns[done]
 
     def _show(self, us: Cohort, k: int, done: int, told: Any) -> None:
         """Show the models of each round."""
         if (shown := self.steps.shown) is None:
             return
         observer: Any = self.world.observer
-        for b in range(done):
-            observer.report(told[0][shown - 1, b], us.who, k + 1 + b, told[3][b])
+        observer.several(told[0][shown - 1, :done], us.who, k + 1, told[3][:done])
         us.__dict__["_reported"] = k + done
 
-    def _leave(self, us: Cohort, rounds: list[Round], k: int, ids: Any) -> None:
+    def _leave(self, us: Cohort, stretch: Stretch, done: int, k: int, ids: Any) -> None:
         """Leave `us`, its state and the messages under way as they are after round k."""
-        own, wires, steps, done = us.__dict__, self.wires, self.steps, len(rounds)
+        own, wires, steps = us.__dict__, self.wires, self.steps
         own.update(round=np.full(self.n, k), clock=self.cohort[2].copy())
         own["_releases"] = len(steps.draws)
         if steps.draws:
@@ -279,7 +302,7 @@ class Player:
         for name, (_, number) in steps.states.items():
             self.world.state[name] = self._rows(number)
         if steps.sends:
-            turn = rounds[-1].constants[steps.sends[-1][3]]
+            turn = stretch.column(steps.sends[-1][3])[:done][-1]
             own["turn"] = k if turn is None else int(turn)
             wires.arrival = wires.awaited = self.arrival.copy()
             wires.sent, wires.silent = self._rows(steps.latest), own["_nobody"]

@@ -199,9 +199,21 @@ def _parts(one: Any) -> list[Any]:
 
 
 class Looks:
-    """Whether somebody has looked."""
+    """Whether a function looks; whoever does when it is over is the program itself."""
 
-    looked = False
+    def __init__(self, tape: Any) -> None:
+        self._tape, self._seen, self.over = tape, False, False
+
+    @property
+    def looked(self) -> bool:
+        """Whether somebody has looked."""
+        return self._seen
+
+    @looked.setter
+    def looked(self, value: bool) -> None:
+        self._seen = value
+        if self.over:
+            self._tape.looked = value
 
 
 class Turn:
@@ -217,15 +229,35 @@ class Turn:
         """A whole number, to whoever asks."""
         return int
 
-    def of(self, function: Callable[[Any], Any]) -> Any:
-        """What a pure function gives for the number; a `Later` if it looks at it."""
-        if isinstance(self._tape, Looks):
-            return function(self._look())
-        probe = Turn(Looks(), self.value)
-        found = function(probe)
-        if probe._tape.looked or type(found) is Later:
-            return Later(self._tape, self.value, function)
-        return found
+    def answers(self, function: Any, arguments: Any, names: Any, columns: bool) -> Any:
+        """What a pure function gives of it; a `Later` if that looks at it, or at another one."""
+
+        def asked(one: Any, value: Callable[[Any], Any]) -> Any:
+            given = [one if x is self else value(x) if type(x) is Later else x for x in all_]
+            more = dict(zip(names, given[len(arguments) :], strict=True))
+            return function(*given[: len(arguments)], **more)
+
+        def in_round(turn: int) -> Any:
+            return asked(turn, lambda later: later.function(turn))
+
+        def rows(turns: range) -> Any:
+            column = np.arange(turns.start, turns.stop)[:, None]
+            return asked(column, lambda later: later.column(turns, 1))
+
+        all_ = [*arguments, *names.values()]
+        later = [x for x in all_ if type(x) is Later]
+        if any(one.turn != self.value for one in later):
+            return asked(self._look(), plainly)
+        if not later:
+            looks = Looks(self._tape)
+            found = asked(Turn(looks, self.value), plainly)
+            looks.over = True
+            if not looks.looked and type(found) is Later and found._tape is looks:
+                return Later(self._tape, self.value, found.function, found.rows)
+            if not looks.looked:
+                return found
+        together = rows if columns and all(one.rows for one in later) else None
+        return Later(self._tape, self.value, in_round, together)
 
     def __add__(self, other: Any) -> Any:
         return Turn(self._tape, self.value + other) if type(other) is int else self._look() + other
@@ -241,6 +273,10 @@ class Turn:
         return np.array(self._look(), dtype)
 
 
+EXACT = (  # of arrays they give what they give of their numbers
+    operator.add, operator.sub, operator.mul, operator.truediv,
+    np.add, np.subtract, np.multiply, np.divide,
+)  # fmt: skip
 REFLECTED = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()
 WATCHED = (
     *REFLECTED[1:], *"eq ne lt le gt ge neg pos abs invert index contains getitem setitem".split(),
@@ -268,12 +304,25 @@ class Later:
     at what it is.
     """
 
-    __slots__ = ("_found", "_tape", "function", "turn")
+    __slots__ = ("_found", "_tape", "function", "rows", "turn")
     __array_priority__ = 1e8
 
-    def __init__(self, tape: Any, turn: int, function: Callable[[int], Any]) -> None:
-        self._tape, self.turn, self.function = tape, turn, function
+    def __init__(
+        self, tape: Any, turn: int, function: Callable[[int], Any],
+        rows: Callable[[range], Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._tape, self.turn, self.function, self.rows = tape, turn, function, rows
         self._found = function(turn)
+
+    def many(self, turns: range) -> Any:
+        """What it is in each of these rounds: one by one, or rows of all."""
+        return self.rows(turns) if self.rows else [self.function(turn) for turn in turns]
+
+    def column(self, turns: range, axes: int) -> Any:
+        """Floats of all these rounds, (rounds, ...) with so many axes behind the first."""
+        assert self.rows is not None
+        shape = np.shape(self._found)
+        return self.rows(turns).reshape(len(turns), *[1] * (axes - len(shape)), *shape)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -311,7 +360,14 @@ class Later:
         def later(turn: int) -> Any:
             return function(*(x.function(turn) if type(x) is Later else x for x in parts))
 
-        return Later(self._tape, self.turn, later)
+        def rows(turns: range) -> Any:
+            axes = max(np.ndim(plain) for plain in now)
+            return function(*(x.column(turns, axes) if type(x) is Later else x for x in parts))
+
+        now = [x.now if type(x) is Later else x for x in parts]
+        floats = all(x.dtype == float for x in map(np.asarray, now))
+        together = floats and function in EXACT and all(x.rows for x in parts if type(x) is Later)
+        return Later(self._tape, self.turn, later, rows if together else None)
 
     def __add__(self, other: Any) -> Any:
         return self._with(operator.add, self, other)

@@ -37,14 +37,14 @@ class Round(NamedTuple):
     """What a program did in one round: operations, and the constants that they name, by number.
 
     An operation is (name, ...); its number is that of what it gives. results: their shapes; shapes:
-    those of the constants; later: of those that are functions of the round, which.
+    those of the constants; later: those that are functions of the round.
     """
 
     operations: list[Operation]
     results: list[tuple[int, ...]]
     shapes: list[Any]
     constants: list[Any]
-    later: dict[int, Callable[[int], Any]]
+    later: dict[int, Later]
 
     def like(self, other: "Round | None") -> bool:
         """Whether the other one did the same, with whatever constants."""
@@ -67,9 +67,31 @@ class Round(NamedTuple):
         if not self.later:
             return self
         constants = self.constants.copy()
-        for place, function in self.later.items():
-            constants[place] = function(turn)
+        for place, one in self.later.items():
+            constants[place] = one.function(turn)
         return self._replace(constants=constants)
+
+
+class Stretch(NamedTuple):
+    """So many rounds in a row like the first of them; varying: other constants, by number, of each.
+
+    They are a list, or an array of floats (number, ...), or Terms with scales (number, n).
+    """
+
+    first: Round
+    number: int
+    varying: dict[int, Any]
+
+    @classmethod
+    def of(cls, rounds: "list[Round]") -> "Stretch":
+        """Rounds that are like each other."""
+        constants = enumerate(zip(*(one.constants for one in rounds), strict=True))
+        differ = {n: list(c) for n, c in constants if any(one is not c[0] for one in c)}
+        return cls(rounds[0], len(rounds), differ)
+
+    def column(self, place: int) -> Any:
+        """A constant of each round, or of all: then there is one."""
+        return self.varying.get(place, [self.first.constants[place]])
 
 
 class JobView:
@@ -89,7 +111,7 @@ class Tape:
         self.operations: list[Operation] = []
         self.results: list[tuple[int, ...]] = []
         self._constants: list[Any] = []
-        self._later: dict[int, Callable[[int], Any]] = {}
+        self._later: dict[int, Later] = {}
         self._before: list[Any] = []  # those of the round before
         self.looked = False  # whether the program has looked at the number of the round
         self.steady: Round | None = None  # what it does in all rounds that are left
@@ -130,6 +152,22 @@ class Tape:
             raise Unforeseen(self.why)
         self._told += 1
         return self._done.pop(0)
+
+    def stretch(self, number: int) -> Stretch | None:
+        """So many rounds from the next one on; None where they are to be asked for one by one."""
+        turns = range(self._told, self._told + number)
+        if self.steady is None or turns.stop > self.settings.rounds + 1:
+            return None
+        try:
+            with np.errstate(all="raise", under="ignore"):
+                varying = {place: one.many(turns) for place, one in self.steady.later.items()}
+        except Exception:  # of some round: the first ones may be played
+            return None
+        return Stretch(self.steady, number, varying)
+
+    def passed(self, number: int) -> None:
+        """The first so many rounds of a stretch have been played."""
+        self._told += number
 
     def _advance(self) -> None:
         try:
@@ -230,10 +268,9 @@ class Tape:
         kind = type(constant)
         if kind is Turn:
             ahead = constant.value - self.round
-            self._later[len(self._constants)] = lambda turn: turn + ahead
-            return constant.value
-        if kind is Later and constant.turn == self.round:
-            self._later[len(self._constants)] = constant.function
+            constant = Later(self, self.round, lambda turn: turn + ahead)
+        if type(constant) is Later and constant.turn == self.round:
+            self._later[len(self._constants)] = constant
             return constant.now
         return plainly(constant)
 
@@ -294,7 +331,7 @@ class Tape:
             edges = [0, *parts, width]
         return [self.columns(value, a, b) for a, b in pairwise(edges)]
 
-    def gradient(self, x: Value, who: Any, count: Any, round_: Any, seed: Any, data: Any,
+    def gradient(self, x: Value, who: Any, count: Any, round: Any, seed: Any, data: Any,
                  out: Any, step: Any) -> Value:  # fmt: skip
         """Gradients at x (n, dim), as `batch_gradient` takes its arguments."""
         job, settings = self.job, self.settings
@@ -306,7 +343,7 @@ class Tape:
         rows = np.array(np.broadcast_to(count, (n,)))
         if rows.dtype.kind not in "iu" or rows.min() < 0:
             self.refuse("batches that are not whole numbers")
-        drawn = round_ is job.round  # only to draw from: what it does is the same in every round
+        drawn = round is job.round  # only to draw from: what it does is the same in every round
         if not drawn and not (rows >= settings.problem.rows).all():
             self.refuse("batches of another round")
         rows = np.minimum(rows, WHOLE).astype(np.int64)

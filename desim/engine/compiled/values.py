@@ -1,9 +1,12 @@
 """What stands for arrays whose numbers are not known yet, on a `Tape` that notes their uses."""
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from desim.problem.kernels.plan import WHOLE
 
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
 
@@ -98,9 +101,11 @@ class Value:
             return Narrow(self)
         return self.tape.refuse(f"x.astype({kind})")
 
-    def recorded(self, *draws: Any) -> Any:
+    def answers(self, function: Any, arguments: Any, names: Any, _: bool) -> Any:
         """The gradients at this point, of whom and of which batches `Tape.gradient` says."""
-        return self.tape.gradient(self, *draws)
+        asked = signature(function).bind(*arguments, **names)
+        asked.apply_defaults()
+        return self.tape.gradient(**{"count": WHOLE, "step": 0, **asked.arguments})
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         """What np.asarray gives: an array that stands for the value, and has no numbers either."""

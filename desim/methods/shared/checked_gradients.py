@@ -11,10 +11,12 @@ from desim.arrays import Array
 from desim.problem.kernels import gradients
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import all_between, refuse, rows_given, whole_given
+from desim.unplayed import of_unplayed
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's
 
 
+@of_unplayed(1)
 def gradient(
     who: Any, x: Any, data: Any, out: Array | None = None, *, round: Any = 0, seed: Any = 0
 ) -> Array:
@@ -23,14 +25,13 @@ def gradient(
     round (n,) or one for all, seed: from which random layers and changes of rows of a model draw,
     which else are the same in every round; no other gradient depends on them.
     """
-    if recorded := getattr(x, "recorded", None):  # not known yet: desim.engine.compiled.tape
-        return recorded(who, WHOLE, round, seed, data, out, 0)  # type: ignore[no-any-return]
     x = models_given("gradient", who, x, data, out)
     round = _whole("gradient: round", round, len(who), STEPS)
     _refuse_no_seed("gradient: seed", seed)
     return np.asarray(gradients.batch_gradient(who, x, WHOLE, round, seed, data, out))
 
 
+@of_unplayed(1)
 def batch_gradient(
     who: Any, x: Any, count: Any, round: Any, seed: Any, data: Any, out: Array | None = None, *,
     step: Any = 0,
@@ -44,8 +45,6 @@ def batch_gradient(
     that of the problem. ValueError for what is none of that.
     """
     what = "batch_gradient"
-    if recorded := getattr(x, "recorded", None):
-        return recorded(who, count, round, seed, data, out, step)  # type: ignore[no-any-return]
     x = models_given(what, who, x, data, out)
     n = len(who)
     count = _whole(f"{what}: count", count, n, 1 << 63)

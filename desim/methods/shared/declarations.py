@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from desim.arrays import Array
 from desim.fields import Strict
@@ -12,6 +13,7 @@ from desim.privacy.ledger.ledger import Terms, View
 from desim.privacy.ledger.mechanisms import Noise, terms, unbounded
 from desim.privacy.papers.claims import Bound, Inputs
 from desim.problem.problem import Problem
+from desim.unplayed import of_unplayed
 
 if TYPE_CHECKING:
     from desim.engine.settings import Settings
@@ -31,18 +33,6 @@ class Ingredients:
     parameters: Any
     settings: "Settings"
     noise: Noise | None
-
-
-def _of_round(terms: Callable[..., Any]) -> Callable[..., Any]:
-    """A method `terms(who, k, ...)`, where k may be a number that nobody looks at yet."""
-
-    @wraps(terms)
-    def asked(self: Any, who: Any, k: Any, *more: Any) -> Any:
-        if of := getattr(k, "of", None):
-            return of(lambda k: terms(self, who, k, *more))
-        return terms(self, who, k, *more)
-
-    return asked
 
 
 class Prices(dict[Any, tuple[Array, Terms]]):
@@ -143,7 +133,7 @@ class Method:
     def __init_subclass__(cls) -> None:
         """Let what a round's releases cost be asked for before the round is played."""
         if isinstance(own := vars(cls).get("terms"), FunctionType):
-            cls.terms = _of_round(own)  # type: ignore[attr-defined]
+            cls.terms = of_unplayed(2)(own)  # type: ignore[attr-defined]
 
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters
@@ -158,7 +148,8 @@ class Method:
         if self.peers and ingredients.settings.graph is not None:
             self.kind = "graph"
 
-    def priced(self, k: int, key: Any, costs: Callable[[], tuple[Array, Array | None]]) -> Terms:
+    @of_unplayed(1, columns=True)
+    def priced(self, k: Any, key: Any, costs: Callable[[], tuple[Array, Array | None]]) -> Terms:
         """Terms (n,) of a release to neighbours in round k; the ledger asks less of known ones.
 
         costs(): its sensitivity and sampling (n,), which a key has for good.
@@ -167,7 +158,10 @@ class Method:
         if before and getattr(self.noise, "constant", self.noise is None):
             return before[1]
         sensitivity, sampling = (before[0], before[1].sampling) if before else costs()
+        k = k if (several := isinstance(k, np.ndarray)) else int(k)
         found = terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, sampling)
+        if several:
+            return found
         if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
             self._priced.clear()
         self._priced[key] = sensitivity, before[1].scaled(found.scale) if before else found

@@ -222,13 +222,9 @@ class LocalTraining:
         return float(self.gamma[0])
 
     def train(
-        self,
-        us: "Clients",
-        x: Array,
-        v: Array,
-        shift: Array | None = None,
+        self, us: "Clients", x: Array, v: Array, shift: Array | None = None,
         steps: int | Int | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
 
         steps: local steps of this round, or (n,) of agents', where they are not `local.epochs`.

@@ -363,9 +363,12 @@ class Appended:
         place = gone.ints[:early], gone.floats[:early], over, self.width, first
         return Deferred(rows, partial(_columns, type(self).columns, *place))
 
-    def drop(self, frontier: float) -> None:
-        """Remove the rows earlier than `frontier` s as `take` does, only counted."""
-        over, fate = self._over(frontier), self._fate(frontier)
+    def drop(self, frontier: float, later: bool = False) -> None:
+        """Remove the rows earlier than `frontier` s, only counted.
+
+        later: a batch of which some rows are to come may wait for them.
+        """
+        over, fate = self._over(frontier, -np.inf if later else None), self._fate(frontier)
         early = fate == LEAVES
         self.written += int(np.count_nonzero(early)) + sum(batch.number for batch in over)
         fate[early] = DROPPED

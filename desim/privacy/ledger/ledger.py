@@ -262,17 +262,9 @@ class Ledger(Appended):
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
 
     def release(
-        self,
-        time: Any,
-        who: Any,
-        round_: Any,
-        exchange: int,
-        value: Array,
-        terms: Terms,
-        where: Any,
-        draw: int | None = None,
-        kept: bool = False,
-    ) -> tuple[Array, Int]:
+        self, time: Any, who: Any, round_: Any, exchange: int, value: Array, terms: Terms,
+        where: Any, draw: int | None = None, kept: bool = False,
+    ) -> tuple[Array, Int]:  # fmt: skip
         """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
         value (n, dim); terms hold arrays (n,); exchange: releases of this round before this one,

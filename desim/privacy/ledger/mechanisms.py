@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import RunError
+from desim.unplayed import of_unplayed
 
 # What one release costs: mechanism, who sees it, sensitivity, and the scale of its noise.
 
@@ -127,6 +128,16 @@ VIEWS = [one.name.lower() for one in View]
 # Noise schedules, and the terms of a method's releases by them.
 
 
+def raised(number: float, power: Any) -> Any:
+    """A number to a power; of a column (rounds, 1) of powers each to the bit as it is alone.
+
+    NumPy's loops over arrays may round otherwise.
+    """
+    if np.shape(power)[1:] != (1,):
+        return number**power
+    return np.array([[number**one] for one in power[:, 0]])
+
+
 @dataclass(frozen=True)
 class _Deviation:
     """Noise of standard deviation sigma in round 1, variance times `decay` each round.
@@ -152,7 +163,7 @@ class _Deviation:
             divided = self.iteration * np.maximum(before, 1.0) * (before + 1.0)
             deviation = self.sigma / np.sqrt(np.where(before > 0.0, divided, 1.0))
         else:
-            deviation = self.sigma * self.decay ** (before // self.period / 2.0)
+            deviation = self.sigma * raised(self.decay, before // self.period / 2.0)
         return np.asarray(deviation + np.zeros(like.shape))
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
@@ -228,7 +239,7 @@ class DynamicZcdp:
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
         with np.errstate(divide="ignore", over="ignore"):
-            phi = self.phi / self.growth ** (np.asarray(round_, float) - 1.0)
+            phi = self.phi / raised(self.growth, np.asarray(round_, float) - 1.0)
         if not np.all(phi < np.inf):
             raise RunError(
                 f"privacy.noise.growth: {self.growth:g}: phi / growth^(n - 1) is beyond every "
@@ -334,17 +345,15 @@ def unbounded(noise: Noise | None, clipped: bool) -> list[str]:
     ]
 
 
+@of_unplayed(2, columns=True)
 def terms(
-    noise: Noise | None,
-    view: View,
-    round_: Any,
-    sensitivity: Array,
-    dim: int,
+    noise: Noise | None, view: View, round_: Any, sensitivity: Array, dim: int,
     sampling: Array | None = None,
-) -> Terms:
+) -> Terms:  # fmt: skip
     """Return the terms (n,) of releasing values (n, dim) in rounds 1, 2, ...
 
-    sensitivity (n,): L2, replace-one, before noise; sampling (n,): fraction of the rows used.
+    Of a column of rounds (rounds, 1) the scale is (rounds, n). sensitivity (n,): L2, replace-one,
+    before noise; sampling (n,): fraction of the rows used.
     Laplace: L1 <= sqrt(dim) L2. Discrete Gaussian: rounding moves each coordinate by at most half a
     level in both values, so that L2 grows by resolution sqrt(dim).
     """
