@@ -9,7 +9,7 @@ from mutant import mutant
 from sections import TABLE, made, shares, written
 
 from desim.errors import InputError
-from desim.problem.data import table
+from desim.problem.data import partition, table
 
 
 def check_standard(module):
@@ -43,7 +43,7 @@ def test_wrong_scaling_is_noticed(right, wrong):
         check_standard(mutant(table, right, wrong))
 
 
-def dealt(kind, value=None, rows=60, agents=6, seed=0, classes=None, sizes=(), module=table):
+def dealt(kind, value=None, rows=60, agents=6, seed=0, classes=None, sizes=(), module=partition):
     how = module.Deal(kind, value, seed, sizes, classes)
     return module.deal(rows, agents, how)
 
@@ -108,7 +108,7 @@ def check_dirichlet(module):
 
 
 def test_dirichlet_shares_have_their_moments():
-    check_dirichlet(table)
+    check_dirichlet(partition)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_dirichlet_shares_have_their_moments():
 )
 def test_other_shares_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_dirichlet(mutant(table, right, wrong))
+        check_dirichlet(mutant(partition, right, wrong))
 
 
 def check_labels(module):
@@ -132,9 +132,9 @@ def check_labels(module):
 
 
 def test_so_many_labels_each():
-    check_labels(table)
+    check_labels(partition)
     with pytest.raises((AssertionError, ValueError)):
-        check_labels(mutant(table, "seat[:, None] * each +", "seat[:, None] +"))
+        check_labels(mutant(partition, "seat[:, None] * each +", "seat[:, None] +"))
 
 
 @pytest.mark.parametrize(

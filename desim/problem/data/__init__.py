@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.errors import InputError, spelling
 from desim.numerics.later import pd
+from desim.problem.data.partition import Deal, deal
 from desim.problem.data.sources import dealt_arrays, read_table
 from desim.problem.data.table import (
-    Deal,
     Table,
     bounded,
     classes,
-    deal,
     numbers,
     of_model,
     prepared,

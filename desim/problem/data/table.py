@@ -1,4 +1,4 @@
-"""The table that every source of data gives, its split, how agents share it, and its rows."""
+"""The table that every source of data gives, its split, and its rows."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Mask
 from desim.errors import InputError, show, spelling
 from desim.numerics import keys
-from desim.numerics.distributions import GAMMA, Distribution, draw
 from desim.numerics.keys import Stream
 from desim.numerics.later import pd
 from desim.problem.losses.layers import CLASS_LIMIT, LayeredLoss
@@ -123,135 +122,6 @@ def _drawn(among: Mask, size: int, seed: int, purpose: Draw, key: str) -> Mask:
         chosen = keys.subset(seed, Stream.DATA, int(among.sum()), size, round=purpose)
         drawn[np.flatnonzero(among)[chosen]] = True
     return drawn
-
-
-# Who gets which rows: in order, iid, by label (Dirichlet, or so many each), or by column.
-
-
-Rows = NDArray[np.int64]
-ATTEMPTS = 1000
-
-
-class Deal(NamedTuple):
-    """How rows are dealt: kind and value, and what it may go by (relative sizes, rows' classes)."""
-
-    kind: str
-    value: Any
-    seed: int
-    sizes: tuple[int, ...] = ()
-    classes: Rows | None = None
-    groups: NDArray[Any] | None = None
-
-
-def deal(rows: int, agents: int | None, how: Deal) -> list[Rows]:
-    """The row numbers of each agent; every row has one agent. InputError where one gets none."""
-    if how.kind == "by":
-        return _by_group(agents, how)
-    agents = len(how.sizes) if agents is None and how.sizes else agents
-    if agents is None:
-        raise InputError("problem.agents: missing; say how many agents the rows are dealt to")
-    if rows < agents:
-        raise InputError(f"problem.agents: {agents} agents for {rows} training rows; use fewer")
-    if how.kind == "dirichlet":
-        return _by_dirichlet(agents, how)
-    if how.kind == "labels":
-        return _by_labels(agents, how)
-    order = np.arange(rows)
-    if how.kind == "iid":
-        order = keys.permutation(how.seed, Stream.DATA, rows, round=Draw.SHUFFLE)
-    return np.split(order, _ends(rows, agents, how.sizes)[:-1])
-
-
-def _ends(rows: int, agents: int, sizes: tuple[int, ...]) -> Rows:
-    """Where each agent's share of the rows ends, to the nearest row; nobody gets none."""
-    if sizes and len(sizes) != agents:
-        raise InputError(f"problem.sizes: found {len(sizes)} sizes for {agents} agents")
-    relative = np.array(sizes or [1] * agents, float)
-    if sum(sizes) == rows:
-        ends = np.cumsum(relative)
-    else:
-        ends = np.floor(np.cumsum(relative) / relative.sum() * rows + 0.5)
-    for agent in np.flatnonzero(np.diff(ends, prepend=0.0) < 1.0)[:1]:
-        raise InputError(f"problem.sizes: agent {agent} is left with none of the {rows} rows")
-    return ends.astype(np.int64)
-
-
-def _classes(how: Deal) -> list[Rows]:
-    """The rows of each class, in a random order."""
-    if how.classes is None:
-        raise InputError(
-            f"problem.partition.{how.kind}: the labels are no classes (more than {CLASS_LIMIT} "
-            "values); allowed here: iid, contiguous, {by: column}"
-        )
-    order = keys.permutation(how.seed, Stream.DATA, len(how.classes), round=Draw.SHUFFLE)
-    return [order[how.classes[order] == c] for c in range(how.classes.max() + 1)]
-
-
-def _by_dirichlet(agents: int, how: Deal) -> list[Rows]:
-    """Each class split in proportions ~ Dirichlet(value); drawn again until nobody is left out.
-
-    (Yurochkin et al. 2019, arXiv 1905.12022.) A Dirichlet draw is gammas over their sum.
-    """
-    members = _classes(how)
-    gamma, peer = Distribution(GAMMA, how.value, how.value), np.arange(len(members))[:, None]
-    for attempt in range(ATTEMPTS):
-        place = {"agent": np.arange(agents), "peer": peer, "round": Draw.SHARES, "step": attempt}
-        shares = draw(gamma, how.seed, Stream.DATA, **place)
-        if shares.sum(axis=1).min() < 1e-290:  # all gammas of a class underflow
-            continue
-        parts = []
-        for rows, share in zip(members, shares, strict=True):
-            cuts = np.cumsum(share)[:-1] / share.sum() * len(rows)
-            parts.append(np.split(rows, np.rint(cuts).astype(np.int64)))
-        dealt = [np.concatenate(mine) for mine in zip(*parts, strict=True)]
-        if min(len(mine) for mine in dealt) > 0:
-            return dealt
-    raise InputError(
-        f"problem.partition.dirichlet: {how.value:g} leaves an agent without rows in {ATTEMPTS} "
-        f"draws; use a larger value or fewer agents than {agents}"
-    )
-
-
-def _by_labels(agents: int, how: Deal) -> list[Rows]:
-    """Each agent holds `value` classes, dealt round; a class is split equally among its owners."""
-    members = _classes(how)
-    kinds, each = len(members), int(how.value)
-    if each > kinds or each * agents < kinds:
-        wrong = "more than the data have" if each > kinds else "so that some belong to nobody"
-        raise InputError(
-            f"problem.partition.labels: {each} labels for each of {agents} agents, {wrong}; "
-            f"allowed: {-(-kinds // agents)} to {kinds}"
-        )
-    name = keys.permutation(how.seed, Stream.DATA, kinds, round=Draw.OWNERS)
-    seat = keys.permutation(how.seed, Stream.DATA, agents, round=Draw.OWNERS, step=1)
-    owned = name[(seat[:, None] * each + np.arange(each)) % kinds]
-    dealt: list[list[Rows]] = [[] for _ in range(agents)]
-    for label, rows in enumerate(members):
-        owners = np.flatnonzero((owned == label).any(axis=1))
-        for owner, part in zip(owners, np.array_split(rows, len(owners)), strict=True):
-            if not len(part):
-                raise InputError(
-                    f"problem.partition.labels: {len(rows)} rows of a label are too few for its "
-                    f"{len(owners)} agents; use fewer agents or labels"
-                )
-            dealt[owner].append(part)
-    return [np.concatenate(parts) for parts in dealt]
-
-
-def _by_group(agents: int | None, how: Deal) -> list[Rows]:
-    """One agent for each value of the column, in the order of the values."""
-    groups = np.asarray(how.groups)
-    try:
-        found, number = np.unique(groups, return_inverse=True)
-    except TypeError:
-        raise InputError(
-            f"problem.partition.by: {how.value!r} has missing or mixed values"
-        ) from None
-    if agents is not None and agents != len(found):
-        raise InputError(
-            f"problem.agents: found {agents}; allowed: {len(found)}, the values of {how.value!r}"
-        )
-    return [np.flatnonzero(number == g) for g in range(len(found))]
 
 
 # What is done to data before training: features, the bound on rows, labels and protected groups.
