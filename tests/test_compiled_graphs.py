@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from itertools import chain, count, repeat
 from types import MethodType
@@ -267,9 +268,40 @@ def naming(self, us):
         yield from body(self, us, STEP)
 
 
+def holding(begun):
+    """Attributes of what is a list, a dict, a number, or a member of an enumeration."""
+
+    def program(self, us):
+        us.x, one = self.x0[us.who], begun()
+        one.done = 0
+        for _ in us.rounds():
+            one.done += 1
+            yield from body(self, us, STEP if one.done < LATE else 0.5 * STEP)
+
+    return program
+
+
+def calling(self, us):
+    """What a class of a class remembers."""
+    us.x = self.x0[us.who]
+    Counted.begin()
+    for _ in us.rounds():
+        yield from body(self, us, STEP if Counted() < LATE else 0.5 * STEP)
+
+
+def classing(self, us):
+    """Of which class a number is."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        yield from body(self, us, STEP if whole(k) else 0.5 * STEP)
+
+
+INHERITING = tuple(
+    map(holding, (lambda: Row([1]), lambda: Table({1: 1}), lambda: Amount(1.0), lambda: Shade.DARK))
+)
 PROGRAMS = (
     counting, listing, drawing, zipping, remembering, looking, asking, ending,
-    remembering_outside, throwing, pricing, peeping,
+    remembering_outside, throwing, pricing, peeping, calling, *INHERITING,
 )  # fmt: skip
 HIDDEN = [0]
 
@@ -291,6 +323,48 @@ def peeped(self, us, x, samples):
     round_, settings = us.round, self.settings
     g = batch_gradient(us.who, x, samples, round_, settings.seed, settings.problem.data)
     return g if round_[0] < LATE else 0.5 * g
+
+
+def whole(k):
+    """Whether it is one of Python's own."""
+    return type(k) is int
+
+
+class Row(list):
+    """A list with attributes."""
+
+
+class Table(dict):
+    """A dict with attributes."""
+
+
+class Amount(float):
+    """A number with attributes."""
+
+
+class Shade(Enum):
+    """Members with attributes."""
+
+    DARK = 1
+
+
+class Meta(type):
+    """A class of classes that counts its calls."""
+
+    done = 0
+
+    def __call__(cls):
+        """One more."""
+        Meta.done += 1
+        return Meta.done
+
+    def begin(cls):
+        """None yet."""
+        Meta.done = 0
+
+
+class Counted(metaclass=Meta):
+    """Gives a number."""
 
 
 class Own:
@@ -343,11 +417,17 @@ def test_programs_that_change_late_are_played_as_they_are(program, blocks, monke
         (remembering_outside, "seen", mutant(steady, OUTSIDE, "pass").seen),
         (throwing, "seen", lambda *_: []),
         (pricing, "terms_given", lambda *_: None),
+        *(
+            (one, "seen", mutant(steady, "*_held(one), *_attr", "*_held(one), *0 * _attr").seen)
+            for one in INHERITING
+        ),
+        (calling, "seen", mutant(steady, "if not _apart(type(one))", "if False").seen),
+        (classing, "asks_kinds", lambda *_: False),
         (peeping, "Unseen", mutant(steady, "self._job.looked = True", "pass").Unseen),
     ],
     ids=[
         "counting", "listing", "zipping", "remembering", "looking", "outside", "throwing",
-        "pricing", "peeping",
+        "pricing", "list", "dict", "float", "enumeration", "calling", "classing", "peeping",
     ],
 )  # fmt: skip
 def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch):
@@ -355,6 +435,13 @@ def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch)
     if program is not zipping:  # in these the loop is in a function of two lines
         monkeypatch.setattr(tape, "loops_plainly", lambda _: True)
     assert unlike(simulated(program))
+
+
+def test_a_program_that_asks_of_which_class_things_are_has_no_blocks(blocks):
+    simulation = simulated(classing)
+    assert unlike(simulation) == []
+    assert "type(x)" in graph_compiled.uncompiled(simulation.method.agents, simulation.settings)
+    assert blocks[0] == 0
 
 
 def test_state_of_any_name_is_state():

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
-from desim.engine.compiled.steady import Later, Turn, Unseen, loops_plainly, plainly, seen
+from desim.engine.compiled.steady import (
+    Later,
+    Turn,
+    Unseen,
+    asks_kinds,
+    loops_plainly,
+    plainly,
+    seen,
+)
 from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
@@ -103,6 +111,9 @@ class Tape:
         self.job: JobView | None = None
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
+        bare = getattr(program, "__func__", program)
+        if asks_kinds(bare, type(getattr(program, "__self__", None)), set()):
+            self.refuse("type(x) or id(x)")
         self._generator: Generator[Any, Any, None] = program(self.us)
         self._answer: Any = None
 
