@@ -485,3 +485,27 @@ def test_a_program_that_needs_numbers_late_goes_on_from_the_start_without_double
     monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
     monkeypatch.setattr(once.Once, "again", lambda self: once.Once(self.sink))
     assert "tables" in unlike(simulated(asking))
+
+
+def pressed_when_it_begins_anew(patch):
+    """When Ctrl-C ends a run whose first play was in vain, and when its last row is, s."""
+    patch.setattr(event_log, "FLUSH_ROWS", 64)
+    patch.setattr("desim.engine.world.REPORT_SECONDS", -1.0)
+    told, tables = [0.0], Tables()
+
+    def press(now):
+        told.append(now.time)
+        if told != sorted(told):
+            raise KeyboardInterrupt
+
+    outcome = replace(simulated(asking), engine="compiled").play(tables, press)
+    assert outcome.status == "stopped"
+    return outcome.time, tables.read("events")["time"].max()
+
+
+def test_ctrl_c_while_rows_come_again_waits_for_the_first_new_one(monkeypatch):
+    end, last = pressed_when_it_begins_anew(monkeypatch)
+    assert last <= end
+    monkeypatch.setattr(once.Once, "heeding", lambda self, report: report)
+    end, last = pressed_when_it_begins_anew(monkeypatch)
+    assert last > end

@@ -286,7 +286,9 @@ class Simulation:
             try:
                 return ENGINES[method.kind, engine](program, world)
             except Unforeseen:  # from the start, then, with the same bits
-                again = self._world(*world.given)
+                again: Any = self._world(*world.given)
+                if hasattr(again.sink, "heeding"):
+                    again.report = again.sink.heeding(again.report)
                 again.cautions += world.cautions
                 vars(world).update(vars(again))
                 world.observer.alive = world.pulse

@@ -1,6 +1,6 @@
 """A sink for a play that may turn out to need another engine, which plays it from the start."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from desim.columns import Deferred, rows_of
@@ -17,6 +17,22 @@ class Once:
         """Itself, to which come the rows of another play, the first of which are known."""
         self.known, self.count = self.count, {}
         return self
+
+    def heeding(self, report: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+        """`report`, which Ctrl-C interrupts only once all known rows have come again.
+
+        A run that ends before would have less than is written down of it.
+        """
+
+        def told(progress: Any) -> None:
+            try:
+                assert report is not None
+                report(progress)
+            except KeyboardInterrupt:
+                if all(self.count.get(name, 0) >= rows for name, rows in self.known.items()):
+                    raise
+
+        return report and told
 
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Hand on what is new."""
