@@ -250,8 +250,8 @@ class Agent:
                 request = generator.send(answer)
             except StopIteration:
                 return
-            if self.world.hopeless:
-                raise self.world.observer.failed
+            if failed := self.world.hopeless:
+                raise failed
             if self.us.gone[0]:
                 return
             if isinstance(request, Compute):
