@@ -444,6 +444,36 @@ def test_a_program_that_asks_of_which_class_things_are_has_no_blocks(blocks):
     assert blocks[0] == 0
 
 
+def remembering_jobs(self, us):
+    """A job that counts its calls."""
+    us.x, inside = self.x0[us.who], MethodType(counted_gradient, Calls(self))
+    for _ in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(inside, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+class Calls:
+    """What a job writes to."""
+
+    def __init__(self, method):
+        self.method, self.done = method, 0
+
+
+def counted_gradient(self, us, x, samples):
+    """A gradient at another point in every call."""
+    self.done += 1
+    return self.method.batch_gradient(us, (1.0 / self.done) * x, samples)
+
+
+def test_jobs_that_remember_have_no_blocks(monkeypatch):
+    assert unlike(simulated(remembering_jobs)) == []
+    monkeypatch.setattr(tape, "ASKED", ())
+    assert unlike(simulated(remembering_jobs))
+
+
 def test_state_of_any_name_is_state():
     assert unlike(simulated(naming)) == []
 

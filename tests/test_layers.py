@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6150,  # choosers find the least without sorting all
     "log": 1390,
     "privacy": 4550,  # the epsilon of the best of several runs was in experiments
-    "engine": 11300,  # compiled rounds of graphs: tape, steady (all that is state), machine, player
+    "engine": 11310,  # compiled rounds of graphs: tape, steady (all that is state), machine, player
     "methods": 6040,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6120,

@@ -115,6 +115,14 @@ def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
     return found
 
 
+def held(job: Any, marks: Callable[[Any], Any]) -> list[Any] | None:
+    """All that a job can see, as `seen` has it; None where that may be anything."""
+    try:
+        return list(_atoms(job, {}, marks, [MOST_BYTES]))
+    except (Unknown, RecursionError, ValueError):
+        return None
+
+
 def _forgetful(module: Any) -> bool:
     """Whether nothing in a module of this name remembers what it was asked before."""
     if type(module) is not str or module.startswith("numpy.random"):

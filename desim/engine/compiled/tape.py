@@ -21,6 +21,7 @@ from desim.engine.compiled.steady import (
     Turn,
     Unseen,
     asks_kinds,
+    held,
     loops_plainly,
     plainly,
     seen,
@@ -35,6 +36,7 @@ from desim.shapes import REAL
 
 THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
 LONGEST = 200  # operations in a round
+ASKED = 3, 4  # rounds in which jobs are asked what they change; before, they may fill caches
 LOOKS = 6  # at what a program sees, before it runs beside all rounds
 EXACT = 1 << 53  # whole numbers below are floats
 Operand = tuple[int, int]  # and its number there
@@ -401,11 +403,15 @@ class Shadow:
     def _worked(self, job: Any, inputs: Any) -> tuple[Operand, tuple[int, ...]]:
         """What a job gives, whose operations are noted."""
         tape = self.tape
+        asked = tape.round in ASKED
+        before = held(job, tape._mark) if asked else None
         tape.job = view = JobView(self.who, self.number)
         try:
             result = tape.opened(job(view, *map(self._input, inputs)))
         finally:
             tape.job = None
+        if asked and held(job, tape._mark) != before:  # it is run once here, and once by `us`
+            tape.refuse("a job that changes what it sees")
         tape.looked |= view.looked
         return tape.operand(result), tape.shape_of(result)
 
