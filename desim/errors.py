@@ -71,6 +71,8 @@ def at(time: float, text: str) -> RunError:
 class Diverged(RunError):
     """An iterate is not finite: the message names agent, round, time and the key to change."""
 
+    place = (0, 0)  # round and agent: of several at one time the least is told
+
 
 class Deadlock(RunError):
     """Nobody can go on: the message says who waits for what, naming the root."""

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from cases import star
+from mutant import mutant
 
 import desim
 from desim.interface.cli.progress import announced, silence
@@ -242,3 +243,22 @@ def test_a_run_goes_on_and_the_next_one_finds_what_was_compiled(tmp_path):
     assert first[0] > 0.0 == second[0]
     assert first[1:] == second[1:] == [0, first[2]]  # no process compiled itself; the same bits
     assert list(priced) == ["desim.network.timeline.computations.takes"]
+
+
+def paths_given(of, folder, monkeypatch):
+    """Where the process looks for modules that was begun with a path of this folder's."""
+    seen = []
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["own", "", "/other"]))
+    monkeypatch.setattr(of.subprocess, "run", lambda *_, env, **__: seen.append(env["PYTHONPATH"]))
+    of._folder().mkdir(exist_ok=True)
+    assert of.start([])
+    return seen[0].split(os.pathsep)[1:]
+
+
+def test_a_path_of_the_folder_is_found_from_elsewhere(later, tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "_room", lambda: True)
+    assert paths_given(background, tmp_path, monkeypatch) == [str(tmp_path / "own"), "/other"]
+    twin = mutant(background, "*map(os.path.abspath, own)", "*own")
+    monkeypatch.setattr(twin, "_room", lambda: True)
+    assert paths_given(twin, tmp_path, monkeypatch) == ["own", "/other"]

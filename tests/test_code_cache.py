@@ -1,5 +1,6 @@
 """Compiled code is found by what it was compiled from, not by where that lies."""
 
+import errno
 import os
 import shutil
 import stat
@@ -209,6 +210,26 @@ def test_a_list_with_a_class_that_is_not_there_any_more_is_empty(tmp_path, monke
     assert unreadable(tmp_path, monkeypatch, code_cache.Index) == {}
     with pytest.raises(AttributeError, match="Elsewhere"):
         unreadable(tmp_path, monkeypatch, caching.IndexDataCacheFile)
+
+
+def saved_where_no_room_is(store) -> None:
+    """Code that is to be kept on a disk that is full."""
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    cache = object.__new__(store)
+    cache._enabled = True
+    cache._impl = SimpleNamespace(
+        check_cachable=lambda _: True, locator=SimpleNamespace(ensure_cache_path=full)
+    )
+    cache.save_overload("signature", "code")
+
+
+def test_a_full_disk_ends_no_run_that_compiles() -> None:
+    saved_where_no_room_is(code_cache.Store)
+    with pytest.raises(OSError, match="No space left"):
+        saved_where_no_room_is(caching.FunctionCache)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders belong to nobody here")

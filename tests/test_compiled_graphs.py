@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from itertools import chain, count, repeat
 from types import MethodType
@@ -318,9 +319,40 @@ def naming(self, us):
         yield from body(self, us, STEP)
 
 
+def holding(begun):
+    """Attributes of what is a list, a dict, a number, or a member of an enumeration."""
+
+    def program(self, us):
+        us.x, one = self.x0[us.who], begun()
+        one.done = 0
+        for _ in us.rounds():
+            one.done += 1
+            yield from body(self, us, STEP if one.done < LATE else 0.5 * STEP)
+
+    return program
+
+
+def calling(self, us):
+    """What a class of a class remembers."""
+    us.x = self.x0[us.who]
+    Counted.begin()
+    for _ in us.rounds():
+        yield from body(self, us, STEP if Counted() < LATE else 0.5 * STEP)
+
+
+def classing(self, us):
+    """Of which class a number is."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        yield from body(self, us, STEP if whole(k) else 0.5 * STEP)
+
+
+INHERITING = tuple(
+    map(holding, (lambda: Row([1]), lambda: Table({1: 1}), lambda: Amount(1.0), lambda: Shade.DARK))
+)
 PROGRAMS = (
     counting, listing, drawing, zipping, remembering, looking, asking, ending,
-    remembering_outside, throwing, pricing, peeping,
+    remembering_outside, throwing, pricing, peeping, calling, *INHERITING,
 )  # fmt: skip
 HIDDEN = [0]
 
@@ -342,6 +374,48 @@ def peeped(self, us, x, samples):
     round_, settings = us.round, self.settings
     g = batch_gradient(us.who, x, samples, round_, settings.seed, settings.problem.data)
     return g if round_[0] < LATE else 0.5 * g
+
+
+def whole(k):
+    """Whether it is one of Python's own."""
+    return type(k) is int
+
+
+class Row(list):
+    """A list with attributes."""
+
+
+class Table(dict):
+    """A dict with attributes."""
+
+
+class Amount(float):
+    """A number with attributes."""
+
+
+class Shade(Enum):
+    """Members with attributes."""
+
+    DARK = 1
+
+
+class Meta(type):
+    """A class of classes that counts its calls."""
+
+    done = 0
+
+    def __call__(cls):
+        """One more."""
+        Meta.done += 1
+        return Meta.done
+
+    def begin(cls):
+        """None yet."""
+        Meta.done = 0
+
+
+class Counted(metaclass=Meta):
+    """Gives a number."""
 
 
 class Own:
@@ -394,11 +468,17 @@ def test_programs_that_change_late_are_played_as_they_are(program, blocks, monke
         (remembering_outside, "seen", mutant(steady, OUTSIDE, "pass").seen),
         (throwing, "seen", lambda *_: []),
         (pricing, "terms_given", lambda *_: None),
+        *(
+            (one, "seen", mutant(steady, "*_held(one), *_attr", "*_held(one), *0 * _attr").seen)
+            for one in INHERITING
+        ),
+        (calling, "seen", mutant(steady, "if not _apart(type(one))", "if False").seen),
+        (classing, "asks_kinds", lambda *_: False),
         (peeping, "Unseen", mutant(steady, "self._job.looked = True", "pass").Unseen),
     ],
     ids=[
         "counting", "listing", "zipping", "remembering", "looking", "outside", "throwing",
-        "pricing", "peeping",
+        "pricing", "list", "dict", "float", "enumeration", "calling", "classing", "peeping",
     ],
 )  # fmt: skip
 def test_a_change_that_is_not_seen_is_noticed(program, name, wrong, monkeypatch):
@@ -550,6 +630,43 @@ def test_what_is_sent_without_a_release_is_charged(program, blocks, monkeypatch)
         assert unlike(simulation)
 
 
+def test_a_program_that_asks_of_which_class_things_are_has_no_blocks(blocks):
+    simulation = simulated(classing)
+    assert unlike(simulation) == []
+    assert "type(x)" in graph_compiled.uncompiled(simulation.method.agents, simulation.settings)
+    assert blocks[0] == 0
+
+
+def remembering_jobs(self, us):
+    """A job that counts its calls."""
+    us.x, inside = self.x0[us.who], MethodType(counted_gradient, Calls(self))
+    for _ in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(inside, us.x, samples, work=samples)
+        us.send(us.release(us.x - STEP * g, self.terms(us.who, 1, samples)))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+class Calls:
+    """What a job writes to."""
+
+    def __init__(self, method):
+        self.method, self.done = method, 0
+
+
+def counted_gradient(self, us, x, samples):
+    """A gradient at another point in every call."""
+    self.done += 1
+    return self.method.batch_gradient(us, (1.0 / self.done) * x, samples)
+
+
+def test_jobs_that_remember_have_no_blocks(monkeypatch):
+    assert unlike(simulated(remembering_jobs)) == []
+    monkeypatch.setattr(tape, "ASKED", ())
+    assert unlike(simulated(remembering_jobs))
+
+
 def test_state_of_any_name_is_state():
     assert unlike(simulated(naming)) == []
 
@@ -591,3 +708,27 @@ def test_a_program_that_needs_numbers_late_goes_on_from_the_start_without_double
     monkeypatch.setattr(event_log, "FLUSH_ROWS", 64)
     monkeypatch.setattr(otherwise.Once, "again", lambda self: self.count.clear())
     assert "tables" in unlike(simulated(asking))
+
+
+def pressed_when_it_begins_anew(patch):
+    """When Ctrl-C ends a run whose first play was in vain, and when its last row is, s."""
+    patch.setattr(event_log, "FLUSH_ROWS", 64)
+    patch.setattr("desim.engine.world.REPORT_SECONDS", -1.0)
+    told, tables = [0.0], Tables()
+
+    def press(now):
+        told.append(now.time)
+        if told != sorted(told):
+            raise KeyboardInterrupt
+
+    outcome = replace(simulated(asking), engine="compiled").play(tables, press)
+    assert outcome.status == "stopped"
+    return outcome.time, tables.read("events")["time"].max()
+
+
+def test_ctrl_c_while_rows_come_again_waits_for_the_first_new_one(monkeypatch):
+    end, last = pressed_when_it_begins_anew(monkeypatch)
+    assert last <= end
+    monkeypatch.setattr(otherwise.Once, "heeding", lambda self, report: report)
+    end, last = pressed_when_it_begins_anew(monkeypatch)
+    assert last > end

@@ -1,12 +1,19 @@
 """Models that are not finite end a run on every engine alike; those that have grown are told of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import CASES, graph, merged
 from mutant import mutant
+from test_compiled_graphs import unlike
 
 import desim
-from desim.engine import patience, play
+from desim.engine import observer, patience, play
+from desim.engine.agents import clock
+from desim.engine.agents import graph as agents_graph
+from desim.engine.cohort import graph as cohort_graph
+from desim.log import event_log
 from desim.log.parquet import Tables
 from desim.runs.exports.public import write_public
 from desim.runs.reading.facts import facts
@@ -121,3 +128,66 @@ def test_a_run_that_does_not_look_at_growth_is_noticed(monkeypatch):
     broken = mutant(patience, "if np.array_equal(start, end)", "if True")
     monkeypatch.setattr(play, "grown", broken.grown)
     assert "diverged" not in grown().manifest
+
+
+# Agents of a graph, each of whom has its own clock, on all engines.
+
+STEEPER = {"name": "dsgd", "alpha": 1e60}
+STILL = {"network": {"topology": "ring", "link": {"latency": "0 s", "bandwidth": "inf"}}}
+EQUAL = {"network": {"topology": "ring", "link": {"latency": "10 ms"}}, "compute": {"speed": 100}}
+LAST = {"name": "push-sum", "alpha": 1e150}  # not finite in the last round at the last agents alone
+DIVERGING = {
+    "clocks": graph(algorithm=STEEPER),
+    "watched": graph(algorithm=STEEPER, observe={"metrics": ["loss"], "every": "70 ms"}),
+    "unwatched": graph(algorithm=STEEPER, observe={"metrics": [], "iterates": False}),
+    "shared times": {**graph(algorithm=STEEPER), **EQUAL},
+    "no time": {**graph(algorithm=STEEPER), **STILL, "compute": {"speed": "inf"}},
+    "last round": graph(algorithm=LAST, network={"topology": "star"}, stop={"rounds": 3}),
+}  # fmt: skip
+
+
+def spread(name):
+    """What differs on the engines of a run of agents that diverges, written out row by row."""
+    scenario = merged(
+        DIVERGING[name], {"problem": {"clip": 1e300}, "privacy": {"noise": {"sigma": 0.0}}}
+    )
+    simulation = build(load(scenario))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_log, "FLUSH_ROWS", 8)
+        assert replace(simulation, engine="cohort").play(Tables()).status == "failed"
+        return [unlike(simulation, pair) for pair in (ENGINES[:2], ENGINES[1:])]
+
+
+@pytest.mark.parametrize("name", DIVERGING)
+def test_agents_that_diverge_leave_the_same_rows_on_every_engine(name):
+    assert spread(name) == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "right", "wrong", "where", "what"),
+    [
+        ("shared times", clock, "failed.time if failed", "0.0 if failed", agents_graph, "Clock"),
+        ("clocks", play, "isinstance(ended.error, Diverged)", "False", None, "Simulation"),
+        ("unwatched", cohort_graph, "np.nextafter(end, np.inf)", "np.inf", None, "play"),
+        ("shared times", patience, 'getattr(error, "place", ())', "()", observer, "earlier"),
+        (
+            "no time",
+            agents_graph,
+            "self.world.hopeless",
+            "self.world.observer.failed",
+            None,
+            "Agent",
+        ),
+        ("last round", agents_graph, "if world.observer.failed:", "if False:", None, "play"),
+    ],
+    ids=str,
+)
+def test_rows_that_only_one_engine_leaves_are_noticed(
+    name, module, right, wrong, where, what, monkeypatch
+):
+    twin = mutant(module, right, wrong)
+    if module is play:
+        monkeypatch.setattr(play.Simulation, "_cut", twin.Simulation._cut)
+    else:
+        monkeypatch.setattr(where or module, what, getattr(twin, what))
+    assert spread(name) != [[], []]

@@ -257,5 +257,5 @@ def diverged(agent: int, round_: int, time: float, cures: Sequence[str]) -> Dive
         f"diverged: the model of {owner} is not finite in round {round_} at {time:.6g} s; lower "
         f"{' or change '.join(cures)}, or set problem.clip"
     )
-    error.time = time
+    error.time, error.place = time, (round_, agent)
     return error

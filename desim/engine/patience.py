@@ -83,10 +83,13 @@ def _until(now: float) -> str:
 
 
 def earlier(one: RunError | None, other: RunError | None) -> RunError | None:
-    """The error that comes first, of those there are."""
+    """The error that comes first, of those there are; at one time that of the first round, agent.
+
+    That time stands still comes before all that happens in it.
+    """
     if one is None or other is None:
         return one or other
-    return other if other.time < one.time else one
+    return min(one, other, key=lambda error: (error.time, getattr(error, "place", ())))
 
 
 # Whether models have gone far away while staying finite: seen at the start and the end alone.

@@ -17,7 +17,7 @@ from desim.engine.patience import Patience, grown
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener, Signals, Sink
 from desim.engine.world import Discard, Keeper, Progress, World
-from desim.errors import AtOnce, Deadlock, RunError
+from desim.errors import AtOnce, Deadlock, Diverged, RunError
 from desim.log.event_log import Outcome
 from desim.network.timeline.record import Kind
 from desim.numerics.plain import soon
@@ -169,9 +169,12 @@ class Simulation:
         """What a run came to that ended early, without the rounds that were over later than it.
 
         Nor are a coordinator's final arrays its own, then; those of a graph's agents, each of which
-        has a clock of its own, are the latest that they had.
+        has a clock of its own, are the latest that they had, but where nobody knew that it was the
+        end: some have come further on one engine than on another.
         """
-        ahead = self.method.kind == "coordinator" and rounds < ended.rounds
+        ahead = isinstance(ended.error, Diverged)
+        if self.method.kind == "coordinator":
+            ahead = rounds < ended.rounds
         whole = ended.iterates, ended.model
         iterates, model = (None if one is None else one[: rounds + 1] for one in whole)
         state = {} if ahead else ended.state

@@ -18,6 +18,7 @@ from desim.engine.patience import Patience, earlier
 from desim.engine.requests import Job
 from desim.engine.settings import Settings
 from desim.engine.signals import Signals, Sink
+from desim.errors import Diverged, RunError
 from desim.log.event_log import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.ledger import Ledger
@@ -284,6 +285,12 @@ class World:
     def reached(self) -> bool:
         """Whether the target that ends the run holds."""
         return self.observer.rows.reached is not None
+
+    @property
+    def hopeless(self) -> RunError | None:
+        """What fails at a time that may stand still: nobody goes on until it is over."""
+        failed: RunError | None = self.observer.failed
+        return None if isinstance(failed, Diverged) else failed
 
     def finish(self, end: float) -> None:
         """Hand over the rows up to and including `end` s and drop the later ones."""

@@ -93,7 +93,8 @@ def start(wanted: Iterable[tuple[Any, Any]]) -> bool:
         with lock:
             given.write(serialize.dumps([(*name_of(one), types) for one, types in wanted]))
             given.seek(0)
-            path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.getenv("PYTHONPATH")]))
+            own = filter(None, os.getenv("PYTHONPATH", "").split(os.pathsep))  # it works elsewhere
+            path = os.pathsep.join([str(PACKAGE.parent), *map(os.path.abspath, own)])
             subprocess.run(
                 [sys.executable, "-P", "-c", FORK + PROGRAM], check=False, stdin=given,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[lock.fileno()],

@@ -214,6 +214,11 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
         with self._guard_against_spurious_io_errors(), suppress(*UNREADABLE):
             return self._load_overload(signature, target)
 
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep the code, if there is room: a run that compiles needs no disk for it."""
+        with suppress(OSError):
+            super().save_overload(signature, data)
+
     def holds(self, signature: Any, target: Any) -> bool:
         """Whether there is code for arguments like these."""
         name = self._cache_file._load_index().get(self._index_key(signature, target.codegen()))

@@ -86,7 +86,8 @@ class Clock(simpy.Environment):
             if (left <= 0 and not (self.resting and self.churning)) or self.peek() == np.inf:
                 self._silent(world)
                 return False
-            if self.peek() > min(horizon, world.stopped):
+            failed = world.observer.failed  # others have not come that far yet
+            if self.peek() > min(horizon, world.stopped, failed.time if failed else np.inf):
                 return True
             try:
                 self.step()

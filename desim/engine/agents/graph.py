@@ -250,8 +250,8 @@ class Agent:
                 request = generator.send(answer)
             except StopIteration:
                 return
-            if self.world.observer.failed:
-                raise self.world.observer.failed
+            if failed := self.world.hopeless:
+                raise failed
             if self.us.gone[0]:
                 return
             if isinstance(request, Compute):
@@ -331,6 +331,8 @@ def play(program: Any, world: World) -> float:
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]
     more = clock.play(world, lambda: all(a.finished for a in agents))
+    if world.observer.failed:
+        raise world.observer.failed
     if all(a.finished for a in agents) or world.reached:
         return float(clock.now)
     if not more and not world.settings.over:

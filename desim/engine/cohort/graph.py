@@ -17,7 +17,6 @@ from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
-from desim.errors import Diverged
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
@@ -216,7 +215,7 @@ def play(program: Any, world: World) -> float:
     generator = program(us)
     cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
     waits = Waits(settings.policy)
-    end, after = settings.horizon, np.nextafter(settings.horizon, np.inf)
+    end = settings.horizon
     answer: Any = None
     own, measured, filter_ = us.__dict__, world.observer.rows, world.filter
     while measured.reached is None:
@@ -233,14 +232,14 @@ def play(program: Any, world: World) -> float:
             waits.note_graph(request, us, before, wires)
         if failed := world.observer.failed:
             end = min(end, failed.time)  # others have not come that far yet: they go on until then
-            if earliest >= end and not isinstance(failed, Diverged):  # where time may stand still
+            if earliest >= end and world.hopeless:
                 break
         if filter_ is not None:
             end = min(end, filter_.stopped)
         if latest > end or latest == np.inf:
             cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
             us._set(live=(us.clock <= end) & (us.clock < np.inf) & ~us.leaving)
-        if (frontier := min(earliest, after)) < np.inf:
+        if (frontier := min(earliest, np.nextafter(end, np.inf))) < np.inf:  # no row after the end
             world.tick(float(frontier), whole=False)
     if world.observer.failed:
         raise world.observer.failed

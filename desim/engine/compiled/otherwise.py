@@ -1,6 +1,6 @@
 """A play on a compiled engine, or else on the cohort engine, from the start with the same bits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ def play(method: Any, engine: Any, world: World, long: bool, drive: Any, new: An
         if isinstance(world.sink, Once):
             world.sink.again()
         world.begin_again(new)
+        if isinstance(world.sink, Once):
+            world.report = world.sink.heeding(world.report)
         return float(drive(world, "cohort"))
 
 
@@ -58,6 +60,22 @@ class Once:
     def again(self) -> None:
         """From now on come the rows of another play, the first of which are known."""
         self.known, self.count = self.count, {}
+
+    def heeding(self, report: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+        """`report`, which Ctrl-C interrupts only once all known rows have come again.
+
+        A run that ends before would have less than is written down of it.
+        """
+
+        def waiting(progress: Any) -> None:
+            try:
+                assert report is not None
+                report(progress)
+            except KeyboardInterrupt:
+                if all(self.count.get(name, 0) >= rows for name, rows in self.known.items()):
+                    raise
+
+        return report and waiting
 
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Hand on what is new."""

@@ -47,6 +47,7 @@ BESIDES = frozenset(  # of a class, what no program asks for
     "__dataclass_fields__ __dataclass_params__ __match_args__ __orig_bases__ __parameters__".split()
 )
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
+HOLDERS = (*NUMBERS, dict, list, tuple, deque, set, frozenset, partial)
 
 
 class Unknown(Exception):
@@ -76,6 +77,25 @@ def _rounds(node: Any) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "rounds"
 
 
+def asks_kinds(function: Any, owner: type, met: set[Any]) -> bool:
+    """Whether a function, or one of a user's that it names, asks type(x) or id(x).
+
+    What stands for a number or an array is of another class, whatever isinstance says.
+    """
+    if not isinstance(function, FunctionType) or function in met or _forgetful(function.__module__):
+        return False
+    met.add(function)
+    names, codes = set[str](), [function.__code__]
+    for code in codes:
+        names.update(code.co_names)
+        codes += [one for one in code.co_consts if isinstance(one, CodeType)]
+    known = function.__globals__
+    if any(name in names and name not in known for name in ("type", "id")):
+        return True
+    found = [known.get(name, getattr(owner, name, None)) for name in names]
+    return any(asks_kinds(one, owner, met) for one in found)
+
+
 def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
     """All that a function can see, as atoms to compare; None where something may hold anything.
 
@@ -93,6 +113,14 @@ def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
     except (Unknown, RecursionError, ValueError):
         return None
     return found
+
+
+def held(job: Any, marks: Callable[[Any], Any]) -> list[Any] | None:
+    """All that a job can see, as `seen` has it; None where that may be anything."""
+    try:
+        return list(_atoms(job, {}, marks, [MOST_BYTES]))
+    except (Unknown, RecursionError, ValueError):
+        return None
 
 
 def _forgetful(module: Any) -> bool:
@@ -129,14 +157,14 @@ def _apart(one: Any) -> bool:
             isinstance(one.__self__, ModuleType | None) and _apart(one.__self__ or math)
         )
     if isinstance(one, type):
-        return type(one).__module__ not in ("builtins", "abc") or _forgetful(one.__module__)
+        return type(one).__module__.startswith("pydantic.") or _forgetful(one.__module__)
     return isinstance(one, FunctionType) and _forgetful(one.__module__) and not one.__closure__
 
 
 def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iterator[Any]:
     if (mark := marks(one)) is not None:
         yield mark
-    elif isinstance(one, NUMBERS):
+    elif isinstance(one, NUMBERS) and _plain(type(one)):
         yield type(one), repr(one)
     elif isinstance(one, FIXED) or getattr(type(one), "cached", False) is True or _apart(one):
         yield id(one)
@@ -152,16 +180,30 @@ def _atoms(one: Any, met: dict[int, int], marks: Any, budget: list[int]) -> Iter
             yield one.shape, str(one.dtype), one.tobytes()
             return
         parts = _parts(one)
-        if not isinstance(one, type) and not _apart(type(one)):
+        if isinstance(one, NUMBERS):
+            yield repr(one)
+        if not _apart(type(one)):  # a metaclass, too
             parts.append(type(one))
         for part in parts:
             yield from _atoms(part, met, marks, budget)
 
 
+def _plain(kind: type) -> bool:
+    """Whether an object of this class holds what it is, and nothing else."""
+    return kind.__module__ in ("builtins", "numpy", "collections") or _forgetful(kind.__module__)
+
+
 def _parts(one: Any) -> list[Any]:
     """What an object holds."""
+    if isinstance(one, HOLDERS) and not _plain(type(one)):
+        return [*_held(one), *_attributes(one)]
+    return _held(one)
+
+
+def _held(one: Any) -> list[Any]:
     if isinstance(one, dict):
-        return [part for item in one.items() for part in item]
+        lacking = getattr(one, "default_factory", None)
+        return [lacking, *(part for item in one.items() for part in item)]
     if isinstance(one, list | tuple | deque):
         return list(one)
     if isinstance(one, set | frozenset):
@@ -189,12 +231,23 @@ def _parts(one: Any) -> list[Any]:
         return [one.func, one.args, one.keywords]
     if hasattr(one, "cache_info") and hasattr(one, "__wrapped__"):  # a cache of a pure function
         return [one.__wrapped__]
-    slots = [name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ())]
+    if isinstance(one, NUMBERS):
+        return []
+    slots = _slots(type(one))
     own = 8 * (2 + len(slots)) + object.__basicsize__
     if hasattr(one, "__next__") or type(one).__basicsize__ > own:  # it has more than Python sees
         raise Unknown
     if not slots and not hasattr(one, "__dict__"):
         raise Unknown
+    return _attributes(one)
+
+
+def _slots(kind: type) -> list[str]:
+    return [name for one in kind.__mro__ for name in vars(one).get("__slots__", ())]
+
+
+def _attributes(one: Any) -> list[Any]:
+    slots = _slots(type(one))
     return [getattr(one, "__dict__", None), *(getattr(one, name, None) for name in slots)]
 
 

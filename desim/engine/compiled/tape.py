@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
-from desim.engine.compiled.steady import Later, Turn, Unseen, loops_plainly, plainly, seen
+from desim.engine.compiled.steady import (
+    Later,
+    Turn,
+    Unseen,
+    asks_kinds,
+    held,
+    loops_plainly,
+    plainly,
+    seen,
+)
 from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
@@ -27,6 +36,7 @@ from desim.shapes import REAL
 
 THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
 LONGEST = 200  # operations in a round
+ASKED = 3, 4  # rounds in which jobs are asked what they change; before, they may fill caches
 LOOKS = 6  # at what a program sees, before it runs beside all rounds
 EXACT = 1 << 53  # whole numbers below are floats
 Operand = tuple[int, int]  # and its number there
@@ -125,6 +135,9 @@ class Tape:
         self.job: JobView | None = None
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
+        bare = getattr(program, "__func__", program)
+        if asks_kinds(bare, type(getattr(program, "__self__", None)), set()):
+            self.refuse("type(x) or id(x)")
         self._generator: Generator[Any, Any, None] = program(self.us)
         self._answer: Any = None
 
@@ -427,11 +440,15 @@ class Shadow:
     def _worked(self, job: Any, inputs: Any) -> tuple[Operand, tuple[int, ...]]:
         """What a job gives, whose operations are noted."""
         tape = self.tape
+        asked = tape.round in ASKED
+        before = held(job, tape._mark) if asked else None
         tape.job = view = JobView(self.who, self.number)
         try:
             result = tape.opened(job(view, *map(self._input, inputs)))
         finally:
             tape.job = None
+        if asked and held(job, tape._mark) != before:  # it is run once here, and once by `us`
+            tape.refuse("a job that changes what it sees")
         tape.looked |= view.looked
         return tape.operand(result), tape.shape_of(result)
 
