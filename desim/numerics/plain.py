@@ -326,7 +326,8 @@ def look(over: bool = False) -> None:
             return
         if background.start(wanted):
             _awaited, _paid, _earlier = True, seconds, 0.0
-            _remember()
+            with suppress(OSError):
+                _account().write_text("0.000\n")
             for tell in begun:
                 tell(price)
         else:
@@ -355,17 +356,21 @@ def _before() -> float:
     global _earlier
     if _earlier is None:
         try:
-            told = float(_account().read_text())
-            _earlier = max(0.0, told) if math.isfinite(told) else 0.0
+            told = map(float, _account().read_text().split())
+            _earlier = sum(one for one in told if 0.0 <= one < math.inf)
         except (OSError, ValueError):
             _earlier = 0.0
     return _earlier
 
 
 def _remember() -> None:
-    """Add this process's seconds to those of all, unless it was told never to compile."""
+    """Add this process's seconds to those of all, unless it was told never to compile.
+
+    It adds a line, for others may add theirs at the same time.
+    """
     with suppress(OSError, InputError):
         if when() == "never":
             return
         _account().parent.mkdir(parents=True, exist_ok=True)
-        _account().write_text(f"{_before() + seconds - _paid:.3f}\n")
+        with _account().open("a") as file:
+            file.write(f"{seconds - _paid:.3f}\n")
