@@ -27,9 +27,8 @@ _Library: Any = getattr(codegen, "JITCodeLibrary", object)
 _Kept: Any = getattr(caching, "CompileResultCacheImpl", object)
 CHANGED = {
     _Library: (
-        "add_linking_library", "_optimize_functions", "_optimize_final_module",
+        "add_linking_library", "_optimize_functions", "_optimize_final_module", "_ensure_finalized",
         "_finalize_final_module", "_finalize_dynamic_globals", "_get_module_for_linking",
-        "_ensure_finalized",
     ),
     _Kept: ("get_filename_base", "rebuild"),
     compiler.Compiler: ("define_pipelines",),
@@ -65,7 +64,6 @@ class _Code(_Library):  # type: ignore[misc]
 
     def _optimize_functions(self, module: Any) -> None:
         """Take from a function what is only how numba writes it, to link and inline less."""
-        module.data_layout = self._codegen._data_layout
         passes = llvm.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.add_simplify_cfg_pass()
@@ -73,12 +71,11 @@ class _Code(_Library):  # type: ignore[misc]
         passes.run(module, self._codegen._pass_builder())
 
     def _optimize_final_module(self) -> None:
-        """Optimise once; numba does so twice, to find more counts of arrays that cancel."""
         for part in self.taken_in:
             self._final_module.link_in(part.code, preserve=True)
         blocks = sum(1 for function in self._final_module.functions for _ in function.blocks)
         if blocks <= SMALL or not self.vanishes:
-            passes, builder = self._codegen._module_pass_manager()
+            passes, builder = self._codegen._module_pass_manager()  # once, where numba does twice
             passes.run(self._final_module, builder)
 
     def _places(self, *others: str) -> Any:
@@ -105,9 +102,8 @@ class Entrance(_Code):
         self._ensure_finalized()
         if self._shared_module is None:
             names = [one.name for one in self._final_module.functions if _public(one)]
-            self._shared_module = self._places(
-                *(f'define void @"{n}"() {{ ret void }}' for n in names)
-            )
+            bare = (f'define void @"{name}"() {{ ret void }}' for name in names)
+            self._shared_module = self._places(*bare)
         return self._shared_module
 
 
