@@ -36,7 +36,7 @@ import json, time
 from desim.runs.warmup import shipped, warm_up
 warmth = warm_up(shipped())
 spent = time.process_time(), warmth.functions, warmth.seconds, 0.0
-print(json.dumps([*spent, [warmth.played, warmth.skipped]]))
+print(json.dumps([*spent, [warmth.played, list(warmth.skipped)]]))
 """
 
 
@@ -71,7 +71,7 @@ def main() -> None:
         seconds, functions, compiling, plain, ends = process("", "at-once", empty, EVERYTHING)
     told = f"{seconds:.1f} | {functions} | {compiling:.1f} | {plain:.1f}"
     print(f"| everything | empty, all compiled | {told} |")
-    print(f"\nScenarios played, and why others were not: {ends}")
+    print(f"\nScenarios of everything, and those that were skipped for want of data: {ends}")
     assert all(ends == results[0] for ends in results), "the bits depend on what is compiled"
 
 
