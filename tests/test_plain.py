@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from bits import bits_of
 from cases import CASES, merged, one_each, star
+from mutant import mutant
 from numba import typeof
 from numba.core.compiler_lock import global_compiler_lock as compiler_lock
 from study_scenes import STUDY
@@ -131,6 +132,17 @@ def test_plain_python_is_over_once_it_has_cost_what_compiling_does(later, monkey
         monkeypatch.setattr(plain, "_earlier", None)
         assert plain._before() == 0.0
         assert plain.rented()
+
+
+def test_of_two_processes_that_end_at_once_none_loses_seconds(later, monkeypatch):
+    right = 'with _account().open("a") as file:'
+    for module in (plain, mutant(plain, right, right.replace('"a"', '"w"'))):
+        monkeypatch.setattr(module, "seconds", 1.5)
+        plain._account().unlink(missing_ok=True)
+        for _ in range(2):  # both know what was before either
+            module._remember()
+        monkeypatch.setattr(plain, "_earlier", None)
+        assert plain._before() == (3.0 if module is plain else 1.5)
 
 
 @pytest.mark.parametrize("possible", [True, False])

@@ -87,6 +87,7 @@ def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
     # the second is imported with the first compiled code
     look = "[one for one in ('numba', 'numba.np.arraymath', 'pyarrow') if one in sys.modules]"
     place = str(tmp_path / "run")
+    bundled("breast_cancer")  # which whoever reads it first imports much for
 
     def found(*parts):
         return said_after(parts, look, DESIM_COMPILE="later")

@@ -64,6 +64,5 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy import optimize, sparse, special
 else:
-    pd = Later("pandas")
+    pd, special = Later("pandas"), Later("scipy.special")
     optimize, sparse = Later("scipy.optimize"), Later("scipy.sparse")
-    special = Later("scipy.special")

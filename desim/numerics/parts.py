@@ -27,8 +27,8 @@ _Library: Any = getattr(codegen, "JITCodeLibrary", object)
 _Kept: Any = getattr(caching, "CompileResultCacheImpl", object)
 CHANGED = {
     _Library: (
-        "add_linking_library", "_optimize_final_module", "_finalize_final_module",
-        "_finalize_dynamic_globals", "_get_module_for_linking", "_ensure_finalized",
+        "add_linking_library", "_optimize_functions", "_optimize_final_module", "_ensure_finalized",
+        "_finalize_final_module", "_finalize_dynamic_globals", "_get_module_for_linking",
     ),
     _Kept: ("get_filename_base", "rebuild"),
     compiler.Compiler: ("define_pipelines",),
@@ -62,12 +62,21 @@ class _Code(_Library):  # type: ignore[misc]
         self.called |= library.called
         (self.taken_in if library.vanishes else self.called)[library] = None
 
+    def _optimize_functions(self, module: Any) -> None:
+        """Take from a function what is only how numba writes it, to link and inline less."""
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.run(module, self._codegen._pass_builder())
+
     def _optimize_final_module(self) -> None:
         for part in self.taken_in:
             self._final_module.link_in(part.code, preserve=True)
         blocks = sum(1 for function in self._final_module.functions for _ in function.blocks)
         if blocks <= SMALL or not self.vanishes:
-            super()._optimize_final_module()
+            passes, builder = self._codegen._module_pass_manager()  # once, where numba does twice
+            passes.run(self._final_module, builder)
 
     def _places(self, *others: str) -> Any:
         """A module with the places of what Python tells the code, and with what else is given."""
@@ -93,9 +102,8 @@ class Entrance(_Code):
         self._ensure_finalized()
         if self._shared_module is None:
             names = [one.name for one in self._final_module.functions if _public(one)]
-            self._shared_module = self._places(
-                *(f'define void @"{n}"() {{ ret void }}' for n in names)
-            )
+            bare = (f'define void @"{name}"() {{ ret void }}' for name in names)
+            self._shared_module = self._places(*bare)
         return self._shared_module
 
 

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -74,25 +74,19 @@ def apart() -> bool:
     return when() == "later" and background.possible()
 
 
-@contextmanager
-def at_once() -> Iterator[None]:
+def at_once() -> AbstractContextManager[None]:
     """Context in which what is called is compiled first, unless nothing is ever to be."""
-    with _inside("at once"):
-        yield
+    return _inside("at once")
 
 
-@contextmanager
-def soon() -> Iterator[None]:
+def soon() -> AbstractContextManager[None]:
     """Context of so many calls that compiling is worth it; first of all where nobody else could."""
-    with _inside("soon" if apart() and cores() > 1 else "at once"):
-        yield
+    return _inside("soon" if apart() and cores() > 1 else "at once")
 
 
-@contextmanager
-def few_calls() -> Iterator[None]:
+def few_calls() -> AbstractContextManager[None]:
     """Context with so few calls that to load compiled code is not worth it, unless they add up."""
-    with _inside("few calls"):
-        yield
+    return _inside("few calls")
 
 
 @contextmanager
@@ -326,7 +320,8 @@ def look(over: bool = False) -> None:
             return
         if background.start(wanted):
             _awaited, _paid, _earlier = True, seconds, 0.0
-            _remember()
+            with suppress(OSError):
+                _account().write_text("0.000\n")
             for tell in begun:
                 tell(price)
         else:
@@ -354,18 +349,18 @@ def _before() -> float:
     """Seconds of plain Python in processes before this one."""
     global _earlier
     if _earlier is None:
-        try:
-            told = float(_account().read_text())
-            _earlier = max(0.0, told) if math.isfinite(told) else 0.0
-        except (OSError, ValueError):
-            _earlier = 0.0
+        _earlier = 0.0
+        with suppress(OSError, ValueError):
+            told = map(float, _account().read_text().split())
+            _earlier = sum(s for s in told if 0.0 <= s < math.inf)
     return _earlier
 
 
 def _remember() -> None:
-    """Add this process's seconds to those of all, unless it was told never to compile."""
+    """Add a line for this process's seconds, as others may now, unless it is never to compile."""
     with suppress(OSError, InputError):
         if when() == "never":
             return
         _account().parent.mkdir(parents=True, exist_ok=True)
-        _account().write_text(f"{_before() + seconds - _paid:.3f}\n")
+        with _account().open("a") as file:
+            file.write(f"{seconds - _paid:.3f}\n")
