@@ -136,9 +136,9 @@ def test_what_is_only_counted_takes_no_room(monkeypatch):
     most = []
     hand_over = World._hand_over
 
-    def watched(self, frontier):
+    def watched(self, frontier, **how):
         most.append(int(self.log.rows.n[0]))
-        hand_over(self, frontier)
+        hand_over(self, frontier, **how)
 
     monkeypatch.setattr(World, "_hand_over", watched)
     monkeypatch.setattr("desim.log.event_log.FLUSH_ROWS", 32)
