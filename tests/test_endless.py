@@ -311,3 +311,34 @@ def test_a_run_that_measures_nothing_keeps_what_came_before_the_interrupt(monkey
     assert run.status == "stopped"
     assert run.manifest["time"] == seen[-1] > 0.0
     assert len(run.events) > 20
+
+
+def lossy(kind, late):
+    """The end of a run, s, that nobody can go on with, whose last limits are over after its end."""
+    link = {"latency": "10 ms", "loss": "50 %", "on_loss": "drop"}
+    made = star() if kind == "star" else graph()
+    policy = {
+        "deadline": "2 s" if kind == "graph" else "4 s",
+        "at_least": 4 if kind == "star" else 2,
+    }
+    network = {**made["network"], "link": link}
+    scenario = {**made, "policy": policy, "network": network, "seed": 0,
+                "stop": {"time": f"{late} s"}}  # fmt: skip
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match="nobody can go on") as error:
+            desim.run(scenario, overrides={"engine": engine})
+        ended = error.value.run
+        yield ended.manifest["time"], ended.manifest["rounds"], len(ended.events)
+
+
+@pytest.mark.parametrize("late", [3.0, 9.0])
+@pytest.mark.parametrize("kind", ["star", "graph"])
+def test_limits_that_end_no_wait_keep_no_run_alive(kind, late):
+    agents, cohort = lossy(kind, late)
+    assert agents == cohort
+
+
+def test_hope_in_such_limits_is_noticed(monkeypatch):
+    monkeypatch.setattr("desim.engine.agents.star.AgentStation.hopeful", lambda self: True)
+    with pytest.raises(pytest.fail.Exception):
+        list(lossy("star", 3.0))

@@ -45,6 +45,7 @@ class Clock(simpy.Environment):
     resting = 0  # computations that wait for their device to come up again
     churning = 0  # devices that will still leave or come back
     void = 0  # computations that have been ended, of whose end SimPy still knows
+    limits = 0  # of waits, that are still to come
 
     def at(self, time: float, callback: Callable[[], None], priority: int = NORMAL) -> simpy.Event:
         """Return an event that happens at `time` s (not before now) and runs `callback`."""
@@ -54,6 +55,16 @@ class Clock(simpy.Environment):
         queue: list[Any] = self._queue
         heappush(queue, (time, priority, next(self._eid), event))
         return event
+
+    def limit(self, time: float, callback: Callable[[], None]) -> None:
+        """At `time` s (not before now) a wait's limit is over, and `callback` sees to it."""
+
+        def over() -> None:
+            self.limits -= 1
+            callback()
+
+        self.limits += 1
+        self.at(time, over)
 
     def process(self, generator: Steps) -> simpy.Process:
         """Begin a process."""
@@ -75,16 +86,19 @@ class Clock(simpy.Environment):
         """Return an event that happens now, after everything else that happens now."""
         return self.at(self.now, lambda: None, LAST)
 
-    def play(self, world: World, finished: Callable[[], bool]) -> bool:
+    def play(self, world: World, finished: Callable[[], bool], hopeful: Callable[[], bool]) -> bool:
         """Step until `finished`, the horizon, or nothing is left but devices that come and go.
 
-        Return whether something was still to come.
+        Return whether something was still to come. Limits that end no wait count for nothing;
+        hopeful: whether a limit ends one of those that are open, if no more messages come.
         """
         horizon, steps, ticked = world.settings.horizon, 0, wall.monotonic()
         while not finished() and not world.reached:
             left = len(self._queue) - self.churning - self.void
             if (left <= 0 and not (self.resting and self.churning)) or self.peek() == np.inf:
                 self._silent(world)
+                return False
+            if left <= self.limits and not self.churning and not hopeful():
                 return False
             failed = world.observer.failed  # others have not come that far yet
             if self.peek() > min(horizon, world.stopped, failed.time if failed else np.inf):

@@ -307,7 +307,7 @@ class Agent:
             until = box.until(number, opened)
             if until != last[0] and not box.over:
                 last[0] = until
-                self.clock.at(max(until, float(self.clock.now)), partial(end, until))
+                self.clock.limit(max(until, float(self.clock.now)), partial(end, until))
 
         def end(until: float) -> None:
             if box.complete is closing and until == last[0]:
@@ -330,7 +330,8 @@ def play(program: Any, world: World) -> float:
     agents = [
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]
-    more = clock.play(world, lambda: all(a.finished for a in agents))
+    hopeful = lambda: any(box.complete and box.has(box.wanted, True) for box in post.boxes)  # noqa: E731
+    more = clock.play(world, lambda: all(a.finished for a in agents), hopeful)
     if world.observer.failed:
         raise world.observer.failed
     if all(a.finished for a in agents) or world.reached:

@@ -111,10 +111,13 @@ class Mailbox(Box):
             )
         ]  # fmt: skip
 
-    def has(self, number: int) -> bool:
-        """Whether enough messages `number` are here for the rule to close the wait."""
+    def has(self, number: int, over: bool = False) -> bool:
+        """Whether enough messages `number` are here for the rule to close the wait.
+
+        over: as it will be once its limit is over, if that is not so yet.
+        """
         here = self.here(number)
-        return enough(self.rule, len(here), sum(here), self.over)
+        return enough(self.rule, len(here), sum(here), over or self.over)
 
     def until(self, number: int, opened: float) -> float:
         """When the limit is of a wait for messages `number` that was opened at `opened` s."""
@@ -197,7 +200,7 @@ class Meetings(Box):
         graph = self.changing.at(turn)[0]
         return graph.source[graph.incoming[self.agent] : graph.incoming[self.agent + 1]]
 
-    def has(self, turn: int) -> bool:
+    def has(self, turn: int, over: bool = False) -> bool:
         """Whether every neighbour's message of `turn` is here."""
         return len(self.letters.get(turn, ())) == len(self._neighbours(turn))
 

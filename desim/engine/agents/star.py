@@ -269,6 +269,10 @@ class AgentStation:
             self.enough.succeed()
             self.enough = None
 
+    def hopeful(self) -> bool:
+        """Whether the policy's limit will close the collection with what is here."""
+        return bool(self.enough and self.hub and self.hub.satisfied(self.arrived, True))
+
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""
         assert self.hub is not None
@@ -316,7 +320,7 @@ class AgentStation:
                 self.over = True
                 self.check()
 
-        self.clock.at(max(until, self.now), end)
+        self.clock.limit(max(until, self.now), end)
 
     def _take_in(self, hub: Hub, who: Int) -> Steps:
         """The coordinator is at work on the replies of agents who (n,)."""
@@ -343,7 +347,7 @@ def play(program: Any, world: World) -> float:
     clock = Clock()
     station = AgentStation(world, clock)
     clock.process(station.coordinate(program))
-    more = clock.play(world, lambda: station.finished)
+    more = clock.play(world, lambda: station.finished, station.hopeful)
     if station.finished:
         return float(clock.now)
     if not more:
