@@ -3,9 +3,9 @@
     python -m analysis.benchmarks.exponents [--only agents] [--regime graph]
 
 Every size is a process of its own that loads, builds and plays one scenario from a dict, log in
-memory, one thread. What the smallest scenario takes (imports, compiled code read from disk) is
-taken off; an exponent is the slope between a size and the one ten times as large in logarithms of
-what is left. Points that take less than LEAST of it say nothing and get no exponent.
+memory, one thread. With a + b n^p for the cost of size n, p is the logarithm of (c3 - c2) / (c2 -
+c1) to base 10, of three sizes each ten times the one before: what imports and compiled code from
+disk cost falls out. Where c2 - c1 is less than LEAST it says nothing.
 """
 
 import os
@@ -87,27 +87,25 @@ def measured(regime: str, sizes: dict[str, int]) -> tuple[float, float]:
     return min(f[0] for f in found), min(f[1] for f in found)
 
 
-def slope(small: float, large: float, times: float, least: float) -> float:
-    """Exponent between two sizes, NaN where the smaller is too small to tell."""
-    return math.log(large / small) / math.log(times) if small >= least else math.nan
+def exponent(c1: float, c2: float, c3: float, least: float) -> float:
+    """The exponent p of a + b n^p through three sizes; NaN where the smaller two say nothing."""
+    return math.log10((c3 - c2) / (c2 - c1)) if min(c2 - c1, c3 - c2) >= least else math.nan
 
 
 def exponents(regime: str, varies: str) -> Iterator[str]:
     """A line of the table for each size."""
-    floor = measured(regime, TINY)
-    before: tuple[float, float] | None = None
+    costs: list[tuple[float, float]] = []
     for value in SIZES[varies]:
-        sizes = {**CENTRE, **BESIDE[varies], varies: value}
-        beside = [a - b for a, b in zip(measured(regime, sizes), floor, strict=True)]
-        found = [math.nan, math.nan]
-        if before is not None:
-            found = [slope(b, a, 10.0, e) for b, a, e in zip(before, beside, LEAST, strict=True)]
-        words = ["" if math.isnan(f) else f"{f:.2f}" for f in found]
-        before = beside[0], beside[1]
-        yield (
-            f"| {regime} | {varies} | {value} | {beside[0]:.2f} | {words[0]} "
-            f"| {beside[1]:.0f} | {words[1]} |"
-        )
+        costs.append(measured(regime, {**CENTRE, **BESIDE[varies], varies: value}))
+        words = ["", ""]
+        if len(costs) > 2:
+            for k, least in enumerate(LEAST):
+                c1, c2, c3 = (cost[k] for cost in costs[-3:])
+                if not math.isnan(found := exponent(c1, c2, c3, least)):
+                    words[k] = f"{found:.2f}"
+        took, held = costs[-1]
+        row = (regime, varies, str(value), f"{took:.2f}", words[0], f"{held:.0f}", words[1])
+        yield f"| {' | '.join(row)} |"
 
 
 def main() -> None:
