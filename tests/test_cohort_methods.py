@@ -393,6 +393,19 @@ def test_exact_local_training_of_5gcs(golden, tmp_path):
     assert gap(exact.model[:20], few.model[:20]) > 1e-6
 
 
+def test_the_default_gamma_of_5gcs_is_one_for_exact_minimisers():
+    """1 / (tau N) is promised for these alone: steps that leave more diverge at it."""
+
+    def size(local):
+        data = {"source": "synthetic", "kind": "regression", "rows": 8, "dim": 5}
+        problem = {"loss": "squared", "regularizer": {"l2": 0.1}, "data": data}
+        algorithm = {"name": "5gcs", "tau": 0.02, "local": local}
+        return np.abs(desim.run(star(problem=problem, algorithm=algorithm)).model[-1]).max()
+
+    assert size({"solver": "exact"}) < 10.0
+    assert size({"epochs": 2}) > 1e6
+
+
 # Invariants --------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ class Parameters(Strict):
     tau: Positive
     """dual step: weight of the proximal term of psi_i"""
     gamma: Positive | None = None
-    """primal step; default: the largest with a guarantee, 1 / (tau agents)"""
+    """primal step; default: 1 / (tau agents), with a guarantee only where the solver is exact"""
     local: Local = Local()
     """training between two messages, on psi_i"""
     init: Init = Init.of("zeros")
