@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6150,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11440,  # compiled rounds of graphs: more of them, all that is state
+    "engine": 11530,  # rounds to come: what they are made of, and whoever asks what they are
     "methods": 6020,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,
