@@ -21,6 +21,7 @@ from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
 from desim.method import DynamicZcdp, Gaussian, Laplace, Mechanism, Terms, View, batch_gradient
+from desim.methods.decentralised_sgd import DecentralisedSGD
 from desim.privacy.ledger import mechanisms
 from desim.scenario.build import build, check
 from desim.unplayed import of_unplayed
@@ -579,6 +580,147 @@ def test_what_a_function_hides_in_a_round_is_looked_at_in_that_round(monkeypatch
     assert blocks[0] > 100
     turned(monkeypatch, "asked(turn, lambda", "asked(self.value, lambda")
     assert unlike(simulated(careless))
+
+
+def charging(priced, step=lambda k: STEP):
+    """A program that releases by priced(k, buffer, own), both of which it changes afterwards."""
+    priced, step = of_unplayed(0)(priced), of_unplayed(0)(step)
+
+    def program(self, us):
+        samples = self.samples(us.who)
+        us.x, buffer, own = self.x0[us.who], np.ones(len(us.who)), Own()
+        for k in us.rounds():
+            buffer[:] = own.done = 1.0
+            terms = priced(k, buffer, own)
+            buffer[:] = own.done = 2.0
+            g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+            us.send(us.release(us.x - step(k) * g, terms))
+            us.x = us.sum((yield us.gather())) / us.degree[:, None]
+            us.report(us.x)
+
+    return program
+
+
+def costs(k, buffer, *kind):
+    """Terms of noise in round k, by a buffer (n,)."""
+    scale = 0.2 * 0.99 ** float(k) * buffer
+    mechanism, view = kind or USUAL
+    return Terms(mechanism, view, 0.0 * buffer + 0.1, scale, np.full(len(buffer), np.nan))
+
+
+USUAL = Mechanism.GAUSSIAN, View.NEIGHBOURS
+LAPLACE, PUBLIC = (Mechanism.LAPLACE, View.NEIGHBOURS), (Mechanism.GAUSSIAN, View.PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        charging(lambda k, buffer, _: costs(k, buffer, *(USUAL if k < LATE else LAPLACE))),
+        charging(lambda k, buffer, _: costs(k, buffer, *(USUAL if k < LATE else PUBLIC))),
+        charging(
+            lambda k, buffer, _: costs(k, buffer),
+            lambda k: 0.05 * 0.99 ** float(k) if k < 70 else np.linspace(0.01, 0.05, 4),
+        ),
+    ],
+    ids=["mechanism", "view", "shape"],
+)
+def test_functions_of_the_round_that_give_other_things_late(program, blocks, monkeypatch):
+    assert unlike(simulated(program)) == []
+    assert 70 > blocks[0] > 10
+    broken = mutant(steady, "if not _of_a_kind(found, self._found)", "if False")
+    monkeypatch.setattr(steady.Later, "again", broken.Later.again)
+    assert unlike(simulated(program))
+
+
+def test_terms_that_end_late_are_played_as_far_as_they_go(blocks):
+    program = charging(lambda k, buffer, _: costs(k, buffer) if k < LATE else None)
+    for engine in ("compiled", "cohort"):
+        with pytest.raises(ValueError, match=r"us\.release: terms: found null; allowed: Terms"):
+            played(simulated(program), engine)
+    assert blocks[0] > 10
+
+
+@pytest.mark.parametrize(
+    ("priced", "name", "wrong"),
+    [
+        (lambda k, buffer, own: costs(k, own.done * np.ones(len(buffer))), "lasting", True),
+        (
+            lambda k, buffer, _: costs(k, buffer if k > LATE else np.ones(len(buffer))),
+            "_as_now",
+            lambda one: one,
+        ),
+    ],
+    ids=["object", "array"],
+)
+def test_what_terms_were_made_of_may_change_after(priced, name, wrong, blocks, monkeypatch):
+    assert unlike(simulated(charging(priced))) == []
+    assert blocks[0] > 100
+    monkeypatch.setattr(steady.Later if name == "lasting" else steady, name, wrong)
+    assert unlike(simulated(charging(priced)))
+
+
+def deciding(ask):
+    """A program whose step is by ask(k)."""
+
+    def program(self, us):
+        us.x = self.x0[us.who]
+        for k in us.rounds():
+            yield from body(self, us, STEP if ask(k) else 0.5 * STEP)
+
+    return program
+
+
+class Asker:
+    """Asks of which class a number is, by a method, as a function, and by brackets."""
+
+    def asks(self, k):
+        """By a method."""
+        return type(k) is int
+
+    __call__ = __getitem__ = asks
+
+
+ASKER, TABLE = Asker(), {"": whole}
+ASKING = [
+    ASKER.asks,
+    lambda k: ASKER(k),
+    lambda k: ASKER[k],
+    partial(whole),
+    lambda k: TABLE[""](k),
+]
+
+
+@pytest.mark.parametrize("ask", ASKING, ids=["method", "call", "brackets", "partial", "table"])
+def test_whoever_asks_of_which_class_a_number_is_is_found(ask, monkeypatch):
+    assert unlike(simulated(deciding(ask))) == []
+    monkeypatch.setattr(steady, "_leads_to", lambda *_: [])
+    assert unlike(simulated(deciding(ask)))
+
+
+class Priced(DecentralisedSGD):
+    """A method with terms of its own."""
+
+    name = "priced"
+
+    def terms(self, who, k):
+        """As they are."""
+        return costs(k, np.ones(len(who)))
+
+
+def test_terms_of_a_users_own_are_no_reason_to_have_no_blocks():
+    assert not steady.asks_kinds(Priced.terms)
+    method = object.__new__(Priced)
+    assert not steady.asks_kinds(MethodType(sending, method))
+
+
+def test_terms_may_take_the_round_alone():
+    class Alone(DecentralisedSGD):
+        name = "alone"
+
+        def terms(self, k):
+            return k
+
+    assert Alone.terms(None, 3) == 3
 
 
 def sending(self, us):

@@ -12,13 +12,16 @@ import dis
 import inspect
 import math
 import operator
+import sys
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from enum import Enum
 from functools import cache, cached_property, partial
 from types import (
     BuiltinFunctionType,
+    CellType,
     CodeType,
     FrameType,
     FunctionType,
@@ -31,11 +34,16 @@ from typing import Any
 
 import numpy as np
 
+from desim.engine.arguments import good_costs
 from desim.engine.settings import Settings
+from desim.engine.world import Unforeseen
 from desim.network.conditions.topology import Graph
+from desim.privacy.ledger.ledger import AMOUNTS, Terms
 from desim.problem.problem import Problem
+from desim.shapes import REAL
 
 MOST_BYTES = 1 << 25  # of arrays that are compared
+MANY = 2000  # objects in which a program is looked for what it may call
 FIXED = (Settings, Problem, Graph, np.ufunc, np.dtype)
 FORGETFUL = frozenset(  # packages that remember nothing
     "desim numpy scipy math cmath builtins operator functools itertools typing collections abc "
@@ -47,6 +55,7 @@ BESIDES = frozenset(  # of a class, what no program asks for
     "__dataclass_fields__ __dataclass_params__ __match_args__ __orig_bases__ __parameters__".split()
 )
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
+WRAPPERS = (MethodType, staticmethod, classmethod, property, cached_property)
 HOLDERS = (*NUMBERS, dict, list, tuple, deque, set, frozenset, partial)
 
 
@@ -77,23 +86,68 @@ def _rounds(node: Any) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "rounds"
 
 
-def asks_kinds(function: Any, owner: type, met: set[Any]) -> bool:
-    """Whether a function, or one of a user's that it names, asks type(x) or id(x).
+def asks_kinds(program: Any) -> bool:
+    """Whether a program, or what it may call of a user's, asks type(x) or id(x).
 
-    What stands for a number or an array is of another class, whatever isinstance says.
+    What stands for a number or an array is of another class, whatever isinstance says. It may call
+    what the names in it and in what it calls lead to, as globals or as attributes.
     """
-    if not isinstance(function, FunctionType) or function in met or _forgetful(function.__module__):
-        return False
-    met.add(function)
-    names, codes = set[str](), [function.__code__]
+    names, met, before = set[str](), {id(program): program}, (0, 0)
+    while before != (before := (len(names), len(met))):
+        for one in list(met.values()):
+            for code in _codes(one):
+                names.update(code.co_names)
+                if any(x in code.co_names and x not in one.__globals__ for x in ("type", "id")):
+                    return True
+            for part in _leads_to(one, names):
+                if not (isinstance(part, (*NUMBERS, np.ndarray)) and _plain(type(part))):
+                    met[id(part)] = part
+        if len(met) > MANY:
+            return True
+    return False
+
+
+def _codes(function: Any) -> list[CodeType]:
+    """The code of a user's function, and of those inside it."""
+    if not isinstance(function, FunctionType) or _within(function):
+        return []
+    codes = [function.__code__]
     for code in codes:
-        names.update(code.co_names)
         codes += [one for one in code.co_consts if isinstance(one, CodeType)]
-    known = function.__globals__
-    if any(name in names and name not in known for name in ("type", "id")):
-        return True
-    found = [known.get(name, getattr(owner, name, None)) for name in names]
-    return any(asks_kinds(one, owner, met) for one in found)
+    return codes
+
+
+def _within(one: Any) -> bool:
+    """Whether a function, class or module is no user's: whatever it wraps may be one."""
+    if isinstance(one, FunctionType):
+        name = one.__globals__.get("__name__")
+    else:
+        name = one.__module__ if isinstance(one, type) else one.__name__
+    return _forgetful(name) or str(name).partition(".")[0] in (*sys.stdlib_module_names, "pydantic")
+
+
+def _leads_to(one: Any, names: set[str]) -> list[Any]:
+    """What an object holds that may be called, by these names or without one."""
+    found = list[Any]()
+    if isinstance(one, FunctionType):
+        cells = [cell.cell_contents for cell in one.__closure__ or () if cell != CellType()]
+        found = [*cells, one.__defaults__, one.__kwdefaults__]
+        if not _within(one):
+            found += [one.__globals__[name] for name in names & one.__globals__.keys()]
+    elif isinstance(one, (*HOLDERS, *WRAPPERS)) or hasattr(one, "cache_info"):
+        found = _held(one)
+    places = [one, *(one.__mro__ if isinstance(one, type) else ()), *type(one).__mro__]
+    for place in places:
+        if isinstance(place, type | ModuleType) and _within(place):
+            continue
+        own: Any = getattr(place, "__dict__", None) or {}
+        found += [x for n, x in own.items() if n in names or _unnamed(n, x)]
+    return found + [getattr(one, name, None) for name in names.intersection(_slots(type(one)))]
+
+
+def _unnamed(name: str, one: Any) -> bool:
+    """Whether it is called by what has no name, as by brackets."""
+    return name[:2] == name[-2:] == "__" != name and name != "__repr__" and bool(_codes(one))
 
 
 def seen(frame: FrameType, marks: Callable[[Any], Any]) -> list[Any] | None:
@@ -297,7 +351,7 @@ class Turn:
             column = np.arange(turns.start, turns.stop)[:, None]
             return asked(column, lambda later: later.column(turns, 1))
 
-        all_ = [*arguments, *names.values()]
+        all_ = [_as_now(x) for x in (*arguments, *names.values())]
         later = [x for x in all_ if type(x) is Later]
         if any(one.turn != self.value for one in later):
             return asked(self._look(), plainly)
@@ -324,6 +378,11 @@ class Turn:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array(self._look(), dtype)
+
+
+def _as_now(one: Any) -> Any:
+    """A copy of what a program may change in place after it asked."""
+    return deepcopy(one) if type(one) in (np.ndarray, list, dict, set) else one
 
 
 EXACT = (  # of arrays they give what they give of their numbers
@@ -369,7 +428,24 @@ class Later:
 
     def many(self, turns: range) -> Any:
         """What it is in each of these rounds: one by one, or rows of all."""
-        return self.rows(turns) if self.rows else [self.function(turn) for turn in turns]
+        return self.rows(turns) if self.rows else [self.again(turn) for turn in turns]
+
+    def again(self, turn: int) -> Any:
+        """What it is in another round; Unforeseen where that is of another kind."""
+        found = self.function(turn)
+        if not _of_a_kind(found, self._found):
+            raise Unforeseen("what is of another kind in another round")
+        return found
+
+    @property
+    def lasting(self) -> bool:
+        """Whether its function gives what it gave, after all that was done in its round since."""
+        try:
+            both = self.again(self.turn), self._found
+        except (Exception, Unforeseen):
+            return False
+        found, before = (np.asarray(x.compiled[2] if type(x) is Terms else x) for x in both)
+        return found.tobytes() == before.astype(found.dtype).tobytes()
 
     def column(self, turns: range, axes: int) -> Any:
         """Floats of all these rounds, (rounds, ...) with so many axes behind the first."""
@@ -445,6 +521,17 @@ class Later:
 
     def __rtruediv__(self, other: Any) -> Any:
         return self._with(operator.truediv, other, self)
+
+
+def _of_a_kind(one: Any, other: Any) -> bool:
+    """Whether these are numbers or arrays of one shape, or Terms but for the amounts."""
+    if type(one) is type(other) is Terms:
+        names = ("mechanism", "view", "resolution", "basis")
+        same = all(getattr(one, name) == getattr(other, name) for name in names)
+        same = same and good_costs(one.compiled[2])  # else the program itself is to be blamed
+        return same and all(_of_a_kind(getattr(one, x), getattr(other, x)) for x in AMOUNTS)
+    first, second = np.asarray(one), np.asarray(other)
+    return one is other or (first.shape == second.shape and first.dtype.kind in REAL)
 
 
 class Unseen:

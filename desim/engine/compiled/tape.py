@@ -78,7 +78,7 @@ class Round(NamedTuple):
             return self
         constants = self.constants.copy()
         for place, one in self.later.items():
-            constants[place] = one.function(turn)
+            constants[place] = one.again(turn)
         return self._replace(constants=constants)
 
 
@@ -135,8 +135,7 @@ class Tape:
         self.job: JobView | None = None
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
-        bare = getattr(program, "__func__", program)
-        if asks_kinds(bare, type(getattr(program, "__self__", None)), set()):
+        if asks_kinds(program):
             self.refuse("type(x) or id(x)")
         self._generator: Generator[Any, Any, None] = program(self.us)
         self._answer: Any = None
@@ -174,7 +173,7 @@ class Tape:
         try:
             with np.errstate(all="raise", under="ignore"):
                 varying = {place: one.many(turns) for place, one in self.steady.later.items()}
-        except Exception:  # of some round: the first ones may be played
+        except (Exception, Unforeseen):  # of some round: the first ones may be played
             return None
         return Stretch(self.steady, number, varying)
 
@@ -224,7 +223,8 @@ class Tape:
         self._looks += 1
         state = seen(frame, self._mark)
         if state is not None and state == self._state:
-            self.steady = done
+            if all(one.lasting for one in done.later.values()):
+                self.steady = done
         self._state = state
 
     def _mark(self, one: Any) -> Any:
