@@ -20,7 +20,16 @@ from desim.engine.compiled import lowering, machine, otherwise, player, steady, 
 from desim.errors import InputError
 from desim.log import event_log
 from desim.log.parquet import Tables
-from desim.method import DynamicZcdp, Gaussian, Laplace, Mechanism, Terms, View, batch_gradient
+from desim.method import (
+    DynamicZcdp,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Terms,
+    View,
+    batch_gradient,
+    gradient,
+)
 from desim.methods.decentralised_sgd import DecentralisedSGD
 from desim.privacy.ledger import mechanisms
 from desim.scenario.build import build, check
@@ -809,6 +818,47 @@ def test_jobs_that_remember_have_no_blocks(monkeypatch):
     assert unlike(simulated(remembering_jobs))
 
 
+def descending(self, us, job):
+    """dsgd without noise, whose gradients are this job's."""
+    us.x, job = self.x0[us.who], MethodType(job, self)
+    for _ in us.rounds():
+        g = yield us.compute(job, us.x, work=self.problem.rows[us.who])
+        us.send(us.x - STEP * g)
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+def all_rows(self, us, x):
+    """The gradient of all rows, as the page on methods has it: nothing is drawn."""
+    return np.asarray(gradient(us.who, x, self.problem.data))
+
+
+def other_rows(self, us, x):
+    """A batch that is drawn from another seed than the scenario's."""
+    return batch_gradient(us.who, x, 3, us.round, self.settings.seed + 1, self.problem.data)
+
+
+def descent(job):
+    """A simulation of `descending` with this job."""
+    return simulated(lambda self, us: descending(self, us, job), seed=5)
+
+
+def test_gradients_of_all_rows_have_blocks_whatever_the_seed(blocks):
+    assert unlike(descent(all_rows)) == []
+    assert blocks[0] > 100
+
+
+def test_batches_of_another_seed_have_no_blocks(blocks, monkeypatch):
+    simulation = descent(other_rows)
+    assert unlike(simulation) == []
+    text = graph_compiled.uncompiled(simulation.method.agents, simulation.settings)
+    assert "batches of another round or seed" in text
+    assert blocks[0] == 0
+    wrong = mutant(tape, "and seed == settings.seed", "").Tape.gradient
+    monkeypatch.setattr(tape.Tape, "gradient", wrong)
+    assert unlike(simulation)
+
+
 def test_state_of_any_name_is_state():
     assert unlike(simulated(naming)) == []
 
@@ -844,6 +894,13 @@ def test_what_has_no_blocks_of_rounds_is_refused_in_words(name, text):
     assert check(desim.load(CASES[name])).engine == "cohort"
     with pytest.raises(InputError, match=f"engine: found compiled, but .*{text}"):
         run(name, engine="compiled")
+
+
+@pytest.mark.parametrize("link", [{"transport": "tcp"}, {"loss": "1 %"}])
+def test_what_links_do_is_said_by_its_name(link):
+    simulation = simulated(sending, network={"topology": "ring", "link": link})
+    text = graph_compiled.uncompiled(simulation.method.agents, simulation.settings)
+    assert ("lost" in text, "TCP" in text) == ("loss" in link, "transport" in link)
 
 
 def test_a_program_that_needs_numbers_late_goes_on_from_the_start_without_doubled_rows(monkeypatch):

@@ -102,3 +102,14 @@ def test_a_measured_latency_says_its_unit(name, tmp_path):
         words(star(), network={"latency_matrix": file})
     told = words(star(), network={"latency_matrix": {**file, "unit": "ms"}})
     assert told["links"].startswith("40 ms")
+
+
+def test_who_is_not_heard_is_said_with_what_holds_a_deadline_open():
+    slow = {**star(), "network": PLAIN, "compute": {"speed": [1, *[100] * 5]}}
+    least = {"deadline": "2 s", "at_least": 3}
+    for policy, words in (
+        ({"deadline": "2 s"}, "2 s at most:"),
+        (least, "2 s, longer until 3 repl"),
+    ):
+        lines = [*described.circumstances(build.check(desim.load({**slow, "policy": policy})))]
+        assert f"the coordinator waits for {words}" in lines[-1]

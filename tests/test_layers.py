@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
     "problem": 8280,  # what formulas may say; gradients where agents have trained to
-    "network": 6150,  # choosers find the least without sorting all
+    "network": 6160,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
     "engine": 11550,  # rounds to come: what they are made of; limits that end no wait

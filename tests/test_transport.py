@@ -383,6 +383,33 @@ def test_a_message_that_is_not_worked_out_again_is_noticed(monkeypatch):
     assert differences(right, desim.run(given, overrides={"engine": "agents"}))
 
 
+def slowest_message(**changes):
+    """The longest that a message of 32 B takes on a ring of 200 us, s, where rounds take 30 ms."""
+    link = {"latency": "200 us", "bandwidth": "1 Gbit/s", "transport": "tcp"}
+    given = graph(
+        problem={"agents": 4, "data": {**WIDE, "rows": 20, "dim": 4}},
+        algorithm={"name": "dsgd", "alpha": 0.01},
+        network={"topology": "ring", "link": link},
+        compute={"speed": [700, 900, 1100, 1900]},
+        observe={"metrics": []},
+        stop={"rounds": 30},
+        **changes,
+    )
+    events = desim.run(given).events
+    return events[events["kind"] == "deliver"].seconds.max()
+
+
+@pytest.mark.parametrize("engine", ["agents", "cohort"])
+def test_an_answer_that_waits_holds_up_no_message_of_the_next_round(engine):
+    assert slowest_message(engine=engine) < 1e-3
+
+
+def test_an_answer_that_holds_up_a_message_is_noticed(monkeypatch):
+    wrong = mutant(contention, "if resting:  #", "if False:  #")
+    monkeypatch.setattr(contention, "exchange_all", wrong.exchange_all)
+    assert slowest_message(engine="cohort") > 5e-3
+
+
 def test_a_wait_that_may_end_early_is_refused_where_messages_meet():
     pairs = np.array([[0], [1]])
     with pytest.raises(ValueError, match="allowed with it: network"):

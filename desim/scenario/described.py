@@ -212,10 +212,10 @@ def _too_late(who: Int, whole: Array, settings: Settings) -> Iterator[str]:
         return
     named = agents(who[late], settings.problem.sites)
     become = "come late" if policy.late == "carry" else "are not heard"
-    least = f", or until {policy.at_least} replies are there" if policy.at_least else ""
+    least = f", longer until {policy.at_least} replies are there" if policy.at_least else " at most"
     yield (
         f"warning: the first exchange of {named} takes {_span(whole[late])}, and the "
-        f"coordinator waits for {limit:g} s at most{least}: at this pace their replies {become}"
+        f"coordinator waits for {limit:g} s{least}: at this pace their replies {become}"
     )
 
 

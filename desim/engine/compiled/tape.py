@@ -350,15 +350,15 @@ class Tape:
         job, settings = self.job, self.settings
         if job is None or who is not job.who or out is not None or x.ndim != 2:
             self.refuse("gradients outside a job, or of some agents")
-        if data is not settings.problem.data or seed != settings.seed or type(step) is not int:
-            self.refuse("gradients of other data or draws")
-        n = len(job.who)
-        rows = np.array(np.broadcast_to(count, (n,)))
+        if data is not settings.problem.data or type(step) is not int:
+            self.refuse("gradients of other data")
+        rows = np.array(np.broadcast_to(count, (len(job.who),)))
         if rows.dtype.kind not in "iu" or rows.min() < 0:
             self.refuse("batches that are not whole numbers")
-        drawn = round is job.round  # only to draw from: what it does is the same in every round
+        drawn = round is job.round and seed == settings.seed
+        # its number is only to draw from: what it does is the same in every round
         if not drawn and not (rows >= settings.problem.rows).all():
-            self.refuse("batches of another round")
+            self.refuse("batches of another round or seed")
         rows = np.minimum(rows, WHOLE).astype(np.int64)
         return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
 

@@ -398,7 +398,10 @@ def crossing(both, flows, flights, states, ends, leaving, until, alone):
     slots = flows[3]
     while True:
         resting = alone and over(states[slots[0]]) and over(states[slots[1]])
+        free, other = ends[0, LINE_FREE], ends[1, LINE_FREE]
         _, r = step(both, flows, flights, states, ends, leaving, until, resting)
+        if resting:  # an answer that is late goes with what is sent next, and holds nothing up
+            ends[0, LINE_FREE], ends[1, LINE_FREE] = free, other
         if r < 0:
             return
 
