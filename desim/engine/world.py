@@ -288,7 +288,7 @@ class World:
 
     @property
     def hopeless(self) -> RunError | None:
-        """What fails at a time that may stand still: nobody goes on until it is over."""
+        """A failure at which everybody stops; not that of a model, to whose time others go on."""
         failed: RunError | None = self.observer.failed
         return None if isinstance(failed, Diverged) else failed
 

@@ -330,8 +330,10 @@ def play(program: Any, world: World) -> float:
     agents = [
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]
-    hopeful = lambda: any(box.complete and box.has(box.wanted, True) for box in post.boxes)  # noqa: E731
-    more = clock.play(world, lambda: all(a.finished for a in agents), hopeful)
+    more = clock.play(
+        world, lambda: all(a.finished for a in agents),
+        lambda: any(box.complete and box.has(box.wanted, True) for box in post.boxes),
+    )  # fmt: skip
     if world.observer.failed:
         raise world.observer.failed
     if all(a.finished for a in agents) or world.reached:

@@ -48,9 +48,7 @@ class Player:
         told = self.n * (3 * steps.timed + self.dim) + self.links * (len(steps.sends) + 1)
         work = 2.0 * settings.problem.data.A.size * max(1, len(steps.gradients))
         self.most = max(1, min(MOST, NUMBERS // told, int(BLOCK_WORK / work)))
-        self.memory = np.zeros(
-            2 * steps.half
-        )  # what is read too early is wrong, and never by chance
+        self.memory = np.zeros(2 * steps.half)  # what is read too early is never right by chance
         everybody, nobody = np.ones(self.n, bool), np.zeros(self.n, bool)
         clock, before = np.empty((2, self.n))
         self.cohort = us.who, np.empty(self.n, np.int64), clock, everybody, nobody, before
