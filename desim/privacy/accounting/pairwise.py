@@ -1,0 +1,135 @@
+"""What one agent learns of another, exactly, from messages that are linear in inputs and noise.
+
+All that an observer has seen is y = A g + B w (1): g the inputs of others, w their independent
+noise, N(0, s^2) in every coordinate. What it knows itself is left out of both. A record of agent u
+moves u's inputs by d_k, |d_k| <= D_k (2), and the privacy of u is that of a Gaussian (Dong, Roth
+and Su 2022, Def. 2.1):
+
+    mu^2 = max over (2) of sum_kl G_kl <d_k, d_l>,  G = A_u' (B S B')^+ A_u (3), S = diag(s^2),
+
+infinite where A_u d leaves the range of B. Where no G_kl is negative all d_k in one direction are
+worst, and mu^2 = D' G D (4). Else (3) is at most the value of its relaxation to Gram matrices,
+max tr(G X), X >= 0, X_kk <= D_k^2, which vectors of some sqrt(2 K) dimensions attain (Barvinok 1995;
+Pataki 1998). Any y with diag(y) >= G proves sum_k y_k D_k^2 to be no less (5).
+
+Inputs are taken to be fixed. Gaussian noise lets them follow what the observer has seen (Denisov,
+McMahan, Rush, Smith, Thakurta 2022, Theorem 2.1), not what it has not: see `desim.runs.pairwise`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.numerics.jit import kernel
+
+RESOLVED = 1e-11  # share of a row that doubles still tell from rounding
+APART = 1e-6  # share of a row from which on one factorisation of many does
+ROWS = 64  # of a view that are projected at once
+SWEEPS = 2000
+CLOSE = 1e-9  # relative gap of the relaxation at which sweeps end
+
+
+class Whitened(NamedTuple):
+    """A view in which noise is I: Z (r, inputs), what it says of inputs beside each unit of noise.
+
+    bare (rows, inputs): what it says without any noise.
+    """
+
+    Z: Array
+    bare: Array
+
+
+def whitened(A: Array, C: Array) -> Whitened:
+    """The view y = A g + C w, A (m, inputs), C (m, noises) times their deviations, w ~ N(0, I).
+
+    By Gram and Schmidt, a block of rows after the other and each twice, so that the first rows of Z
+    are those of the view so far.
+    """
+    most = min(C.shape)
+    basis, Z, bare = np.empty((most, C.shape[1])), np.empty((most, A.shape[1])), list[Array]()
+    r = 0
+    for low in range(0, len(C), ROWS):
+        c, a = C[low : low + ROWS].copy(), A[low : low + ROWS].copy()
+        size, few = np.linalg.norm(c, axis=1), RESOLVED * np.abs(a).max(1, initial=0.0)
+        for _ in range(2):
+            _project(c, a, basis[:r], Z[:r])
+        if (np.linalg.norm(c, axis=1) > APART * size).all():
+            Q, R = np.linalg.qr(c.T)
+            if (np.abs(np.diag(R)) > APART * size).all():
+                n = r + len(c)
+                basis[r:n], Z[r:n] = Q.T, np.linalg.solve(R.T, a)
+                r = n
+                continue
+        for j in range(len(c)):
+            last, rest = np.inf, float(np.linalg.norm(c[j]))
+            while RESOLVED * size[j] < rest < 0.5 * last:
+                _project(c[j], a[j], basis[:r], Z[:r])
+                last, rest = rest, float(np.linalg.norm(c[j]))
+            if rest > RESOLVED * size[j]:
+                basis[r], Z[r], r = c[j] / rest, a[j] / rest, r + 1
+            else:
+                bare.append(np.where(np.abs(a[j]) > few[j], a[j], 0.0))
+    return Whitened(Z[:r], np.array(bare).reshape(-1, A.shape[1]))
+
+
+def _project(c: Array, a: Array, basis: Array, Z: Array) -> None:
+    """Take from rows c (.., noises) what lies in the basis, and from a what that says of inputs."""
+    h = c @ basis.T
+    c -= h @ basis
+    a -= h @ Z
+
+
+def squared(view: Whitened, own: Array, bound: Array) -> float:
+    """Mu^2 of the agent whose inputs are the columns own (k,), each moved by bound (k,) at most."""
+    moved = bound > 0.0
+    own, bound = own[moved], bound[moved]
+    told = np.abs(view.Z[:, own]).max(0, initial=0.0) > 0.0
+    if (view.bare[:, own] != 0.0).any() or (told & np.isinf(bound)).any():
+        return np.inf
+    Z = view.Z[:, own[told]] * bound[told]
+    return largest(Z.T @ Z)
+
+
+def largest(H: Array) -> float:
+    """Max over |d_k| <= 1 of sum_kl H_kl <d_k, d_l>, H (K, K) >= 0; never less, see (4) and (5)."""
+    if len(H) == 0:
+        return 0.0
+    triangle = float(np.abs(H).sum())
+    if H.min() >= -CLOSE * np.abs(H).max():
+        return triangle
+    V = np.zeros((len(H), int(np.sqrt(2 * len(H))) + 2))
+    gap = np.linalg.eigh(H)[1][:, -V.shape[1] :]
+    V[:, : gap.shape[1]] = gap + 1e-3
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    y = ascended(H, V, SWEEPS, CLOSE)
+    y = y + max(0.0, -float(np.linalg.eigvalsh(np.diag(y) - H)[0]))
+    return min(triangle, float(y.sum()))
+
+
+@kernel
+def ascended(H, V, sweeps, close):
+    """Turn each unit row of V (K, r) to where it adds most, in turn; return y (K,) = |(H V)_k|.
+
+    The mixing method (Wang, Chang and Kolter 2017).
+    """
+    K, r = V.shape
+    g, y, before = np.empty(r), np.empty(K), 0.0
+    for sweep in range(sweeps + 1):
+        total, last = 0.0, sweep == sweeps
+        for k in range(K):
+            g[:] = 0.0
+            for l in range(K):
+                for j in range(r):
+                    g[j] += H[k, l] * V[l, j]
+            y[k] = np.sqrt((g * g).sum())
+            if not last:
+                g -= H[k, k] * V[k]
+                size = np.sqrt((g * g).sum())
+                if size > 0.0:
+                    V[k] = g / size
+                total += size + H[k, k]
+        if total - before <= close * total:
+            return y
+        before = total
+    return y

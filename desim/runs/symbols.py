@@ -1,0 +1,381 @@
+"""A graph method played with symbols: what each message is made of, by the method's own source.
+
+The program runs on the same engine, network and clocks, but what is a vector of the model has a
+column for each symbol in place of its coordinates: a start, the result of a job, the noise of a
+release. Where all is linear, with the same coefficients for all coordinates, a message is these
+rows times what the symbols stand for. That is tried: the run is played with its numbers as well,
+and each of its messages compared.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.engine.play import BLIND, Simulation
+from desim.engine.requests import Compute, Job
+from desim.engine.signals import Listener, Message
+from desim.engine.world import Discard
+from desim.errors import InputError
+from desim.log.event_log import Outcome
+from desim.methods.shared.declarations import Ingredients
+from desim.privacy.ledger.ledger import Mechanism, Terms
+
+START, INPUT, NOISE = range(3)  # kinds of symbols
+LINEAR = 1e-8  # of a message, beside what symbols say of it
+DIRECTIONS = 3  # of the model's space in which that is compared
+ROOM = 4e9  # bytes of coefficients
+
+
+class Unfit(InputError):
+    """Why messages of a run are not known to be linear in inputs and noise."""
+
+
+@dataclass
+class Sent:
+    """A message of an agent in a round. to (agents,): whom each sends to; None: to all of its own.
+
+    vectors (k, symbols so far): coefficients of the vectors that it is made of, none if silent.
+    """
+
+    agent: int
+    round: int
+    to: Int | None
+    vectors: Array
+
+
+class Seen:
+    """What a play with numbers came across, by agent, kind and number: results, noise, messages."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[int, int, int], Array] = {}
+        self.sent: dict[int, list[Array]] = {}
+        self.counts: dict[tuple[int, int], int] = {}
+        self.jobs: dict[Job, Job] = {}
+
+    def number(self, agent: int, kind: int) -> int:
+        """How many of a kind an agent has had before."""
+        count = self.counts.get((agent, kind), 0)
+        self.counts[agent, kind] = count + 1
+        return count
+
+    def numbers(self, who: Int, kind: int) -> Int:
+        """The same of agents who (n,)."""
+        return np.array([self.number(int(i), kind) for i in who])
+
+
+class Screen:
+    """`us` for a program that is watched: a subclass says what of."""
+
+    def __init__(self, us: Any, own: Any) -> None:
+        self.__dict__.update(_us=us, _own=own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._us, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._us, name, value)
+
+    def perturbation(self, *_: Any, **__: Any) -> Any:
+        """Refuse."""
+        raise Unfit("its noise enters a computation")
+
+    charged = perturbation
+
+    def above(self, *_: Any, **__: Any) -> Any:
+        """Refuse."""
+        raise Unfit("its agents ask whether a value is above a threshold")
+
+
+class Watched:
+    """`method` as engines play it behind a screen."""
+
+    def __init__(self, method: Any, screen: type[Screen], own: Any) -> None:
+        self.method, self.screen, self.own = method, screen, own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.method, name)
+
+    def agents(self, us: Any) -> Any:
+        """The agents' program."""
+        return self.method.agents(self.screen(us, self.own))
+
+
+class Heard(Listener):
+    """Hands messages on, and notes which were delivered."""
+
+    def __init__(self, note: Any) -> None:
+        self.note, self.delivered = note, list[dict[str, Array]]()
+
+    def sending(self, message: Message) -> Array:
+        """What an agent sends."""
+        silent = np.asarray(message.traffic[2])
+        for r, agent in enumerate(message.who.tolist()):
+            row = message.payload[r] if not silent[r] else None
+            self.note(agent, int(message.round[r]), row)
+        return message.payload
+
+    def rows(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Messages that arrive."""
+        if table == "events":
+            here = columns["kind"].equal("deliver")
+            self.delivered.append(
+                {name: columns[name][here] for name in ("time", "agent", "peer", "round")}
+            )
+
+
+# The play with its numbers.
+
+
+class NumbersScreen(Screen):
+    """Notes results of jobs, noise and messages in a `Seen`."""
+
+    def compute(self, job: Job, *inputs: Array, **duration: Any) -> Compute:
+        """As Cohort.compute."""
+        seen: Seen = self._own
+        numbers = seen.numbers(self._us.who, INPUT)
+        noting = seen.jobs.setdefault(job, partial(_noted, seen, job))
+        request: Compute = self._us.compute(noting, *inputs, numbers[:, None], **duration)
+        return request
+
+    def release(self, value: Array, *terms: Any, **more: Any) -> Array:
+        """As Cohort.release."""
+        seen: Seen = self._own
+        noisy = self._us.release(value, *terms, **more)
+        who, rows = self._us.who, np.asarray(noisy - value)
+        for i, n, row in zip(who.tolist(), seen.numbers(who, NOISE).tolist(), rows, strict=True):
+            seen.values[i, NOISE, n] = row
+        return np.asarray(noisy)
+
+
+def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
+    *own, numbers = inputs
+    result = job(us, *own)
+    for i, n, row in zip(us.who.tolist(), numbers[:, 0].tolist(), result, strict=True):
+        seen.values[i, INPUT, int(n)] = np.array(row, float)
+    return result
+
+
+# The play with symbols.
+
+
+class Symbols:
+    """Symbols of a run, one a column: owner, kind; bound of inputs; scale of noise; messages.
+
+    local (agents,): mu^2 of what each has released. feedback: whether a job has read noise of
+    another agent.
+    """
+
+    def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
+        self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
+        self.owner, self.kind = np.full((2, width), -1)
+        self.bound, self.scale = np.zeros((2, width))
+        self.count, self.feedback = 0, False
+        self.counts: dict[tuple[int, int], int] = {}
+        self.columns: dict[tuple[int, int], int] = {}  # of noise that serves again
+        self.sent: list[list[Sent]] = [[] for _ in range(agents)]
+        self.local = np.zeros(agents)
+        self.to: Int | None = None
+        rng = np.random.default_rng(0)
+        self.directions = rng.standard_normal((dim, DIRECTIONS)) / np.sqrt(dim)
+        self.values = np.zeros((width, DIRECTIONS))
+        self.place = -1  # of the numbers in a message, after so many vectors
+        self.apart = 0.0  # the largest difference of a message from its symbols
+        self.worth = 0.0
+        self.bytes = 0
+
+    number, numbers = Seen.number, Seen.numbers
+
+    def start(self, array: Array) -> Array:
+        """A start (agents, dim) with a symbol for each agent."""
+        rows = np.zeros((self.agents, self.width))
+        for i in range(self.agents):
+            rows[i, self.column(i, START, array[i])] = 1.0
+        return rows
+
+    def column(self, agent: int, kind: int, value: Array | None, scale: float = 0.0) -> int:
+        """A new symbol's column; value (dim,): what it stands for."""
+        c, self.count = self.count, self.count + 1
+        self.owner[c], self.kind[c], self.scale[c] = agent, kind, scale
+        if value is not None:
+            if value.shape != (self.dim,):
+                raise Unfit(f"its jobs give {value.shape}, no vector of the model's size")
+            self.values[c] = value @ self.directions
+        return c
+
+    def bounded(self, agent: int, row: Array, terms: Terms, r: int, noisy: bool) -> None:
+        """A release row (width,) of an agent bounds the one input that it is the first to hold."""
+        own = (self.owner[: self.count] == agent) & (self.kind[: self.count] == INPUT)
+        fresh = np.flatnonzero(own & (row[: self.count] != 0.0) & np.isinf(self.bound[: self.count]))
+        if len(fresh) > 1:
+            raise Unfit(f"agent {agent} releases several computations at once")
+        sensitivity = float(terms.sensitivity[r])
+        if len(fresh) and sensitivity < np.inf:
+            self.bound[fresh[0]] = sensitivity / abs(row[fresh[0]])
+        scale = float(terms.scale[r])
+        with np.errstate(divide="ignore"):
+            cost = np.float64(sensitivity) / scale if noisy else np.inf
+        self.local[agent] += cost * cost if sensitivity > 0.0 else 0.0
+
+    def heard(self, agent: int, round_: int, payload: Array | None) -> None:
+        """An agent sends."""
+        number = len(self.sent[agent])
+        self.sent[agent].append(sent := Sent(agent, round_, self.to, np.empty((0, 0))))
+        if payload is None:
+            return
+        real = self.seen.sent[agent][number]
+        k, c = divmod(len(payload), self.width)
+        if len(real) != k * self.dim + c:
+            raise Unfit("its messages are no vectors of the model's size")
+        vectors, known = self._apart(payload, real, k, c)
+        rows = vectors.reshape(k, self.width)[:, : self.count].copy()
+        right = known.reshape(k, self.dim) @ self.directions
+        found = rows @ self.values[: self.count]
+        if k:
+            self.apart = max(self.apart, float(np.abs(found - right).max()))
+            self.worth = max(self.worth, float(np.abs(right).max()))
+        self.bytes += rows.nbytes
+        if self.bytes > ROOM:
+            raise Unfit(f"its messages take more than {ROOM:g} bytes of coefficients")
+        sent.vectors = rows
+
+    def _apart(self, payload: Array, real: Array, k: int, c: int) -> tuple[Array, Array]:
+        """Vectors of a message, of symbols and as they are; its c numbers stand before or behind."""
+        for place in range(k + 1) if self.place < 0 else (self.place,):
+            low, below = place * self.width, place * self.dim
+            if np.array_equal(payload[low : low + c], real[below : below + c]):
+                self.place = place if c else self.place
+                rest = np.r_[low : low + c], np.r_[below : below + c]
+                return np.delete(payload, rest[0]), np.delete(real, rest[1])
+        raise Unfit("numbers beside its vectors depend on data")
+
+    def bits(self, bits: Any) -> Any:
+        """Of messages whose vectors are of the model's size."""
+        whole = np.asarray(bits)
+        found = whole // self.width * self.dim + whole % self.width
+        return found if found.ndim else int(found)
+
+
+class SymbolsScreen(Screen):
+    """Computes, releases and sends symbols."""
+
+    def compute(self, job: Job, *inputs: Array, **duration: Any) -> Compute:
+        """As Cohort.compute, of a job that gives a new symbol."""
+        own: Symbols = self._own
+        who = self._us.who
+        columns = np.empty(len(who), np.int64)
+        for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, INPUT).tolist(), strict=True)):
+            value = own.seen.values.get((i, INPUT, n))
+            columns[r] = c = own.column(i, INPUT, value)
+            own.bound[c] = np.inf
+        if not own.feedback:
+            own.feedback = any(_noisy(own, who, rows) for rows in inputs)
+        basis = own.__dict__.setdefault("basis", partial(_basis, own.width))
+        request: Compute = self._us.compute(basis, columns[:, None], **duration)
+        return request
+
+    def release(self, value: Array, terms: Terms, *more: Any, **also: Any) -> Array:
+        """As Cohort.release, of a value with a new symbol for its noise."""
+        own: Symbols = self._own
+        if terms.mechanism not in (Mechanism.GAUSSIAN, Mechanism.NONE):
+            raise Unfit(f"its noise is {terms.mechanism.name.lower()}, no Gaussian")
+        who, out = self._us.who, np.array(value)
+        loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
+        draw = also.get("draw")
+        for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, NOISE).tolist(), strict=True)):
+            own.bounded(i, value[r], terms, r, bool(loud[r]))
+            if not loud[r]:
+                continue
+            c = own.columns.get((i, draw)) if draw is not None else None
+            if c is None:
+                noise = own.seen.values.get((i, NOISE, n))
+                c = own.column(i, NOISE, noise, float(terms.scale[r]))
+                if draw is not None:
+                    own.columns[i, draw] = c
+            out[r, c] += 1.0
+        return out
+
+    def send(self, payload: Array, *, bits: Any = None, to: Any = None, **more: Any) -> None:
+        """As Cohort.send, of messages as long as those of numbers."""
+        own: Symbols = self._own
+        own.to = None if to is None else np.asarray(to)
+        size = own.bits(64 * payload.shape[1] if bits is None else bits)
+        self._us.send(payload, bits=size, to=to, **more)
+
+    def coded(self, value: Array) -> Array:
+        """As it is."""
+        if not self._us._world.settings.codecs.plain:
+            raise Unfit("its messages are coded")
+        return np.asarray(value)
+
+    def report(self, models: Array) -> None:
+        """Show nothing."""
+        self._us.report(np.zeros((len(models), self._own.dim)))
+
+
+def _basis(width: int, us: Any, columns: Array) -> Array:
+    rows = np.zeros((len(columns), width))
+    rows[np.arange(len(columns)), columns[:, 0].astype(np.int64)] = 1.0
+    return rows
+
+
+def _noisy(own: Symbols, who: Int, rows: Any) -> bool:
+    """Whether rows of a job's input hold noise of other agents."""
+    if np.ndim(rows) != 2 or rows.shape[1] < own.width:
+        return False
+    noise = np.flatnonzero(own.kind == NOISE)
+    others = own.owner[noise][None, :] != who[:, None]
+    return bool(((rows[:, noise] != 0.0) & others).any())
+
+
+def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
+    """Messages of a simulation as symbols, and which were delivered: columns time s, agent, peer,
+    round, in the order of time. Unfit where they are not linear, or nobody can say."""
+    method, settings = simulation.method, simulation.settings
+    if method.kind != "graph":
+        raise Unfit("a coordinator hears from all agents")
+    if settings.targets or settings.budget is not None or not settings.codecs.plain:
+        raise Unfit("codecs, budgets and metrics that end a run are not replayed with symbols")
+    seen = Seen()
+    engine: Any = "agents" if simulation.engine == "agents" else "cohort"
+    settings = replace(settings, log="messages")
+    hears = Heard(lambda agent, _, row: seen.sent.setdefault(agent, []).append(row))
+    _play(Watched(method, NumbersScreen, seen), settings, engine, hears)
+    agents, dim = settings.problem.agents, settings.problem.dim
+    asked = set[str]()
+
+    def initial(name: str) -> Array:
+        asked.add(name)
+        return settings.initial(name)
+
+    type(method)(Ingredients(method.parameters, replace(settings, initial=initial), method.noise))
+    width = agents * len(asked) + sum(seen.counts.values())
+    width += width % 2 + 4096  # numbers of a message's bits are fewer
+    own, wide = Symbols(agents, dim, width, seen), copy(settings.problem)
+    wide.__dict__["dim"] = width
+    starts = {name: own.start(settings.initial(name)) for name in sorted(asked)}
+    ours = replace(settings, problem=wide, initial=lambda name: starts[name].copy())
+    twin = type(method)(Ingredients(method.parameters, ours, method.noise))
+    listens = Heard(own.heard)
+    _play(Watched(twin, SymbolsScreen, own), settings, engine, listens)
+    one, other = (_joined(each.delivered) for each in (hears, listens))
+    if any(not np.array_equal(one[name], other[name]) for name in one):
+        raise Unfit("its clocks depend on values")
+    if own.apart > LINEAR * own.worth:
+        raise Unfit(f"its messages are not linear: symbols miss them by {own.apart:.2g}")
+    return own, one
+
+
+def _play(method: Any, settings: Any, engine: Any, listener: Listener) -> Outcome:
+    played = Simulation(method, settings, BLIND, engine, "").play(Discard(), listeners=[listener])
+    if played.error is not None:
+        raise played.error
+    return played
+
+
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
