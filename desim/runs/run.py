@@ -4,7 +4,7 @@ Here it is also opened, by the path of its directory.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -310,6 +310,23 @@ class Run:
         curve = described(account.curve.copy(), "epsilon")
         curve.attrs |= {name: getattr(account, name) for name in TERMS} | {"risk": risk(account)}
         return curve
+
+    def pairwise(
+        self, delta: float | None = None, relation: str | None = None,
+        observers: "Iterable[Any] | None" = None,
+    ) -> "pd.DataFrame":  # fmt: skip
+        """Columns agent, observer, mu, epsilon, local: what an observer has learnt of an agent.
+
+        epsilon: of the messages that the observer received in this run, and what it knows itself;
+        local: of all that the agent released, whoever sees it. observers: agents, or tuples of
+        some that put together what they have; default: each agent alone. For methods of a graph
+        that are linear in gradients and Gaussian noise; of others epsilon is the local one, and
+        `.attrs["reason"]` says why. What else it means is in `.attrs`: delta, relation, method,
+        assumptions.
+        """
+        from desim.runs.pairwise import pairwise
+
+        return described(pairwise(self, delta, relation, observers), "pairwise")
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
         """What the run, or a round, could not have been faster than: see `reading.critical`.

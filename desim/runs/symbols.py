@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.columns import Words
 from desim.engine.play import BLIND, Simulation
 from desim.engine.requests import Compute, Job
 from desim.engine.signals import Listener, Message
@@ -23,7 +24,8 @@ from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.log.event_log import Outcome
 from desim.methods.shared.declarations import Ingredients
-from desim.privacy.ledger.ledger import Mechanism, Terms
+from desim.privacy.accounting.prices import prices
+from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 
 START, INPUT, NOISE = range(3)  # kinds of symbols
 LINEAR = 1e-8  # of a message, beside what symbols say of it
@@ -166,19 +168,21 @@ def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
 class Symbols:
     """Symbols of a run, one a column: owner, kind; bound of inputs; scale of noise; messages.
 
-    local (agents,): mu^2 of what each has released. feedback: whether a job has read noise of
+    priced: of releases agent, column of the input that each is the first to hold (-1: none), its
+    coefficient there, mechanism, sensitivity, scale. feedback: whether a job has read noise of
     another agent.
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
         self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
         self.owner, self.kind = np.full((2, width), -1)
-        self.bound, self.scale = np.zeros((2, width))
+        self.scale = np.zeros(width)
+        self.priced: list[tuple[int, int, float, int, float, float]] = []
+        self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
         self.counts: dict[tuple[int, int], int] = {}
         self.columns: dict[tuple[int, int], int] = {}  # of noise that serves again
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
-        self.local = np.zeros(agents)
         self.to: Int | None = None
         rng = np.random.default_rng(0)
         self.directions = rng.standard_normal((dim, DIRECTIONS)) / np.sqrt(dim)
@@ -207,19 +211,36 @@ class Symbols:
             self.values[c] = value @ self.directions
         return c
 
-    def bounded(self, agent: int, row: Array, terms: Terms, r: int, noisy: bool) -> None:
-        """A release row (width,) of an agent bounds the one input that it is the first to hold."""
-        own = (self.owner[: self.count] == agent) & (self.kind[: self.count] == INPUT)
-        fresh = np.flatnonzero(own & (row[: self.count] != 0.0) & np.isinf(self.bound[: self.count]))
+    def released(self, agent: int, row: Array, terms: Terms, r: int, noisy: bool) -> None:
+        """Note which input a release row (width,) of an agent is the first to hold."""
+        own = (self.owner == agent) & (self.kind == INPUT) & self.bare
+        fresh = np.flatnonzero(own & (row != 0.0))
         if len(fresh) > 1:
             raise Unfit(f"agent {agent} releases several computations at once")
-        sensitivity = float(terms.sensitivity[r])
-        if len(fresh) and sensitivity < np.inf:
-            self.bound[fresh[0]] = sensitivity / abs(row[fresh[0]])
-        scale = float(terms.scale[r])
-        with np.errstate(divide="ignore"):
-            cost = np.float64(sensitivity) / scale if noisy else np.inf
-        self.local[agent] += cost * cost if sensitivity > 0.0 else 0.0
+        column, weight = (int(fresh[0]), float(row[fresh[0]])) if len(fresh) else (-1, 0.0)
+        self.bare[fresh] = False
+        kind = terms.mechanism if noisy else Mechanism.NONE
+        amounts = float(terms.sensitivity[r]), float(terms.scale[r]) if noisy else 0.0
+        self.priced.append((agent, column, abs(weight), int(kind), *amounts))
+
+    def bounds(self, relation: str, rows: Int | None) -> tuple[Array, Array]:
+        """How far inputs (symbols,) move under a relation, and mu^2 (agents,) of all releases."""
+        bound, local = np.zeros(self.count), np.zeros(self.agents)
+        bound[(self.kind[: self.count] == INPUT) & self.bare[: self.count]] = np.inf
+        if not self.priced:
+            return bound, local
+        agent, column, weight, kind, sensitivity, scale = map(np.array, zip(*self.priced))
+        table = {
+            "agent": agent, "mechanism": Words(kind.astype(np.int8), MECHANISMS),
+            "sensitivity": sensitivity, "scale": np.where(scale > 0.0, scale, 1.0),
+            "sampling": np.full(len(agent), np.nan),
+        }  # fmt: skip
+        mu2 = prices(table, rows, relation, amplification=False).mu2
+        np.add.at(local, agent, mu2)
+        known = column >= 0
+        moved = np.sqrt(mu2[known]) * np.where(scale > 0.0, scale, 1.0)[known] / weight[known]
+        bound[column[known]] = moved
+        return bound, local
 
     def heard(self, agent: int, round_: int, payload: Array | None) -> None:
         """An agent sends."""
@@ -270,8 +291,7 @@ class SymbolsScreen(Screen):
         columns = np.empty(len(who), np.int64)
         for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, INPUT).tolist(), strict=True)):
             value = own.seen.values.get((i, INPUT, n))
-            columns[r] = c = own.column(i, INPUT, value)
-            own.bound[c] = np.inf
+            columns[r] = own.column(i, INPUT, value)
         if not own.feedback:
             own.feedback = any(_noisy(own, who, rows) for rows in inputs)
         basis = own.__dict__.setdefault("basis", partial(_basis, own.width))
@@ -287,7 +307,7 @@ class SymbolsScreen(Screen):
         loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
         draw = also.get("draw")
         for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, NOISE).tolist(), strict=True)):
-            own.bounded(i, value[r], terms, r, bool(loud[r]))
+            own.released(i, value[r], terms, r, bool(loud[r]))
             if not loud[r]:
                 continue
             c = own.columns.get((i, draw)) if draw is not None else None

@@ -39,6 +39,10 @@ class Whitened(NamedTuple):
     Z: Array
     bare: Array
 
+    def of(self, inputs: slice) -> "Whitened":
+        """What it says of some of the inputs."""
+        return Whitened(self.Z[:, inputs], self.bare[:, inputs])
+
 
 def whitened(A: Array, C: Array) -> Whitened:
     """The view y = A g + C w, A (m, inputs), C (m, noises) times their deviations, w ~ N(0, I).
@@ -80,14 +84,13 @@ def _project(c: Array, a: Array, basis: Array, Z: Array) -> None:
     a -= h @ Z
 
 
-def squared(view: Whitened, own: Array, bound: Array) -> float:
-    """Mu^2 of the agent whose inputs are the columns own (k,), each moved by bound (k,) at most."""
+def squared(view: Whitened, bound: Array) -> float:
+    """Mu^2 of an agent whose inputs are those of the view, each moved by bound (inputs,) at most."""
     moved = bound > 0.0
-    own, bound = own[moved], bound[moved]
-    told = np.abs(view.Z[:, own]).max(0, initial=0.0) > 0.0
-    if (view.bare[:, own] != 0.0).any() or (told & np.isinf(bound)).any():
+    told = np.abs(view.Z).max(0, initial=0.0) > 0.0
+    if (view.bare[:, moved] != 0.0).any() or (told & np.isinf(bound)).any():
         return np.inf
-    Z = view.Z[:, own[told]] * bound[told]
+    Z = view.Z[:, told & moved] * bound[told & moved]
     return largest(Z.T @ Z)
 
 
