@@ -227,6 +227,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "mu": ("", "mu of Gaussian differential privacy of what the observer has seen"),
         "epsilon": ("", "epsilon of that mu, in the terms of attrs"),
         "local": ("", "epsilon of all that the agent has released, whoever sees it"),
+        "distance": ("", "links from the agent to the observer; -1 where the graph changes"),
     },
     "critical_path": {
         "round": ("", "round that the step belongs to"),

@@ -49,9 +49,7 @@ class Pairs:
         ):
             place = before.get((agent, peer, round_), 0)
             before[agent, peer, round_] = place + 1
-            sent = [
-                one for one in index[peer, round_] if one.to is None or one.to[peer] == agent
-            ]
+            sent = [one for one in index[peer, round_] if one.to is None or one.to[peer] == agent]
             found[agent].append(sent[place])
         return found
 
@@ -84,7 +82,7 @@ def pairwise(
     run: "Run", delta: float | None = None, relation: str | None = None,
     observers: Iterable[Any] | None = None,
 ) -> "pd.DataFrame":  # fmt: skip
-    """Columns agent, observer, mu, epsilon, local: see `Run.pairwise`."""
+    """Columns agent, observer, mu, epsilon, local, distance: see `Run.pairwise`."""
     from desim.scenario.build import build
 
     require_virtual(run.manifest, "nothing replays it")
@@ -115,12 +113,26 @@ def pairwise(
             pd.DataFrame({
                 "agent": others, "observer": who[0] if len(who) == 1 else str(list(who)),
                 "mu": each[others], "epsilon": epsilon_of(each[others], delta),
-                "local": local[others],
+                "local": local[others], "distance": _away(simulation.settings, who)[others],
             })
         )  # fmt: skip
     found = pd.concat(parts, ignore_index=True)
     found.attrs |= attrs
     return found
+
+
+def _away(settings: Any, who: Sequence[int]) -> Int:
+    """How many links (agents,) each agent is from the nearest of agents `who`; -1: nobody knows."""
+    graph, away = settings.graph, np.full(settings.problem.agents, -1)
+    if graph is None or settings.changing is not None:
+        return away
+    away[list(who)], reached = 0, 0
+    while True:
+        near = graph.target[away[graph.source] == reached]
+        near, reached = near[away[near] < 0], reached + 1
+        if not len(near):
+            return away
+        away[near] = reached
 
 
 def _view(observer: Any, agents: int) -> tuple[int, ...]:

@@ -315,7 +315,7 @@ class Run:
         self, delta: float | None = None, relation: str | None = None,
         observers: "Iterable[Any] | None" = None,
     ) -> "pd.DataFrame":  # fmt: skip
-        """Columns agent, observer, mu, epsilon, local: what an observer has learnt of an agent.
+        """Columns agent, observer, mu, epsilon, local, distance: what observers learnt of agents.
 
         epsilon: of the messages that the observer received in this run, and what it knows itself;
         local: of all that the agent released, whoever sees it. observers: agents, or tuples of

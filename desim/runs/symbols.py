@@ -289,7 +289,9 @@ class SymbolsScreen(Screen):
         own: Symbols = self._own
         who = self._us.who
         columns = np.empty(len(who), np.int64)
-        for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, INPUT).tolist(), strict=True)):
+        for r, (i, n) in enumerate(
+            zip(who.tolist(), own.numbers(who, INPUT).tolist(), strict=True)
+        ):
             value = own.seen.values.get((i, INPUT, n))
             columns[r] = own.column(i, INPUT, value)
         if not own.feedback:
@@ -306,7 +308,9 @@ class SymbolsScreen(Screen):
         who, out = self._us.who, np.array(value)
         loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
         draw = also.get("draw")
-        for r, (i, n) in enumerate(zip(who.tolist(), own.numbers(who, NOISE).tolist(), strict=True)):
+        for r, (i, n) in enumerate(
+            zip(who.tolist(), own.numbers(who, NOISE).tolist(), strict=True)
+        ):
             own.released(i, value[r], terms, r, bool(loud[r]))
             if not loud[r]:
                 continue

@@ -33,6 +33,7 @@ TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 VIEW = "E.g. neighbour:3; default: all that apply."
 RELATION = f"{RELATIONS}."
 ACCOUNTANT = "A plug-in's, beside desim's own."
+PAIRS = "What each agent has learnt of each other one; with --view collusion:[3, 7]: they together."
 PLUGIN = "Python file with an accountant or theorem."
 
 
@@ -43,6 +44,7 @@ def privacy(
     relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
     accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
     plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
+    pairs: Annotated[bool, switch("pairs", PAIRS)] = False,
     as_json: Annotated[bool, switch("json", "For other programs.")] = False,
 ) -> None:
     """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
@@ -58,7 +60,13 @@ def privacy(
     opened = [desim.open(run) for run in runs]
     if plugin is not None:
         registry.load_plugin(plugin)
-    if len(opened) == 1:
+    if pairs:
+        if len(opened) > 1 or accountant is not None:
+            raise InputError("--pairs: found with several runs or --accountant; allowed: one run")
+        table = opened[0].pairwise(delta, relation, observers_of(view))
+        plain = {"run": opened[0].name, **table.attrs, "pairs": table.to_dict("records")}
+        text = lines_of_pairs(opened[0].name, table, columns())
+    elif len(opened) == 1:
         single = statement(opened[0], delta, view, relation, accountant)
         plain, text = joint.plain(single), lines(opened[0].name, single, columns())
         plain = {"run": opened[0].name, **plain}
@@ -110,6 +118,45 @@ def lines_of_all(runs: int, found: Sequence["Joint"], width: float = math.inf) -
     assumed = each_once([(one.view, one.assumptions) for one in found])
     facts += [*(("assumes", text) for text in assumed), *(("caveat", text) for text in CAVEATS)]
     return _laid_out(title, TOGETHER, rows, facts, width)
+
+
+def observers_of(view: str | None) -> list[Any] | None:
+    """The observers that a view names, None for each agent; InputError for one that names none."""
+    from desim.privacy.accounting.views import read_view
+
+    if view is None:
+        return None
+    try:
+        agents = read_view(view).agents
+    except ValueError as wrong:
+        raise InputError(f"--view: {wrong}") from None
+    if not agents:
+        text = f"found {view} with --pairs; allowed: neighbour:3, or collusion:[3, 7]"
+        raise InputError(f"--view: {text}")
+    return [agents]
+
+
+def lines_of_pairs(name: str, table: Any, width: float = math.inf) -> list[str]:
+    """What observers have learnt: the most, then by how many links they are away."""
+    about, most = table.attrs, table.loc[table["epsilon"].idxmax()]
+    terms = f"{about['relation']}, delta {about['delta']:g}"
+    title = (
+        f"{name}: observer {most['observer']} has learnt most, epsilon {epsilon(most['epsilon'])} "
+        f"of agent {most['agent']}, of {epsilon(most['local'])} that this agent has released "
+        f"({terms}, {about['method']})"
+    )
+    heads = ("links away", "pairs", "epsilon, least", "median", "most", "of all released, most")
+    rows = [
+        (
+            "" if away < 0 else f"{away:g}", f"{len(some)}",
+            *(epsilon(value) for value in some["epsilon"].quantile([0, 0.5, 1], "higher")),
+            epsilon(some["local"].max()),
+        )
+        for away, some in table.groupby("distance")
+    ]  # fmt: skip
+    facts = [("reason", about["reason"])] if "reason" in about else []
+    facts += [("assumes", text) for text in about["assumptions"]]
+    return _laid_out(title, heads, rows, facts, width)
 
 
 def _laid_out(
