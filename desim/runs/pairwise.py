@@ -20,7 +20,7 @@ from desim.runs.premises import require_virtual, stated
 from desim.runs.symbols import INPUT, NOISE, Sent, Symbols, Unfit, symbols_of
 
 if TYPE_CHECKING:
-    import pandas as pd  # noqa: F811
+    import pandas as pd
 
     from desim.runs.run import Run
 

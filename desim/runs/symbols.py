@@ -9,7 +9,7 @@ and each of its messages compared.
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,24 +50,30 @@ class Sent:
     vectors: Array
 
 
-class Seen:
+class Counts:
+    """How many symbols of each kind agents have had."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[int, int], int] = {}
+
+    def numbers(self, who: Int, kind: int) -> list[tuple[int, int]]:
+        """Agents who (n,), each with how many of a kind it has had before."""
+        found = []
+        for i in who.tolist():
+            n = self.counts.get((i, kind), 0)
+            self.counts[i, kind] = n + 1
+            found.append((i, n))
+        return found
+
+
+class Seen(Counts):
     """What a play with numbers came across, by agent, kind and number: results, noise, messages."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.values: dict[tuple[int, int, int], Array] = {}
         self.sent: dict[int, list[Array]] = {}
-        self.counts: dict[tuple[int, int], int] = {}
         self.jobs: dict[Job, Job] = {}
-
-    def number(self, agent: int, kind: int) -> int:
-        """How many of a kind an agent has had before."""
-        count = self.counts.get((agent, kind), 0)
-        self.counts[agent, kind] = count + 1
-        return count
-
-    def numbers(self, who: Int, kind: int) -> Int:
-        """The same of agents who (n,)."""
-        return np.array([self.number(int(i), kind) for i in who])
 
 
 class Screen:
@@ -139,7 +145,7 @@ class NumbersScreen(Screen):
     def compute(self, job: Job, *inputs: Array, **duration: Any) -> Compute:
         """As Cohort.compute."""
         seen: Seen = self._own
-        numbers = seen.numbers(self._us.who, INPUT)
+        numbers = np.array([n for _, n in seen.numbers(self._us.who, INPUT)])
         noting = seen.jobs.setdefault(job, partial(_noted, seen, job))
         request: Compute = self._us.compute(noting, *inputs, numbers[:, None], **duration)
         return request
@@ -149,7 +155,7 @@ class NumbersScreen(Screen):
         seen: Seen = self._own
         noisy = self._us.release(value, *terms, **more)
         who, rows = self._us.who, np.asarray(noisy - value)
-        for i, n, row in zip(who.tolist(), seen.numbers(who, NOISE).tolist(), rows, strict=True):
+        for (i, n), row in zip(seen.numbers(who, NOISE), rows, strict=True):
             seen.values[i, NOISE, n] = row
         return np.asarray(noisy)
 
@@ -165,7 +171,7 @@ def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
 # The play with symbols.
 
 
-class Symbols:
+class Symbols(Counts):
     """Symbols of a run, one a column: owner, kind; bound of inputs; scale of noise; messages.
 
     priced: of releases agent, column of the input that each is the first to hold (-1: none), its
@@ -174,13 +180,13 @@ class Symbols:
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
+        super().__init__()
         self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
         self.owner, self.kind = np.full((2, width), -1)
         self.scale = np.zeros(width)
         self.priced: list[tuple[int, int, float, int, float, float]] = []
         self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
-        self.counts: dict[tuple[int, int], int] = {}
         self.columns: dict[tuple[int, int], int] = {}  # of noise that serves again
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
         self.to: Int | None = None
@@ -191,8 +197,6 @@ class Symbols:
         self.apart = 0.0  # the largest difference of a message from its symbols
         self.worth = 0.0
         self.bytes = 0
-
-    number, numbers = Seen.number, Seen.numbers
 
     def start(self, array: Array) -> Array:
         """A start (agents, dim) with a symbol for each agent."""
@@ -229,7 +233,9 @@ class Symbols:
         bound[(self.kind[: self.count] == INPUT) & self.bare[: self.count]] = np.inf
         if not self.priced:
             return bound, local
-        agent, column, weight, kind, sensitivity, scale = map(np.array, zip(*self.priced))
+        agent, column, weight, kind, sensitivity, scale = map(
+            np.array, zip(*self.priced, strict=True)
+        )
         table = {
             "agent": agent, "mechanism": Words(kind.astype(np.int8), MECHANISMS),
             "sensitivity": sensitivity, "scale": np.where(scale > 0.0, scale, 1.0),
@@ -265,7 +271,7 @@ class Symbols:
         sent.vectors = rows
 
     def _apart(self, payload: Array, real: Array, k: int, c: int) -> tuple[Array, Array]:
-        """Vectors of a message, of symbols and as they are; its c numbers stand before or behind."""
+        """Vectors of a message, of symbols and as they are; its c numbers stand together."""
         for place in range(k + 1) if self.place < 0 else (self.place,):
             low, below = place * self.width, place * self.dim
             if np.array_equal(payload[low : low + c], real[below : below + c]):
@@ -289,9 +295,7 @@ class SymbolsScreen(Screen):
         own: Symbols = self._own
         who = self._us.who
         columns = np.empty(len(who), np.int64)
-        for r, (i, n) in enumerate(
-            zip(who.tolist(), own.numbers(who, INPUT).tolist(), strict=True)
-        ):
+        for r, (i, n) in enumerate(own.numbers(who, INPUT)):
             value = own.seen.values.get((i, INPUT, n))
             columns[r] = own.column(i, INPUT, value)
         if not own.feedback:
@@ -308,9 +312,7 @@ class SymbolsScreen(Screen):
         who, out = self._us.who, np.array(value)
         loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
         draw = also.get("draw")
-        for r, (i, n) in enumerate(
-            zip(who.tolist(), own.numbers(who, NOISE).tolist(), strict=True)
-        ):
+        for r, (i, n) in enumerate(own.numbers(who, NOISE)):
             own.released(i, value[r], terms, r, bool(loud[r]))
             if not loud[r]:
                 continue
@@ -357,11 +359,16 @@ def _noisy(own: Symbols, who: Int, rows: Any) -> bool:
 
 
 def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
-    """Messages of a simulation as symbols, and which were delivered: columns time s, agent, peer,
-    round, in the order of time. Unfit where they are not linear, or nobody can say."""
+    """Messages of a simulation as symbols, and what was delivered, in the order of time.
+
+    That is columns time s, agent, peer, round. Unfit where messages are not linear, or nobody can
+    say.
+    """
     method, settings = simulation.method, simulation.settings
     if method.kind != "graph":
         raise Unfit("a coordinator hears from all agents")
+    if not vars(type(method)).get("linear", False):
+        raise Unfit(f"{method.name} is not linear in gradients and noise")
     if settings.targets or settings.budget is not None or not settings.codecs.plain:
         raise Unfit("codecs, budgets and metrics that end a run are not replayed with symbols")
     seen = Seen()

@@ -9,14 +9,14 @@ and Su 2022, Def. 2.1):
 
 infinite where A_u d leaves the range of B. Where no G_kl is negative all d_k in one direction are
 worst, and mu^2 = D' G D (4). Else (3) is at most the value of its relaxation to Gram matrices,
-max tr(G X), X >= 0, X_kk <= D_k^2, which vectors of some sqrt(2 K) dimensions attain (Barvinok 1995;
+max tr(G X), X >= 0, X_kk <= D_k^2, which vectors of sqrt(2 K) dimensions attain (Barvinok 1995,
 Pataki 1998). Any y with diag(y) >= G proves sum_k y_k D_k^2 to be no less (5).
 
 Inputs are taken to be fixed. Gaussian noise lets them follow what the observer has seen (Denisov,
 McMahan, Rush, Smith, Thakurta 2022, Theorem 2.1), not what it has not: see `desim.runs.pairwise`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def _project(c: Array, a: Array, basis: Array, Z: Array) -> None:
 
 
 def squared(view: Whitened, bound: Array) -> float:
-    """Mu^2 of an agent whose inputs are those of the view, each moved by bound (inputs,) at most."""
+    """Mu^2 of an agent whose inputs are the view's, each moved by bound (inputs,) at most."""
     moved = bound > 0.0
     told = np.abs(view.Z).max(0, initial=0.0) > 0.0
     if (view.bare[:, moved] != 0.0).any() or (told & np.isinf(bound)).any():
@@ -111,7 +111,7 @@ def largest(H: Array) -> float:
 
 
 @kernel
-def ascended(H, V, sweeps, close):
+def ascended(H: Any, V: Any, sweeps: int, close: float) -> Any:
     """Turn each unit row of V (K, r) to where it adds most, in turn; return y (K,) = |(H V)_k|.
 
     The mixing method (Wang, Chang and Kolter 2017).
@@ -122,9 +122,9 @@ def ascended(H, V, sweeps, close):
         total, last = 0.0, sweep == sweeps
         for k in range(K):
             g[:] = 0.0
-            for l in range(K):
+            for i in range(K):
                 for j in range(r):
-                    g[j] += H[k, l] * V[l, j]
+                    g[j] += H[k, i] * V[i, j]
             y[k] = np.sqrt((g * g).sum())
             if not last:
                 g -= H[k, k] * V[k]
