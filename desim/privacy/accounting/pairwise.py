@@ -58,7 +58,7 @@ def whitened(A: Array, C: Array) -> Whitened:
         size, few = np.linalg.norm(c, axis=1), RESOLVED * np.abs(a).max(1, initial=0.0)
         for _ in range(2):
             _project(c, a, basis[:r], Z[:r])
-        if (np.linalg.norm(c, axis=1) > APART * size).all():
+        if r + len(c) <= most and (np.linalg.norm(c, axis=1) > APART * size).all():
             Q, R = np.linalg.qr(c.T)
             if (np.abs(np.diag(R)) > APART * size).all():
                 n = r + len(c)
@@ -70,7 +70,7 @@ def whitened(A: Array, C: Array) -> Whitened:
             while RESOLVED * size[j] < rest < 0.5 * last:
                 _project(c[j], a[j], basis[:r], Z[:r])
                 last, rest = rest, float(np.linalg.norm(c[j]))
-            if rest > RESOLVED * size[j]:
+            if rest > RESOLVED * size[j] and r < most:
                 basis[r], Z[r], r = c[j] / rest, a[j] / rest, r + 1
             else:
                 bare.append(np.where(np.abs(a[j]) > few[j], a[j], 0.0))
