@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
-from desim.engine.compiled.steady import (
-    Later,
-    Turn,
-    Unseen,
-    asks_kinds,
-    held,
-    loops_plainly,
-    plainly,
-    seen,
-)
+from desim.engine.compiled.steady import asks_kinds, state, unknown
+from desim.engine.compiled.turns import Later, Looked, Unseen
 from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
@@ -36,8 +28,8 @@ from desim.shapes import REAL
 
 THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
 LONGEST = 200  # operations in a round
-ASKED = 3, 4  # rounds in which jobs are asked what they change; before, they may fill caches
-LOOKS = 6  # at what a program sees, before it runs beside all rounds
+ASKED = 3, 4  # rounds in which it is asked what is known of jobs
+LOOKS = 6  # at what a program holds, before it runs beside all rounds
 EXACT = 1 << 53  # whole numbers below are floats
 Operand = tuple[int, int]  # and its number there
 Operation = tuple[Any, ...]
@@ -105,39 +97,42 @@ class Stretch(NamedTuple):
 
 
 class JobView:
-    """What stands for `us` in a job; looked: whether that has looked at its round."""
+    """What stands for `us` in a job."""
 
-    def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64]) -> None:
-        self.who, self.looked = who, False
-        self.round = Unseen(self, round_.view(Rounds))
+    def __init__(self, who: NDArray[np.int64], round_: Any) -> None:
+        self.who, self.round = who, round_
 
 
 class Tape:
     """Runs a program beside a play and writes down what it does, round by round."""
 
     def __init__(self, program: Callable[[Any], Any], settings: Settings) -> None:
-        self.settings, self.round = settings, 0
-        self.why = ""  # why the program cannot be recorded
+        self.settings, self.program, self._told = settings, program, 0
+        # whether what it writes to is known: while nobody has looked at the number of a round
+        self.known = not unknown(program)
+        self._begin()
+        if not self.known and asks_kinds(program):
+            self.refuse("type(x) or id(x)")
+
+    def _begin(self) -> None:
+        """Run the program from its start; what was told of it need not be told again."""
+        self.round, self.why = 0, ""  # why the program cannot be recorded
         self.operations: list[Operation] = []
         self.results: list[tuple[int, ...]] = []
         self._constants: list[Any] = []
         self._later: dict[int, Later] = {}
         self._before: list[Any] = []  # those of the round before
-        self.looked = False  # whether the program has looked at the number of the round
         self.steady: Round | None = None  # what it does in all rounds that are left
         self._last: Round | None = None
-        self._state: Any = None  # all that it saw when the round began
+        self._state: Any = None  # what it held when the round began
         self._looks = 0  # how often that was looked for
-        self._told = 0  # the number of the next round to say something of
         self._shapes: list[Any] = []
         self._done: list[Round] = []
         self._over = False
         self.job: JobView | None = None
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
-        if asks_kinds(program):
-            self.refuse("type(x) or id(x)")
-        self._generator: Generator[Any, Any, None] = program(self.us)
+        self._generator: Generator[Any, Any, None] = self.program(self.us)
         self._answer: Any = None
 
     def next(self) -> Round | None:
@@ -188,6 +183,12 @@ class Tape:
             self._over = True
             self.turn()
             return
+        except (Exception, Looked):
+            if not self.known:
+                raise
+            self.known = False
+            self._begin()
+            return
         if request is not self.us.asked:
             self.refuse("what it yields")
         self._answer = self.us.answer
@@ -200,7 +201,8 @@ class Tape:
 
     def turn(self) -> None:
         """A round is over."""
-        self._done.append(Round(*self.notes, self._later))
+        if self.steady or self.round >= self._told:
+            self._done.append(Round(*self.notes, self._later))
         self._before, self._later = self._constants, {}
         self.operations, self.results, self._shapes, self._constants = [], [], [], []
         self.sealed.clear()
@@ -214,24 +216,21 @@ class Tape:
 
     def look(self, frame: Any) -> None:
         """A round begins that is asked for in this frame: see whether all others are the same."""
-        done, looked, self.looked = self._done[-1], self.looked, False
-        same, self._last = done.same(self._last) and not looked, done
-        plain = frame.f_back.f_code is Tape._advance.__code__ and loops_plainly(frame.f_code)
-        if not same or not plain or self._looks >= LOOKS:
-            self._state = None
+        mine = frame.f_code is getattr(self.program, "__func__", self.program).__code__
+        if not (self.known and mine) or self._looks >= LOOKS:
             return
-        self._looks += 1
-        state = seen(frame, self._mark)
-        if state is not None and state == self._state:
-            if all(one.lasting for one in done.later.values()):
+        done, before, self._state = self._done[-1], self._state, None
+        if done.same(self._last):
+            self._looks += 1
+            held = frame.f_locals
+            self._state = state(held, self._mark), held  # whose objects live as long
+            if before and before[0] is not None and before[0] == self._state[0]:
                 self.steady = done
-        self._state = state
+        self._last = done
 
     def _mark(self, one: Any) -> Any:
         """What an object of the tape is when a round begins, None for others."""
         kind = type(one)
-        if kind is Turn:
-            return "turn", self.round - one.value
         if kind is Later:
             return "later", self.round - one.turn
         if kind is Value or kind is Messages:
@@ -278,14 +277,12 @@ class Tape:
 
     def _now(self, constant: Any) -> Any:
         """What it is in this round; noted if it is a function of the round."""
-        kind = type(constant)
-        if kind is Turn:
-            ahead = constant.value - self.round
-            constant = Later(self, self.round, lambda turn: turn + ahead)
-        if type(constant) is Later and constant.turn == self.round:
-            self._later[len(self._constants)] = constant
-            return constant.now
-        return plainly(constant)
+        if type(constant) is not Later:
+            return constant
+        if constant.turn != self.round:
+            raise Looked
+        self._later[len(self._constants)] = constant
+        return constant.now
 
     def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array, or that of the round before if it is the same."""
@@ -392,7 +389,8 @@ class Shadow:
     @property
     def round(self) -> NDArray[np.int64]:
         """The round (n,) of each agent."""
-        self.tape.looked = True
+        if self.tape.known:
+            raise Looked
         return self.number  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -420,7 +418,7 @@ class Shadow:
             self.tape.look(sys._getframe().f_back)
             k += 1
             self.__dict__["number"] = np.full(n, k)
-            yield Turn(self.tape, k)
+            yield Later.number(k) if self.tape.known else k
             if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
             if self.tape.steady:
@@ -440,16 +438,13 @@ class Shadow:
     def _worked(self, job: Any, inputs: Any) -> tuple[Operand, tuple[int, ...]]:
         """What a job gives, whose operations are noted."""
         tape = self.tape
-        asked = tape.round in ASKED
-        before = held(job, tape._mark) if asked else None
-        tape.job = view = JobView(self.who, self.number)
+        if not tape.known and tape.round in ASKED and (why := unknown(job)):
+            tape.refuse(f"a job with {why}")  # it is run once here, and once by `us`
+        tape.job = JobView(self.who, Unseen() if tape.known else self.number.view(Rounds))
         try:
-            result = tape.opened(job(view, *map(self._input, inputs)))
+            result = tape.opened(job(tape.job, *map(self._input, inputs)))
         finally:
             tape.job = None
-        if asked and held(job, tape._mark) != before:  # it is run once here, and once by `us`
-            tape.refuse("a job that changes what it sees")
-        tape.looked |= view.looked
         return tape.operand(result), tape.shape_of(result)
 
     def _input(self, value: Any) -> Any:
