@@ -495,13 +495,29 @@ class Clipped(Steps):
         return step_of(self.log[0])
 
 
+class Turned(Steps):
+    """Arguments in another order: `us` is the method."""
+
+    def agents(us, self):
+        """The recursion."""
+        self.x = us.x0[self.who]
+        for _ in self.rounds():
+            us.done = us.done + 1
+            samples = us.samples(self.who)
+            g = yield self.compute(us.batch_gradient, self.x, samples, work=samples)
+            step, terms = step_of(us.done), us.terms(self.who, 1, samples)
+            self.send(self.release(self.x - step * g, terms))
+            self.x = self.sum((yield self.gather())) / self.degree[:, None]
+            self.report(self.x)
+
+
 class Kept(Steps):
     """An iterator that is the default of a local function."""
 
     def agents(self, us):
         """The recursion."""
         us.x = self.x0[us.who]
-        late = lambda steps=zip([0] * LATE + [1] * 400): (0,) in steps  # noqa: E731
+        late = lambda steps=zip([0] * LATE + [1] * 400): (0,) in steps  # noqa: B008, E731
         for _ in us.rounds():
             step = STEP if late() else 0.5 * STEP
             samples = self.samples(us.who)
@@ -564,7 +580,7 @@ def test_late_programs_are_played_as_they_are(kind, blocks):
     assert bool(steady.unknown(simulation.method.agents)) == (kind not in KNOWN)
 
 
-STORE = "mine = self.function is self.reading.root", "mine = True"
+STORE = "mine = self.function is self.reading.root and", "mine = True or"
 US = 'return mine and getattr(node.value, "id", "") == "us"', "return True"
 ADDING = "return isinstance(node.target, ast.Attribute)", "return True"
 PLACES = "return isinstance(node.ctx, ast.Load)", "return True"

@@ -20,7 +20,6 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-from numba.core.dispatcher import Dispatcher
 
 from desim.unplayed import of_unplayed
 
@@ -58,14 +57,14 @@ METHODS = _table(  # of arrays, numbers and dicts, of `us`, and of desim's objec
 KEYWORDS = frozenset("axis dtype keepdims start key default strict".split())  # of these
 KNOWN = _table(  # functions and classes of desim's: before these places nothing is written to
     ";;; gradient;;; batch_gradient;;; EdgeDuals InputError Mechanism RunError Terms View clamp "
-    "column_sums fitting mixing_matrix overheads_of plain prox quantize random_matching "
+    "fitting mixing_matrix overheads_of plain prox quantize random_matching "
     "random_neighbours rounded seed_word simple sparsify speeds_of terms"
 )
 MUTABLE = (np.ndarray, list, dict, set)
 HANDLES = {name for kind in MUTABLE for name in dir(kind)} - METHODS.keys()
 HANDLES -= {*"T base clip count data dtype flat imag index ndim real shape size std var".split()}
 QUIET = {"__init__", "__repr__", "__init_subclass__"}  # of a class, what no operator calls
-NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), slice)
+NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), slice, range)
 FIXED = (type, ModuleType, np.dtype, np.ufunc)
 CHANGING = ("EdgeDuals", "EdgePairs", "PairwiseAverages", "Terms")  # of desim: looked into
 TYPES = (*(getattr(builtins, name, partial) for name in BUILTINS), np.int64, np.float64, np.float32)
@@ -112,7 +111,7 @@ class Reading:
     def __init__(self, program: Any) -> None:
         self.met, self.holders = dict[int, Any](), list[Any]()
         self.names, self.called = set[str](), set[str]()  # of attributes; of methods
-        self.root: Any = program.__func__ if type(program) is MethodType else None
+        self.root = getattr(program, "__func__", None)
         if self.root is not None:
             self._holder(program.__self__)
             self.function(self.root)
@@ -144,10 +143,9 @@ class Reading:
                 raise Unknown(f"a {kind.__name__}")
             self.function(found)
             self.value(getattr(one, "__self__", None))
-        elif isinstance(one, type | Dispatcher):
-            name = getattr(one, "__name__", "")
-            if not ours(one) or name not in KNOWN:
-                raise Unknown(name)
+        elif isinstance(one, type):
+            if not ours(one) or one.__name__ not in KNOWN:
+                raise Unknown(one.__name__)
         elif kind is np.ndarray:
             if one.dtype == object:
                 raise Unknown("an array of objects")
@@ -235,9 +233,7 @@ class Page:
         for node in self.nodes:
             check = getattr(self, f"_{type(node).__name__.lower()}", None)
             if not isinstance(node, SYNTAX) or (check and not check(node)):
-                raise Unknown(
-                    ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-                )
+                raise Unknown(ast.unparse(node).partition("\n")[0])
 
     def _means(self, node: ast.expr) -> Any:
         """What a name means that is no local one: then itself."""
@@ -261,8 +257,8 @@ class Page:
     def _attribute(self, node: ast.Attribute) -> bool:
         called, module = id(node) in self.calls, self._means(node.value)
         if isinstance(node.ctx, ast.Store):
-            mine = self.function is self.reading.root  # whose `us` nothing else can be
-            return mine and getattr(node.value, "id", "") == "us"
+            mine = self.function is self.reading.root and self.code.co_varnames[1:2] == ("us",)
+            return mine and getattr(node.value, "id", "") == "us"  # which nothing else can be
         if type(module) is ModuleType:
             found = getattr(module, node.attr, None)
             constant = not callable(found) or isinstance(found, type)
@@ -348,7 +344,7 @@ def _atoms(one: Any, marks: Any) -> Any:
         parts = _parts(one)
     elif ours(kind) and kind.__name__ in CHANGING:
         parts = [*vars(one).values()]
-    elif ours(kind) or callable(one) or kind in FIXED or seen_through(kind):
+    elif ours(kind) or callable(one) or isinstance(one, FIXED) or seen_through(kind):
         return id(one)  # nothing writes to it
     else:
         raise Unknown
@@ -357,17 +353,10 @@ def _atoms(one: Any, marks: Any) -> Any:
 
 def _parts(one: Any) -> list[Any]:
     """What an object of Python's own holds."""
-    kind = type(one)
-    if kind is dict:
-        return [*one.keys(), *one.values()]
-    if kind is partial:
-        return [one.func, one.args, one.keywords]
-    if kind is MethodType:
-        return [one.__func__, one.__self__]
-    if kind is FunctionType:
-        cells = [cell.cell_contents for cell in one.__closure__ or ()]
-        return [id(one), *cells, one.__defaults__, one.__kwdefaults__]
-    return list(one)
+    if type(one) is not FunctionType:
+        return gc.get_referents(one)
+    cells = [cell.cell_contents for cell in one.__closure__ or ()]
+    return [id(one), *cells, one.__defaults__, one.__kwdefaults__]
 
 
 def asks_kinds(program: Any) -> bool:
