@@ -31,6 +31,7 @@ class Steps(DSGD):
     """A round of dsgd, whose step is `now()`."""
 
     name = "late"
+    patched = ()  # functions of NumPy
 
     def begin(self):
         """Nothing was done yet."""
@@ -495,20 +496,49 @@ class Clipped(Steps):
         return step_of(self.log[0])
 
 
+class Patched(Steps):
+    """A function of NumPy that is another one by now."""
+
+    patched = ("tanh",)
+
+    def now(self, us, k):
+        """The step."""
+        return step_of(np.tanh(1.0))
+
+
+class Adder:
+    """An operator that is no function."""
+
+    __add__ = classmethod(lambda _, __: step_of(tallied()))
+
+
+class Added(Steps):
+    """By an operator that is no function."""
+
+    def begin(self):
+        """None yet."""
+        super().begin()
+        self.adder = Adder()
+
+    def now(self, us, k):
+        """The step."""
+        return self.adder + 1.0
+
+
 class Turned(Steps):
     """Arguments in another order: `us` is the method."""
 
-    def agents(us, self):
+    def agents(us, self):  # noqa: N805
         """The recursion."""
-        self.x = us.x0[self.who]
+        x = us.x0[self.who]
         for _ in self.rounds():
             us.done = us.done + 1
             samples = us.samples(self.who)
-            g = yield self.compute(us.batch_gradient, self.x, samples, work=samples)
+            g = yield self.compute(us.batch_gradient, x, samples, work=samples)
             step, terms = step_of(us.done), us.terms(self.who, 1, samples)
-            self.send(self.release(self.x - step * g, terms))
-            self.x = self.sum((yield self.gather())) / self.degree[:, None]
-            self.report(self.x)
+            self.send(self.release(x - step * g, terms))
+            x = self.sum((yield self.gather())) / self.degree[:, None]
+            self.report(x)
 
 
 class Kept(Steps):
@@ -571,8 +601,10 @@ def test_a_method_that_remembers_nothing_does_not_run_beside_its_rounds():
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_late_programs_are_played_as_they_are(kind, blocks):
+def test_late_programs_are_played_as_they_are(kind, blocks, monkeypatch):
     simulation = late(kind)
+    for name in kind.patched:
+        monkeypatch.setattr(np, name, lambda _: tallied())
     simulation.method.begin()
     assert not changed(simulation)
     if kind not in UNRECORDED:
@@ -611,6 +643,9 @@ TWINS = {
     Operator: [("            self._holder(one)\n\n    def", "            pass\n\n    def")],
     Number: [("            self._holder(one)\n\n    def", "            pass\n\n    def")],
     Costs: [("if one.__code__ is UNPLAYED and", "if False and")],
+    Patched: [(' and maker(found) in ("numpy", "builtins")', "")],
+    Added: [("and does and", "and type(x) is FunctionType and")],
+    Turned: [(' and self.code.co_varnames[1:2] == ("us",)', "")],
     Clipped: [("len(node.args) < 2 and not words", "True")],
     Kept: [("*cells, one.__defaults__, one.__kwdefaults__", "*cells")],
     Zipped: [("    else:\n        raise Unknown\n", "    else:\n        return 0\n")],
@@ -620,6 +655,8 @@ TWINS = {
 @pytest.mark.parametrize("kind", TWINS)
 def test_a_late_program_that_is_taken_for_steady_is_noticed(kind, monkeypatch):
     simulation = late(kind)
+    for name in kind.patched:
+        monkeypatch.setattr(np, name, lambda _: tallied())
     source = inspect.getsource(steady)
     twin = mutant(steady, "MOST_BYTES = 1 << 25", "MOST_BYTES = 1 << 24")
     for right, wrong in TWINS[kind]:

@@ -63,7 +63,7 @@ KNOWN = _table(  # functions and classes of desim's: before these places nothing
 MUTABLE = (np.ndarray, list, dict, set)
 HANDLES = {name for kind in MUTABLE for name in dir(kind)} - METHODS.keys()
 HANDLES -= {*"T base clip count data dtype flat imag index ndim real shape size std var".split()}
-QUIET = {"__init__", "__repr__", "__init_subclass__"}  # of a class, what no operator calls
+QUIET = "__init__ __repr__ __init_subclass__ __dict__ __weakref__".split()  # what no operator calls
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), slice, range)
 FIXED = (type, ModuleType, np.dtype, np.ufunc)
 CHANGING = ("EdgeDuals", "EdgePairs", "PairwiseAverages", "Terms")  # of desim: looked into
@@ -86,16 +86,18 @@ def unknown(program: Any) -> str:
 
 
 def ours(one: Any) -> bool:
-    """Whether a function, a class or a module is desim's own."""
+    """Whether desim made it."""
     return maker(one) == "desim"
 
 
 def maker(one: Any) -> str:
-    """The package that a function, a class or a module is of."""
+    """The package that a function, a class, a module, or the class of anything else, is of."""
     if type(one) is FunctionType:
         name = one.__globals__.get("__name__")
+    elif isinstance(one, ModuleType):
+        name = one.__name__
     else:
-        name = one.__name__ if isinstance(one, ModuleType) else one.__module__
+        name = (one if isinstance(one, type) else type(one)).__module__
     return str(name).partition(".")[0]
 
 
@@ -160,10 +162,12 @@ class Reading:
             theirs = maker(kind) in ("pydantic", "abc", "typing") and kind is not type(one)
             if theirs or ours(kind) or kind is object:
                 continue
-            own = {x for x in vars(kind) if type(vars(kind)[x]) is FunctionType and x[:2] == "__"}
-            strange = {x for x in own if maker(vars(kind)[x]) != "pydantic"} - QUIET
-            if strange or not seen_through(kind):
-                raise Unknown(f"a {type(one).__name__}")
+            for name, x in vars(kind).items():
+                does = callable(x) or hasattr(type(x), "__get__")
+                if name[:2] == "__" and name not in QUIET and does and maker(x) != "pydantic":
+                    raise Unknown(f"a {kind.__name__}, which has {name}")
+            if not seen_through(kind):
+                raise Unknown(f"a {kind.__name__}")
 
     def _attribute(self, one: Any, name: str) -> None:
         if name == getattr(self.root, "__name__", ""):  # its page says that nobody calls it
@@ -262,7 +266,8 @@ class Page:
         if type(module) is ModuleType:
             found = getattr(module, node.attr, None)
             constant = not callable(found) or isinstance(found, type)
-            return (module is math or node.attr in NUMPY) and (called or constant)
+            known = module is math or (node.attr in NUMPY and maker(found) in ("numpy", "builtins"))
+            return known and (called or constant)
         self.reading.names.add(node.attr)
         if called:
             self.reading.called.add(node.attr)
