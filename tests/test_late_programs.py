@@ -3,8 +3,10 @@
 Their code is read, and is not known; a proof that knows it takes them for steady, and is noticed.
 """
 
+import ast
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from test_engines import bits
 
 from desim.engine.compiled import steady, tape
 from desim.method import Terms, batch_gradient
+from desim.methods import dsgd
 from desim.methods.dsgd import DSGD
 
 blocks = graphs.blocks  # a fixture
@@ -528,7 +531,7 @@ class Added(Steps):
 class Turned(Steps):
     """Arguments in another order: `us` is the method."""
 
-    def agents(us, self):  # noqa: N805
+    def agents(us, self):
         """The recursion."""
         x = us.x0[self.who]
         for _ in self.rounds():
@@ -667,3 +670,29 @@ def test_a_late_program_that_is_taken_for_steady_is_noticed(kind, monkeypatch):
         monkeypatch.setattr(tape, name, vars(twin)[name])
     assert twin.unknown(simulation.method.agents) == ""
     assert changed(simulation)
+
+
+def writing(tree):
+    """Classes that write to themselves after they were made, and loops over rounds that are odd."""
+    found = set()
+    for kind in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)):
+        for function in (one for one in kind.body if isinstance(one, ast.FunctionDef)):
+            nodes = list(ast.walk(function))
+            plain = [ast.unparse(one.iter) for one in function.body if isinstance(one, ast.For)]
+            asked = [ast.unparse(one) for one in nodes if isinstance(one, ast.Call)]
+            if asked.count("us.rounds()") > plain.count("us.rounds()"):
+                found.add("rounds")
+            for node in nodes if function.name != "__init__" else ():
+                stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+                if stored and ast.unparse(node).startswith("self."):
+                    found.add(kind.name)
+    return found
+
+
+def test_what_desim_s_own_code_writes_to_is_looked_at():
+    files = Path(dsgd.__file__).parent.rglob("*.py")
+    found = set().union(*(writing(ast.parse(file.read_text("utf-8"))) for file in files))
+    cached = {"Method", "LocalTraining"}  # what is priced already; what is made with it
+    assert found - cached == {*steady.CHANGING} - {"Terms"}
+    wrong = "class A:\n def f(self, us):\n  self.a[0] = 1\n  for k in zip(us.rounds()): pass"
+    assert writing(ast.parse(wrong)) == {"A", "rounds"}

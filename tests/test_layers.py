@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6160,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11520,  # programs whose code is known, in place of all that they might see
+    "engine": 11530,  # programs whose code is known, in place of all that they might see
     "methods": 6020,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,

@@ -158,5 +158,5 @@ for _name in (
     "round trunc floor ceil len iter getattr array"
 ).split():
     for _kind in (Later, Unseen):
-        if f"__{_name}__" not in vars(_kind) or _name == "hash":
+        if f"__{_name}__" not in vars(_kind):
             setattr(_kind, f"__{_name}__", _look)
