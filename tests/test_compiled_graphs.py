@@ -911,7 +911,7 @@ def test_steady_programs_run_no_longer_beside_the_rounds(monkeypatch):
     [
         ("nfl-lossy", "messages may be lost"),
         ("dsgd-late", "with policy deadline"),
-        ("gossip", "gossip with these settings has no compiled rounds: its program asks for"),
+        ("ipp-admm", "ipp-admm with these settings has no compiled rounds: its program asks for"),
         ("nfl-discrete", "noise of that kind"),
         ("nfl-mlp", "gradients of this model"),
         ("nfl-budget", "privacy.budget"),

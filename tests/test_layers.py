@@ -14,11 +14,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
     "problem": 8280,  # what formulas may say; gradients where agents have trained to
-    "network": 6160,  # choosers find the least without sorting all
+    "network": 6200,  # matchings of many rounds at once
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11530,  # programs whose code is known, in place of all that they might see
-    "methods": 6020,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
+    "engine": 12000,  # compiled rounds of pairs: chosen neighbours, releases that wait
+    "methods": 6030,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,
     "deployments": 8820,

@@ -42,6 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "gradient-tracking": {"alpha": 0.005},
     "push-sum": {"alpha": 0.02},
     "gossip": {"alpha": 0.02},
+    "ad-psgd": {"alpha": 0.02},
 }
 NOISE = {"kind": "gaussian", "sigma": 0.1, "decay": 0.99}
 

@@ -18,11 +18,9 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.topology import Graph
-from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.messages import DELIVER, SEND, Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import (
-    DELIVER,
-    SEND,
     TOGETHER,
     send_all,
     span,

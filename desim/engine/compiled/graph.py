@@ -19,6 +19,7 @@ from desim.engine.agents.programs import checked_requests
 from desim.engine.cohort import graph as cohort
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
+from desim.engine.compiled.meeting import Meeting
 from desim.engine.compiled.player import Player
 from desim.engine.compiled.tape import BEFORE, GIVEN, Round, Stretch, Tape
 from desim.engine.compiled.values import BINARY
@@ -156,7 +157,8 @@ class Played:
         if self.player is None or not self.latest.like(self.player.steps.round):
             try:
                 steps = Steps(self.latest, len(us.who))
-                self.player = Player(self.world, us, steps)
+                played = Player if steps.to is None else Meeting
+                self.player = played(self.world, us, steps)
             except Unplayable:
                 self.refused = self.latest
                 return 0
@@ -218,8 +220,9 @@ def _set(us: Cohort, value: Any, name: str, rows: Any) -> Any:
     return value(rows)
 
 
-def _sent(us: Cohort, value: Any, bits: Any, turn: Any, payload: Any) -> Any:
-    us.send(value(payload), bits=value(bits), turn=value(turn))
+def _sent(us: Cohort, value: Any, bits: Any, turn: Any, *rest: Any) -> Any:
+    to = value(rest[0]) if len(rest) > 1 else None
+    us.send(value(rest[-1]), bits=value(bits), turn=value(turn), to=to)
 
 
 DONE: dict[str, Any] = {
@@ -229,12 +232,16 @@ DONE: dict[str, Any] = {
     "columns": lambda value, one, low, high: value(one)[:, low:high],
     "hstack": lambda value, parts, _: np.hstack([value(one) for one in parts]),
     "float32": lambda value, one: value(one).astype(np.float32).astype(float),
+    "count": lambda value, heard: value(heard).count,
 }
 VERBS: dict[str, Any] = {
     "set": _set,
     "send": _sent,
+    "meet": _sent,
     "release": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms)),
+    "keep": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms), kept=True),
     "known": lambda us, value, values: us.known(value(values)),
     "sum": lambda us, value, heard, weights: us.sum(value(heard), value(weights)),
+    "sum_fresh": lambda us, value, heard, other: us.sum(value(heard), value(other).fresh),
     "report": lambda us, value, models: us.report(value(models)),
 }

@@ -14,6 +14,7 @@ ARITHMETIC = {
 }  # fmt: skip
 DRAWN = (Mechanism.NONE, Mechanism.GAUSSIAN, Mechanism.LAPLACE)
 NOTHING = (THIS, 0, 0, 0)
+TOLD = ("compute", "release", "keep", "send", "meet")
 Place = tuple[int, int, int, int]  # of an operand: kind, where it begins, to the next row, column
 
 
@@ -29,21 +30,22 @@ class Steps:
     (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
     timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
     constants in the arithmetic. bare: whether a round leaves what it computed to the message of the
-    next one.
+    next one. to: the constant with the neighbour that each agent sends to, if that is one.
     """
 
     def __init__(self, round_: Round, n: int) -> None:
         self.round, self.n, self.half, self.timed = round_, n, 0, 0
         self.places: list[int] = []
-        sent = -1
+        sent, self.to = -1, None
         for shape in round_.results:
             self.places.append(self.half)
             self.half += n * (shape[1] if len(shape) > 1 else 1)
         for number, (name, *words) in enumerate(round_.operations):  # what is there already
             if name == "compute" or name == "set":
                 self._alias(number, words[-1])
-            elif name == "send":
+            elif name in ("send", "meet"):
                 sent = number
+                self.to = words[2][1] if name == "meet" else self.to
             elif name == "gather":
                 self._alias(number, (THIS, sent))
         self.steps: list[list[int]] = []
@@ -59,7 +61,7 @@ class Steps:
         self.slots: set[int] = set()
         self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
         self.plain = self.ones + 1
-        told = [name for name, *_ in round_.operations if name in ("compute", "release", "send")]
+        told = [name for name, *_ in round_.operations if name in TOLD]
         self.bare = self._bare = told[-1:] == ["compute"]  # when a round begins, and now
         self._unsent = 0
         for number, (name, *words) in enumerate(round_.operations):
@@ -67,9 +69,14 @@ class Steps:
                 self._arithmetic(number, ARITHMETIC[name], words)
             else:
                 getattr(self, f"_{name}", self._unknown)(number, *words)
-        if self.draws and any(one[1] == 0 for one in self.sends):
+        kept = "keep" in told
+        if kept and (len(self.draws) > 1 or self.to is None):
+            raise Unplayable("releases for later, and others")
+        if self.to is not None and (len(self.sends) > 1 or kept is not bool(self.draws)):
+            raise Unplayable("messages to chosen neighbours, and others, or releases for now")
+        if self.draws and any(one[1] == 0 for one in self.sends) and not kept:
             raise Unplayable("a message before the first release")
-        if self._unsent < len(self.draws) or not self.timed:
+        if (self._unsent < len(self.draws) and not kept) or not self.timed:
             raise Unplayable("a release that no message of its round carries")
         self.code = np.array(self.steps, np.int64)
 
@@ -180,6 +187,10 @@ class Steps:
             raise Unplayable("noise of that kind")
         self._charged(number, terms[1], mechanism, view, self._rows(value, number))
 
+    def _keep(self, *release: Any) -> None:
+        self._release(*release)
+        self.steps[-1][m.WHAT] = m.KEEP
+
     def _charged(self, number: int, slot: int, mechanism: Any, view: Any, rows: Place) -> None:
         """A step that adds noise to rows by the terms in a slot, and charges it."""
         self.slots.add(slot)
@@ -201,6 +212,20 @@ class Steps:
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
 
+    def _meet(self, number: int, bits: Operand, turn: Operand, _: Operand, rows: Operand) -> None:
+        self._send(number, bits, turn, rows)
+        self.steps[-1][m.WHAT] = m.MEET
+
+    def _sum_fresh(self, number: int, heard: Operand, other: Operand) -> None:
+        if heard != other or heard[0] != THIS or self.to is None:
+            raise Unplayable("messages of another round")
+        self._step(m.SUM_FRESH, number, self._rows(heard, number))
+
+    def _count(self, number: int, heard: Operand) -> None:
+        if heard[0] != THIS or self.to is None:
+            raise Unplayable("messages of another round")
+        self._step(m.COUNT, number)
+
     def _gather(self, number: int) -> None:
         if not self.sends:
             raise Unplayable("messages of the round before")
@@ -210,6 +235,8 @@ class Steps:
         self.timed += 1
 
     def _sum(self, number: int, heard: Operand, weights: Operand | None) -> None:
+        if self.to is not None:
+            raise Unplayable("sums of what was heard in other rounds")
         used = GIVEN, self.ones, 0, 0
         if weights is None:
             self.slots.add(used[1])

@@ -8,6 +8,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.engine.arguments import effort, good_costs, terms_given
+from desim.engine.compiled.chosen import Chosen, chosen_for
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.tape import Stretch
@@ -29,6 +30,7 @@ from desim.shapes import whole_given
 MOST = 64  # rounds of a block
 NUMBERS = 1 << 20  # that a block tells of, at most
 BLOCK_WORK = 2e8  # multiply-adds of gradients in a block: a tenth of a second or so
+NOBODY_CHOSEN = chosen_for()
 BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
 SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
@@ -80,13 +82,17 @@ class Player:
 
     def ready(self, us: Cohort) -> bool:
         """Whether nothing has happened that only the verbs of `us` know."""
-        world, own, wires = self.world, us.__dict__, self.wires
+        world, own = self.world, us.__dict__
         exposure, bare = own["_exposure"], self.steps.bare
-        quiet = not (own["_unsent"] or own["_ahead"] or own["_sent"]) and exposure.bare == bare
+        quiet = not own["_sent"] and exposure.bare == bare and self.sent(us)
         quiet = quiet and (not bare or (exposure.computed and exposure.read is True))
         known = type(world.observer) is ClockObserver and world.observer.failed is None
         known = known and int(own["round"][0]) >= self.later
-        return bool(own["_all_live"] and quiet and known and wires.open and gradients.drawn is None)
+        return bool(own["_all_live"] and quiet and known and gradients.drawn is None)
+
+    def sent(self, us: Cohort) -> bool:
+        """Whether all was sent, to all."""
+        return not (us._unsent or us._ahead) and self.wires.open
 
     def wait(self) -> None:
         """Count the seconds since machine code was missed first, or since they were counted."""
@@ -100,21 +106,22 @@ class Player:
         half = self.memory[self.steps.half * (1 - self.side) :]
         for place, value in zip(self.steps.places, values, strict=True):
             rows = getattr(value, "values", value)  # of what is heard
-            if isinstance(rows, np.ndarray):
+            if isinstance(rows, np.ndarray) and len(rows) == self.n:  # but of some links
                 half[place : place + rows.size] = rows.ravel()
         self.values = True
 
+    def heard(self, rows: Array) -> Heard:
+        """What was heard in the latest round, of messages `rows` (n, dim)."""
+        graph = self.world.settings.graph
+        assert graph is not None
+        return Heard(graph.incoming, graph.source, rows, np.ones(self.links, bool))
+
     def taken(self) -> list[Any]:
         """What the operations of the latest round gave, which the next one may be played with."""
-        self.values, found, graph = False, list[Any](), self.world.settings.graph
-        assert graph is not None
+        self.values, found = False, list[Any]()
         for number, (name, *_) in enumerate(self.steps.round.operations):
             rows = self._rows(number)
-            if name == "gather":
-                fresh = np.ones(self.links, bool)
-                found.append(Heard(graph.incoming, graph.source, rows, fresh))
-            else:
-                found.append(rows)
+            found.append(self.heard(rows) if name == "gather" else rows)
         return found
 
     def _rows(self, number: int) -> Array:
@@ -160,7 +167,8 @@ class Player:
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
         end = float(world.settings.horizon)
-        calling = *place, self.cohort, self.network, self.problem, ledger, told, end
+        chosen = tuple(self.chosen(stretch, number))
+        calling = *place, self.cohort, self.network, self.problem, ledger, chosen, told, end
         if not plain.ready(play_rounds, calling, True):
             self.later = k + MOST
             self.wait()
@@ -173,6 +181,10 @@ class Player:
             self._leave(us, stretch, done, k + done, told[2])
             world.tick(float(own["clock"].min()), whole=False)
         return done
+
+    def chosen(self, stretch: Stretch, number: int) -> Chosen:
+        """What `play_rounds` takes of messages to chosen neighbours: nothing."""
+        return NOBODY_CHOSEN
 
     def _given(self, stretch: Stretch, number: int) -> Any:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""
@@ -252,7 +264,7 @@ class Player:
         self, us: Cohort, rounds: Any, part: slice, told: Any, spans: Any, totals: Any
     ) -> None:
         """Append the rows of a part of the rounds (rounds, n); spans and totals are lists."""
-        times, _, ids, _, factors, sizes, waited, seconds, *_ = told
+        times, _, ids, _, _, _, waited, seconds, *_ = told
         steps, done, later = self.steps, len(rounds), self.world.log.later
         (who, fresh, nothing, none, *rest), n = self._alike(us, done), self.n * done
         flat, end = rounds.ravel(), self.world.settings.horizon
@@ -265,16 +277,27 @@ class Player:
         for w, (v, *_) in enumerate(steps.works):
             lasts = rest[len(self.work) + w] if self.settled else seconds[w, part].ravel()
             each(Kind.COMPUTE, UPLINK, v, lasts, rest[w], nothing)
-        for (v, _), release in zip(steps.draws, ids, strict=True):
-            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
         for v, wait in zip(steps.waits, waited, strict=True):
-            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
-        for s, (v, drawn, *_) in enumerate(steps.sends):
-            release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
-            number, total = done * self.links, sum(totals[s][part])
-            counts = (SEND, number, total), (DELIVER, number, total)
-            later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
+            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), self.counted(fresh, part), nothing)
+        for (v, _), release in zip(steps.draws if steps.to is None else [], ids, strict=False):
+            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
+        for s, (v, *_) in enumerate(steps.sends):
+            self.log_sent(us, s, rounds, part, told, withins[v], sum(totals[s][part]))
+
+    def log_sent(
+        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, total: int
+    ) -> None:
+        """Append the rows of the messages number s of these rounds, of `total` bytes."""
+        times, _, ids, _, factors, sizes, *_ = told
+        (v, drawn, *_), number = self.steps.sends[s], rounds.shape[0] * self.links
+        release = ids[drawn - 1, part] if drawn else np.tile(us._release, (len(rounds), 1))
+        inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
+        counts = (SEND, number, total), (DELIVER, number, total)
+        self.world.log.later(Batch(tell_rounds, inputs, 2 * number, within[0], within[1], counts))
+
+    def counted(self, degrees: Array, part: slice) -> Array:
+        """How many messages each agent heard in a part of the rounds, one after the other."""
+        return degrees
 
     def _alike(self, us: Cohort, done: int) -> list[Any]:
         """Columns that all rounds of a run have, of so many: who, degrees, -1, 0, work, seconds."""

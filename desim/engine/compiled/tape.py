@@ -18,10 +18,11 @@ from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
 from desim.engine.compiled.steady import asks_kinds, state, unknown
 from desim.engine.compiled.turns import Later, Looked, Unseen
-from desim.engine.compiled.values import Messages, Value
+from desim.engine.compiled.values import Fresh, Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.engine.world import Unforeseen
+from desim.masks import is_public
 from desim.privacy.ledger.mechanisms import Terms
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import REAL
@@ -379,6 +380,7 @@ class Shadow:
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
         own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
+        own["chosen"] = False  # whether some message went to chosen neighbours
 
     def __getattr__(self, name: str) -> Any:
         found = self.state.get(name)
@@ -449,7 +451,8 @@ class Shadow:
 
     def _input(self, value: Any) -> Any:
         """An input of a job: what holds floats may be others in the next round."""
-        if type(value) is np.ndarray and value.dtype.kind == "f":
+        later = type(value) is Later and value.now.dtype.kind == "f"
+        if later or (type(value) is np.ndarray and value.dtype.kind == "f"):
             return self._row(("load",), value)
         if type(value) is np.ndarray and value.dtype.kind in "iu":
             return value.copy()
@@ -464,31 +467,34 @@ class Shadow:
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
                 kept: bool = False) -> Value:  # fmt: skip
         """Note a release of all agents."""
-        if where is not None or draw is not None or kept:
-            self.tape.refuse("us.release of some, of a numbered draw, or for later")
+        if where is not None or draw is not None:
+            self.tape.refuse("us.release of some, or of a numbered draw")
         place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
         if type(terms) is not Terms:
             self.tape.refuse("terms of a release")
         terms_given("us.release: terms", terms, len(self.who))  # whose numbers it fixes now
-        words = "release", place, terms.mechanism, terms.view
+        words = "keep" if kept else "release", place, terms.mechanism, terms.view
         return self._row(words, value)
 
     def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,
              to: Any = None) -> None:  # fmt: skip
-        """Note a message to all neighbours."""
-        if where is not None or to is not None:
-            self.tape.refuse("us.send to some")
-        self._row(("send", self.tape.thing(bits), self.tape.thing(turn)), payload)
-        self.__dict__["payload"] = self.tape.shape_of(payload)
+        """Note a message to all neighbours, or to whom all know."""
+        tape, known = self.tape, to.now if type(to) is Later else to
+        if where is not None or not is_public(known):
+            tape.refuse("us.send to some")
+        words = "send", tape.thing(bits), tape.thing(turn)
+        self._row(words if known is None else ("meet", *words[1:], tape.thing(to)), payload)
+        vars(self).update(payload=tape.shape_of(payload))
+        vars(self)["chosen"] |= known is not None
 
     def gather(self, within: Any = None) -> object:
         """Note that all messages are waited for."""
         if within is not None or self.payload is None:
             self.tape.refuse("us.gather for a time")
-        return self._ask(self._heard(("gather",), self.payload))
+        return self._ask(self._heard(("gather",), self.payload, self.chosen))
 
-    def _heard(self, words: Operation, shape: tuple[int, ...]) -> Messages:
-        heard = Messages(self.tape, shape[1])
+    def _heard(self, words: Operation, shape: tuple[int, ...], chosen: bool = False) -> Messages:
+        heard = Messages(self.tape, shape[1], chosen)
         self.tape.note(words, shape)
         return heard
 
@@ -503,6 +509,9 @@ class Shadow:
         tape = self.tape
         if type(heard) is not Messages or type(weights) is Value:
             tape.refuse("us.sum")
+        if type(weights) is Fresh:
+            fresh = tape.operand(heard), tape.operand(weights.heard)
+            return tape.note(("sum_fresh", *fresh), (len(self.who), heard.width))
         if weights is None and heard.total is not None:
             return heard.total
         used = None if weights is None else tape.given(weights)

@@ -168,14 +168,46 @@ class Narrow:
 
 
 class Messages:
-    """What stands for `Heard`: pointer and index are the graph's, the rest is not known."""
+    """What stands for `Heard`: pointer and index are the graph's, the rest is not known.
 
-    def __init__(self, tape: Any, width: int) -> None:
-        graph = tape.settings.graph
+    chosen: whether some message went to chosen neighbours; then what is fresh changes.
+    """
+
+    def __init__(self, tape: Any, width: int, chosen: bool = False) -> None:
+        graph, self.chosen = tape.settings.graph, chosen
         assert graph is not None
         self.tape, self.width, self.total = tape, width, None
         self.pointer, self.index = graph.incoming.copy(), graph.source.copy()
+        if chosen:  # then each link has a row of its own
+            self.index = np.arange(len(self.index))
         self.number, self.round = len(tape.operations), tape.round
+
+    @property
+    def fresh(self) -> Any:
+        """What `us.sum` takes."""
+        return Fresh(self) if self.chosen else self.tape.refuse("heard.fresh")
+
+    @property
+    def count(self) -> Any:
+        """How many messages each agent has heard (n, 1)."""
+        if not self.chosen:
+            self.tape.refuse("heard.count")
+        return self.tape.note(("count", self.tape.operand(self)), (len(self.pointer) - 1, 1))
 
     def __getattr__(self, name: str) -> Any:
         self.tape.refuse(f"heard.{name}")
+
+
+class Fresh(Sealed):
+    """What stands for `heard.fresh`, of which nobody knows a number."""
+
+    def __init__(self, heard: Messages) -> None:
+        super().__init__(heard.tape)
+        self.heard = heard
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """An array, to whoever asks."""
+        return np.ndarray
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = Sealed._number
