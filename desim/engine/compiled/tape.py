@@ -217,7 +217,7 @@ class Tape:
 
     def look(self, frame: Any) -> None:
         """A round begins that is asked for in this frame: see whether all others are the same."""
-        mine = frame.f_code is getattr(self.program, "__func__", self.program).__code__
+        mine = frame is getattr(self._generator, "gi_frame", None)
         if not (self.known and mine) or self._looks >= LOOKS:
             return
         done, before, self._state = self._done[-1], self._state, None
