@@ -324,7 +324,16 @@ def hidden(to):
     ],
     ids=["stranger", "floats", "private"],
 )
-def test_tables_that_are_wrong_late_are_refused_late(late, error, blocks):  # noqa: F811
+@pytest.mark.parametrize("known", [False, True])  # whether tables are asked for in blocks
+def test_tables_that_are_wrong_late_are_refused_late(
+    late,
+    error,
+    known,
+    blocks,
+    monkeypatch,  # noqa: F811
+):
+    if known:
+        monkeypatch.setattr(tape, "unknown", lambda _: "")
     for engine in ("compiled", "cohort"):
         with pytest.raises(ValueError, match=error):
             played(ran(meeting_of(stepping, late)), engine)
@@ -332,6 +341,7 @@ def test_tables_that_are_wrong_late_are_refused_late(late, error, blocks):  # no
 
 
 def test_tables_that_nobody_looks_at_are_noticed(monkeypatch):
+    monkeypatch.setattr(tape, "unknown", lambda _: "")  # else they are looked at one by one
     broken = mutant(meeting, "if not is_public(to) or", "if")
     monkeypatch.setattr(graph_compiled, "Meeting", broken.Meeting)
     assert played(ran(meeting_of(stepping, hidden)), "compiled")
