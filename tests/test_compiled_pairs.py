@@ -329,8 +329,8 @@ def test_tables_that_are_wrong_late_are_refused_late(
     late,
     error,
     known,
-    blocks,
-    monkeypatch,  # noqa: F811
+    blocks,  # noqa: F811
+    monkeypatch,
 ):
     if known:
         monkeypatch.setattr(tape, "unknown", lambda _: "")
