@@ -196,7 +196,7 @@ class Waits:
             graph = wires.graph
             for e in range(graph.incoming[i], graph.incoming[i + 1]):
                 source = int(graph.source[e])
-                sent = us.ended[source] if us.gone[source] else before[source]
+                sent = us.ended[source] if us.gone[source] else wires.left[source]
                 if wires.awaited[e] == np.inf and sent < np.inf:
                     self.lost(float(sent), source, int(i), int(us.round[i]))
 
