@@ -19,7 +19,7 @@ from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, s
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
-from desim.runs.privacy import ROUNDING, foreseen
+from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
 from desim.scenario.checks.chargeable import unchargeable
@@ -273,6 +273,7 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
 
 
 MOST = 1000  # candidates of which each is costed before a tuner begins
+ROUNDING = 1e-8  # relative, by which sums of what was released differ from those foreseen
 LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
 
 
