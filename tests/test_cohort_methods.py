@@ -666,7 +666,7 @@ def test_what_has_no_guarantee_is_a_warning(algorithm, changes, text):
 
     warnings = check(desim.load(star(algorithm=algorithm, **changes))).method.warnings
     assert any(text in one for one in warnings), warnings
-    required = {"tau": 0.2} if algorithm["name"] == "5gcs" else {}
+    required = {"tau": 0.2, "local": {"epochs": 20}} if algorithm["name"] == "5gcs" else {}
     quiet = check(desim.load(star(algorithm={"name": algorithm["name"], **required})))
     assert quiet.method.warnings == []
 

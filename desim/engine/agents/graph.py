@@ -184,7 +184,8 @@ class Post:
 
     def _gone(self, e: int, round_: int) -> None:
         """A connection has been given up with a message of a round."""
-        self.lost.append(Lost(float(self.clock.now), *self.links.ends[:, e].tolist(), round_))
+        source, target = self.links.ends[:, e].tolist()
+        self.lost.append(Lost(float(self.clock.now), source, target, round_))
 
     def deadlock(self, rounds: Sequence[int], waiting: int) -> Deadlock:
         """Why nobody can go on, agents being in these rounds; of lost messages, those in need."""
