@@ -210,8 +210,8 @@ def estimated(row: Any, name: str, kind: str) -> str:
 
 
 RATIOS = (
-    "medians are over the seeds that a candidate was played on; ratios are seed by seed, over "
-    "those that the best was played on, too: they need not agree"
+    "medians are over the seeds that a candidate met; ratios are seed by seed, over those that the "
+    "best met, too: they need not agree"
 )
 
 
