@@ -273,7 +273,6 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
 
 
 MOST = 1000  # candidates of which each is costed before a tuner begins
-ROUNDING = 1e-8  # relative, by which sums of what was released differ from those foreseen
 LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
 
 
@@ -321,7 +320,7 @@ def price(
     most costly one counts. Runs count where they cost more than was foreseen, which they then say.
     """
     played = [run.account(**asked) for run in runs]
-    most = (1.0 + ROUNDING) * max(one.worst for one in possible)
+    most = (1.0 + 1e-8) * max(one.worst for one in possible)  # sums round
     accounts = [*possible, *(one for one in played if one.worst > most)]
     first = played[0]
     best, method = epsilon_of_best(accounts, charge.law, charge.mean)
