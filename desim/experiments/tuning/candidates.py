@@ -17,8 +17,9 @@ from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.log.event_log import levels_with
-from desim.privacy.accounting.accountants import UNBOUNDED
+from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
+from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
 from desim.scenario.checks.chargeable import unchargeable
@@ -119,6 +120,7 @@ class Planned:
     asked: Asked
     sampler: Sampler
     base: Candidate
+    possible: tuple[Account, ...] = ()  # what each candidate's runs may cost at most, if charged
 
     @property
     def tune(self) -> Tune:
@@ -179,7 +181,8 @@ def planned(
         problems += dict.fromkeys(lines)
     if problems:
         raise InputError(problems)
-    return Planned(study, folder, asked, sampler_of(tune), base)
+    possible = foreseen_of(study, folder) if tune.charge is not None else ()
+    return Planned(study, folder, asked, sampler_of(tune), base, possible)
 
 
 def _seed(tune: Tune, path: Path | None) -> int:
@@ -237,8 +240,8 @@ def sampler_of(tune: Tune) -> Sampler:
 class Price:
     """What the best run's release costs, beside one run alone, in which terms.
 
-    one: the largest epsilon of a run's own; best: that of releasing the best; runs: how many were
-    drawn.
+    one: the largest epsilon that a run's own may be; best: that of releasing the best; runs: how
+    many were drawn.
     """
 
     one: float
@@ -269,13 +272,57 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
     return drawn(charge.law, charge.mean, rng)
 
 
-def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Price:
-    """What releasing the best of the runs costs, by the most costly of them; asked: terms.
+MOST = 1000  # candidates of which each is costed before a tuner begins
+LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
 
-    At least one run. Candidates that were not drawn must not cost more, which is said.
+
+def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
+    """What a run of each candidate that may be drawn costs at most, from public numbers alone.
+
+    Nobody may see in the price which candidates were drawn. InputError for ranges of which no
+    value is known to cost most, and for candidates of which nobody can say what they release.
     """
-    accounts = [run.account(**asked) for run in runs]
-    first = accounts[0]
+    assert study.tune is not None
+    vary = dict(study.tune.vary)
+    for key, one in vary.items():
+        if isinstance(one, Range) and one.kind != "integer":
+            if key not in LOWEST:
+                text = f"found a range of {key}, of which not every value can be costed"
+                known = f"{{integer: [a, b]}}, ranges of {' and '.join(LOWEST)}"
+                raise InputError(f"tune.charge: {text}; allowed: a list of values, {known}")
+            vary[key] = one.ends[:1]
+    if size(vary) > MOST:
+        allowed = f"at most {MOST} with tune.charge, which costs each before it begins"
+        raise InputError(f"tune.vary: {refusal(f'{size(vary):g} candidates', allowed)}")
+    terms = {key: one for key, one in study.compare.epsilon.stated.items() if key != "view"}
+    found = []
+    for values in Grid(vary).ask(MOST):
+        try:
+            scenario = scenario_of(study, folder, values)
+        except InputError:  # it may be proposed, and never be played
+            continue
+        account = foreseen(scenario, **terms)
+        if account is None:
+            label = Candidate(0, values, None).label
+            text = f"found candidate {label}, of which nobody can say what it releases at most"
+            cure = "stop.rounds, with noise whose plan is known"
+            raise InputError(f"tune.charge: {text}; allowed: {cure}")
+        found.append(account)
+    return tuple(found)
+
+
+def price(
+    runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any], possible: Sequence[Account]
+) -> Price:
+    """What releasing the best of the runs costs; at least one run.
+
+    asked: terms; possible: the accounts of all candidates that might have been drawn, of which the
+    most costly one counts. Runs count where they cost more than was foreseen, which they then say.
+    """
+    played = [run.account(**asked) for run in runs]
+    most = (1.0 + 1e-8) * max(one.worst for one in possible)  # sums round
+    accounts = [*possible, *(one for one in played if one.worst > most)]
+    first = played[0]
     best, method = epsilon_of_best(accounts, charge.law, charge.mean)
     failed = [run for run in runs if run.status != "done"]
     if failed:
@@ -286,12 +333,12 @@ def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Pric
             "end, that it did tells of them"
             for run in failed
         ),
-        "of the most costly run that was drawn: it holds if no candidate that was not drawn costs "
-        "more",
+        "of the most costly candidate that might be drawn, in as many rounds as it may play: which "
+        "ones were drawn does not show in it",
         "runs have noise of their own, test rows are public, and who made the release keeps the "
         "other runs, their number, all seeds and all else that they showed to itself",
     ]
-    notes += dict.fromkeys(text for one in accounts for text in one.flags)
+    notes += dict.fromkeys(text for one in (*played, *possible) for text in one.flags)
     return Price(
         max(one.worst for one in accounts), best, len(runs), charge.law, charge.mean, first.view,
         first.relation, first.delta, method, tuple(notes),
