@@ -20,6 +20,7 @@ from desim.errors import InputError, RunError
 from desim.methods import fedasync, fedavg, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
+from desim.network.conditions.participation import Bernoulli, UniformSubset
 from desim.numerics import plain
 from desim.problem.kernels import formulas as kernel_formulas
 from desim.scenario.build import check
@@ -80,7 +81,7 @@ def test_many_rounds_in_one_call(changes):
     ("name", "right", "wrong"),
     [
         ("plt-deadline", 'policy.late == "discard"', 'policy.late != "discard"'),
-        ("plt-sgd-half", "drawing.draw(first + k)", "drawing.draw(first)"),
+        ("plt-sgd-half", "np.arange(first, first + most)", "np.full(most, first)"),
         ("plt-all", "float(times[k]), first + k", "float(times[k]), first"),
         ("fedavg-weights", "tuple(policy.staleness)", "(0, 0.0, 0.0)"),
         ("plt-time", "settings.horizon, most)", "2.0 * settings.horizon, most)"),
@@ -98,6 +99,31 @@ def test_wrong_compiled_rounds_are_noticed(monkeypatch, name, right, wrong):
     cohort = run(name, engine="cohort", **changes)
     monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
     assert differences(run(name, engine="compiled", **changes), cohort)
+
+
+def rounds_unlike(drawing, module):
+    """Rounds of blocks, which may end early, whose agents are not those that `drawing` draws."""
+    world = SimpleNamespace(settings=SimpleNamespace(participation=drawing))
+    nothing = np.zeros(1, np.int64)
+    engine, unlike, number = SimpleNamespace(world=world, drawn=(0, nothing, nothing, 0)), 0, 0
+    for first in (1, 3, 8, 10, 11, 12, 25):
+        most, (_, pointer, who, begin) = module.Engine._drawn(engine, first, 10)
+        unlike += not 0 < most <= 10
+        for k in range(first, first + most):
+            here = who[pointer[k - begin] : pointer[k - begin + 1]]
+            unlike, number = unlike + (not np.array_equal(here, drawing.draw(k))), number + 1
+    assert number > 30
+    return unlike
+
+
+@pytest.mark.parametrize("drawing", [Bernoulli(7, 3, 0.4), UniformSubset(7, 3, 3)], ids=str)
+def test_who_participates_is_drawn_once_for_many_rounds(drawing):
+    assert rounds_unlike(drawing, star_compiled) == 0
+    for right, wrong in (
+        ("first >= begin + len(pointer) - 1", "first > begin + len(pointer) - 1"),
+        ("np.arange(first, first + most)", "np.arange(1, 1 + most)"),
+    ):
+        assert rounds_unlike(drawing, mutant(star_compiled, right, wrong))
 
 
 STAR = {**CASES["plt-all"], "observe": {"metrics": []}, "stop": {"rounds": 25}}

@@ -205,8 +205,13 @@ def subset_with(k0, k1, c0, pool, out):
 
 @kernel
 def subset_into(k0, k1, c0, n, out):
-    """A uniform subset of 0 .. n - 1 of len(out) <= n elements without replacement, ascending."""
-    subset_with(k0, k1, c0, np.empty(n, np.int64), out)
+    """Uniform subsets of 0 .. n - 1 of out.shape[1] <= n elements without replacement, ascending.
+
+    One for each row of out, from the words k1, c0 (rows,).
+    """
+    pool = np.empty(n, np.int64)
+    for r in range(out.shape[0]):
+        subset_with(k0, k1[r], c0[r], pool, out[r])
 
 
 @kernel
@@ -283,14 +288,17 @@ def integers(seed, stream, high, *, size=1, **place):
     return out.reshape((*shape, size))
 
 
-def subset(seed, stream, n, size, *, agent=-1, peer=-1, round=0, step=0):
-    """An ascending uniform subset (size,) of 0 .. n - 1; ValueError if n has not so many."""
+def subset(seed, stream, n, size, **place):
+    """Ascending uniform subsets of 0 .. n - 1, (broadcast of agent, peer, round, step; size).
+
+    ValueError if n has not so many.
+    """
     if not 0 <= size <= n:
         raise ValueError(f"subset: found {size} of {n}; allowed: 0 to {n}")
-    k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)
-    out = np.empty(size, np.int64)
-    subset_into(k0, k1[0], c0[0], n, out)
-    return out
+    k0, k1, c0, shape = words(seed, stream, **place)
+    out = np.empty((k1.size, size), np.int64)
+    subset_into(k0, k1, c0, n, out)
+    return out.reshape((*shape, size))
 
 
 def permutation(seed, stream, n, *, agent=-1, peer=-1, round=0, step=0):

@@ -113,6 +113,7 @@ class Engine:
             self.hub.start(**program.state)
             self.hub.publish(shown)
         self.most = self._most()
+        self.drawn: Any = (False, np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
         self.clock = 0  # where the clock's machine code is
         self.compiled = False  # whether the rounds are known to be, for what this play has
         self.crew = Crew(members, self._assist)
@@ -155,15 +156,16 @@ class Engine:
         work = BLOCK_WORK * len(self.benches)
         return max(1, min(most, int(work / self.work)))
 
-    def _drawn(self, most: int) -> tuple[Any, ...]:
-        """Who participates in the next rounds, as `invited` takes it."""
-        drawing, first = self.world.settings.participation, int(self.desk.counts[0])
+    def _drawn(self, first: int, most: int) -> tuple[int, Any]:
+        """So many rounds, `first` and later, or fewer; who participates, as `invited` takes it."""
+        drawing, (_, pointer, _, begin) = self.world.settings.participation, self.drawn
         if isinstance(drawing, Everybody):
-            return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
+            return most, (True, *self.drawn[1:])
         assert not isinstance(drawing, Chooser)  # nothing that remembers is compiled
-        drawn = [drawing.draw(first + k) for k in range(most)]
-        pointer = np.cumsum([0, *(len(who) for who in drawn)])
-        return False, pointer, np.concatenate(drawn), first
+        if first >= begin + len(pointer) - 1:
+            pointer, who = drawing.draws(np.arange(first, first + most))
+            self.drawn, begin = (False, pointer, who, first), first
+        return min(most, begin + len(pointer) - 1 - first), self.drawn
 
     def make_room(self) -> None:
         """Make room for one round of everybody at least, for some more, and for a flush."""
@@ -213,6 +215,7 @@ class Engine:
         """What the clock and `advance` are given for so many rounds from the first one on."""
         world, desk, settings = self.world, tuple(self.desk), self.world.settings
         last, x = min(settings.rounds, float(1 << 62)), world.state["x"]
+        most, drawn = self._drawn(first, most)
         full = self.observer.full and most > 1
         seen = (
             np.empty(most), np.empty((most, x.shape[1])),
@@ -221,7 +224,7 @@ class Engine:
         book, ahead = (self.hub.flat, world.log.flat, world.ledger.flat), tuple(self.ahead)
         clocked = (
             (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
-            self._drawn(most), self.calling,
+            drawn, self.calling,
         )  # fmt: skip
         return (*clocked, desk, book, seen[3], ahead), (
             self.program.formulas, *clocked, self.training, self.benches[0],
