@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2700,  # a process of its own compiles; subsets of many addresses at once
     "problem": 8500,  # what formulas may say; codecs, clips and noise of whole rounds
-    "network": 6180,  # choosers find the least without sorting all; draws of many rounds
+    "network": 6190,  # choosers find the least without sorting all; draws of many rounds
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
     "engine": 11520,  # rounds to come: what they are made of; limits that end no wait
