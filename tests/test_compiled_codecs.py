@@ -113,9 +113,9 @@ def test_top_k_keeps_what_numpy_would_sort_to_the_end():
         kept = np.argsort(-size, kind="stable")[:k]
         wanted = np.zeros_like(x)
         wanted[0, kept] = x[0, kept]
-        coder, place = Codec("top-k", k, "float64").coder(x.size, False), {"agent": np.arange(1)}
-        assert np.array_equal(codecs.encoded(3, x, coder, **place), wanted, equal_nan=True)
-        unlike += not np.array_equal(wrong.encoded(3, x, coder, **place), wanted, equal_nan=True)
+        coded = Codec("top-k", k, "float64"), 3, x, False
+        assert np.array_equal(codecs.encoded(*coded, agent=0), wanted, equal_nan=True)
+        unlike += not np.array_equal(wrong.encoded(*coded, agent=0), wanted, equal_nan=True)
     assert unlike
 
 

@@ -186,7 +186,7 @@ def permutation_into(k0, k1, c0, out):
 
 @kernel
 def subset_with(k0, k1, c0, pool, out):
-    """As subset_into for n = len(pool), without allocating: pool (int64) is scratch."""
+    """A uniform subset of 0 .. len(pool) - 1 for out, ascending; pool (int64) is scratch."""
     for j in range(pool.size):
         pool[j] = j
     for j in range(out.size):
@@ -205,10 +205,7 @@ def subset_with(k0, k1, c0, pool, out):
 
 @kernel
 def subset_into(k0, k1, c0, n, out):
-    """Uniform subsets of 0 .. n - 1 of out.shape[1] <= n elements without replacement, ascending.
-
-    One for each row of out, from the words k1, c0 (rows,).
-    """
+    """Fill the rows of out with uniform subsets of 0 .. n - 1, ascending; k1, c0: a word a row."""
     pool = np.empty(n, np.int64)
     for r in range(out.shape[0]):
         subset_with(k0, k1[r], c0[r], pool, out[r])
@@ -289,10 +286,7 @@ def integers(seed, stream, high, *, size=1, **place):
 
 
 def subset(seed, stream, n, size, **place):
-    """Ascending uniform subsets of 0 .. n - 1, (broadcast of agent, peer, round, step; size).
-
-    ValueError if n has not so many.
-    """
+    """Ascending uniform subsets of 0 .. n - 1, as `uniforms`; ValueError if n has not so many."""
     if not 0 <= size <= n:
         raise ValueError(f"subset: found {size} of {n}; allowed: 0 to {n}")
     k0, k1, c0, shape = words(seed, stream, **place)
@@ -301,9 +295,9 @@ def subset(seed, stream, n, size, **place):
     return out.reshape((*shape, size))
 
 
-def permutation(seed, stream, n, *, agent=-1, peer=-1, round=0, step=0):
+def permutation(seed, stream, n, **place):
     """A uniform order of 0 .. n - 1, int64 of shape (n,)."""
-    k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)
+    k0, k1, c0, _ = words(seed, stream, **place)
     out = np.empty(n, np.int64)
     permutation_into(k0, k1[0], c0[0], out)
     return out

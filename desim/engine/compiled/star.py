@@ -84,7 +84,7 @@ class Engine:
         heard = np.concatenate(message) if isinstance(message, tuple) else message
         width = len(heard)
         reference = np.zeros((self.agents if down.lossy else 0, width))
-        coder = local.seed_word, down.coder(width, False), reference
+        coder = local.seed_word, codecs.coder_of(down, width, False), reference
         there = coder if down.lossy else down.bits(1)
         self.desk = desk_for(self.agents, len(shown), heard, (there, 0))
         if codecs.alike(there):
@@ -132,7 +132,7 @@ class Engine:
         clip, seed = self.program.clip, self.program.local.seed_word
         if not codec.lossy and clip is None and not len(noise[1]):
             return codec.bits(1)
-        coder = codec.coder(width, codec.memory == "none")
+        coder = codecs.coder_of(codec, width, codec.memory == "none")
         memory = self.world.state.get(MEMORY, np.empty((0, 0)))
         return clip or np.inf, *noise, seed, coder, codec.memory == "known", memory
 
@@ -181,8 +181,10 @@ class Engine:
             return most, (True, *self.drawn[1:])
         assert not isinstance(drawing, Chooser)  # nothing that remembers is compiled
         if first >= begin + len(pointer) - 1:
-            pointer, who = drawing.draws(np.arange(first, first + most))
-            self.drawn, begin = (False, pointer, who, first), first
+            rounds: Any = np.arange(first, first + most)
+            drawn = drawing.draw(rounds) if drawing.uniform else [*map(drawing.draw, rounds)]
+            pointer = np.cumsum([0, *map(len, drawn)])
+            self.drawn, begin = (False, pointer, np.concatenate(drawn), first), first
         return min(most, begin + len(pointer) - 1 - first), self.drawn
 
     def make_room(self) -> None:

@@ -75,30 +75,17 @@ class Codec:
         """1 + min(dim / s^2, sqrt(dim) / s), with E|Q(x)|^2 <= tau |x|^2 (QSGD, Lemma 3.1)."""
         return 1.0 + min(dim / self.most**2, sqrt(dim) / self.most)
 
-    def coder(self, dim: int, unbiased: bool) -> tuple[int, int, int, float, float]:
-        """What kernels take of it: kind, its number, bits of values, and a factor and a divisor.
+    def coded(self, seed: int, x: Array, unbiased: bool, **place: Any) -> Array:
+        """What a receiver reads of x (n, dim), whose draws have the address (seed, CODEC, *place).
 
         unbiased: random-k over its share, quantise as it is; else the contraction, random-k as it
         is and quantise over tau. Top-k is a contraction, and biased.
         """
         if not self.lossy:
-            return 0, 0, BITS[self.kind], 1.0, 1.0
-        kind, k = LOSSY.index(self.kind) + 1, self.coordinates(dim)
-        if self.kind == "quantise":
-            return kind, self.most, 64, 1.0, 1.0 if unbiased else self.tau(dim)
-        over_share = dim / k if unbiased and self.kind == "random-k" else 1.0
-        return kind, k, BITS[self.numbers], over_share, 1.0
-
-    def coded(self, seed: int, x: Array, unbiased: bool, **place: Any) -> Array:
-        """What a receiver reads of x (n, dim), whose draws have the address (seed, CODEC, *place).
-
-        unbiased: see `coder`.
-        """
-        if not self.lossy:
             return x if self.kind == "none" else rounded(x, self.kind)
         from desim.problem.kernels.codecs import encoded
 
-        return np.asarray(encoded(seed, x, self.coder(x.shape[1], unbiased), **place))
+        return np.asarray(encoded(self, seed, x, unbiased, **place))
 
 
 def rounded(x: Array, number: str) -> Array:

@@ -37,11 +37,6 @@ class Drawn:
         """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
         raise NotImplementedError
 
-    def draws(self, rounds: Who) -> tuple[Who, Who]:
-        """Where those of each of rounds (n,) begin (n + 1,), and agents of all, as of `draw`."""
-        drawn = [self.draw(round_) for round_ in rounds.tolist()]
-        return np.cumsum([0, *map(len, drawn)]), np.concatenate(drawn)
-
 
 @dataclass(frozen=True)
 class Everybody(Drawn):
@@ -92,18 +87,10 @@ class UniformSubset(Drawn):
         """Of all cohorts."""
         return self.count
 
-    def draw(self, round_: int) -> Who:
-        """So many, all subsets alike."""
-        return self._subsets(round_)
-
-    def draws(self, rounds: Who) -> tuple[Who, Who]:
-        """As of `draw`, at once."""
-        return np.arange(len(rounds) + 1) * self.count, self._subsets(rounds).ravel()
-
-    def _subsets(self, rounds: int | Who) -> Who:
-        """Those of one round (count,), or of rounds (n,), a row each."""
+    def draw(self, round_: int | Who) -> Who:
+        """So many, all subsets alike; of rounds (n,) a row each."""
         place = Stream.PARTICIPATION, self.agents, self.count
-        return np.asarray(keys.subset(self.seed, *place, round=rounds))
+        return np.asarray(keys.subset(self.seed, *place, round=round_))
 
 
 @dataclass(frozen=True)

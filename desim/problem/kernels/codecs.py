@@ -157,7 +157,7 @@ def _levels(seed, k1, c0, most, row, squares, room):
 
 @lean_kernel
 def encode(coder, seed, k1, c0, row, scratch):
-    """Make of a row (dim,) what a receiver reads of it: see `Codec.coder`.
+    """Make of a row (dim,) what a receiver reads of it: see `coder_of`.
 
     Dithers have the address (seed, k1, c0), as has the subset of k coordinates of random-k.
     """
@@ -190,12 +190,25 @@ def _encode(coder, seed, k1, c0, out, scratch):
         encode(coder, seed, k1[r], c0[r], out[r], scratch)
 
 
-def encoded(seed, x, coder, **place):
+def coder_of(codec, dim, unbiased):
+    """What `encode` takes: kind, its number, bits of values, a factor and a divisor.
+
+    See `Codec.coded` in desim.network.conditions.codec, of which codec is.
+    """
+    kind = {"top-k": TOP, "random-k": RANDOM, "quantise": LEVELS}.get(codec.kind, PLAIN)
+    if kind == LEVELS:
+        return kind, codec.most, 64, 1.0, 1.0 if unbiased else codec.tau(dim)
+    k = codec.coordinates(dim) if kind else 0
+    bits = {"float32": 32, "float16": 16}.get(codec.numbers if kind else codec.kind, 64)
+    return kind, k, bits, dim / k if unbiased and kind == RANDOM else 1.0, 1.0
+
+
+def encoded(codec, seed, x, unbiased, **place):
     """What is read of rows x (n, dim) at addresses (seed, CODEC, *place (n,))."""
     out, (n, dim) = x.copy(), x.shape
     key, k1, c0, _ = words(seed, Stream.CODEC, **place)
     addresses = (np.resize(one, n) for one in (k1, c0))
-    _encode(coder, key, *addresses, out, scratch_for(dim))
+    _encode(coder_of(codec, dim, unbiased), key, *addresses, out, scratch_for(dim))
     return out
 
 
