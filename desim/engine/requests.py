@@ -95,7 +95,8 @@ class Replies(NamedTuple):
     @property
     def weighed(self) -> Array:
         """The payload (n, dim), each reply times its weight."""
-        return self.payload if (self.weight == 1.0).all() else self.payload * self.weight[:, None]
+        alike = np.logical_and.reduce(self.weight == 1.0)
+        return self.payload if alike else self.payload * self.weight[:, None]
 
 
 # How messages move: what an engine offers to `us` and to `hub`.

@@ -3,7 +3,7 @@
 What desim.network.conditions.policy says, compiled; the due replies of a buffer are a heap.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,8 +52,8 @@ class Desk(NamedTuple):
     collections in a row without a reply; now (1,) s; who, idle (agents,): agents called or heard,
     and those that owe nothing; times s and agents (agents,): heap of due replies; heard (agents,
     width): the message that each agent was last sent, or its reply; model (width,): the next one;
-    trained (WAVE, dim): what agents of several rounds have trained to; coded: bits of a number that
-    agents are sent, and of one that they send.
+    trained (WAVE, dim): what agents of several rounds have trained to; coded: the ways of
+    `passed` of what agents are sent, and of what they send.
     """
 
     counts: np.ndarray
@@ -65,7 +65,7 @@ class Desk(NamedTuple):
     heard: np.ndarray
     model: np.ndarray
     trained: np.ndarray
-    coded: tuple[int, int]
+    coded: tuple[Any, Any]
 
 
 def desk_for(agents, dim, message, coded):
