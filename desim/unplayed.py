@@ -12,11 +12,15 @@ from typing import Any, TypeVar, cast
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def of_unplayed(place: int, columns: bool = False) -> Callable[[Function], Function]:
+def of_unplayed(
+    place: int, columns: bool = False, gives: Callable[[int], Any] | None = None
+) -> Callable[[Function], Function]:
     """A decorator of a function whose argument number `place` may not be known yet.
 
     columns: it takes rounds in a column (rounds, 1), too, beside arrays with a row for each of
-    them, and gives rows (rounds, ...) with the bits of each round alone.
+    them, and gives rows (rounds, ...) with the bits of each round alone. gives: how many columns an
+    array (n, columns) has that it gives of rows (n, ...) with so many, or a tuple, of several: it
+    may be called later, when there are numbers; of `us` it sees who, round and live.
     """
 
     def decorated(function: Function) -> Function:
@@ -29,7 +33,7 @@ def of_unplayed(place: int, columns: bool = False) -> Callable[[Function], Funct
         def asked(*arguments: Any, **names: Any) -> Any:
             one = arguments[place] if place < len(arguments) else names.get(name)
             if answers := getattr(type(one), "answers", None):
-                return answers(one, function, arguments, names, columns)
+                return answers(one, function, arguments, names, gives or columns)
             return function(*arguments, **names)
 
         return cast(Function, asked)

@@ -17,8 +17,8 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6160,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11550,  # rounds to come: what they are made of; limits that end no wait
-    "methods": 6020,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
+    "engine": 11850,  # compiled rounds that stop for Python: codecs, minimisers, other noise
+    "methods": 6040,  # kernels that engines may call later; formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,
     "deployments": 8820,

@@ -28,8 +28,8 @@ class Steps:
     step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
     (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
     timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
-    constants in the arithmetic. bare: whether a round leaves what it computed to the message of the
-    next one.
+    constants in the arithmetic. calls (operation, its name and words): what Python does. bare:
+    whether a round leaves what it computed to the message of the next one.
     """
 
     def __init__(self, round_: Round, n: int) -> None:
@@ -57,6 +57,9 @@ class Steps:
         self.states: dict[str, Operand] = {}
         self.shown: int | None = None
         self.slots: set[int] = set()
+        self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
+        self._ahead: list[int] = []  # draws that the next computation takes, and the message tells
+        self._covered = False
         self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
         self.plain = self.ones + 1
         told = [name for name, *_ in round_.operations if name in ("compute", "release", "send")]
@@ -151,6 +154,8 @@ class Steps:
         columns = self._width(number)
         self._copied(self.places[number], columns, columns, (kind, place + low, row, 1))
 
+    _numbers = _columns
+
     def _hstack(self, number: int, operands: Any, widths: Any) -> None:
         out = self.places[number]
         for operand, width in zip(operands, widths, strict=True):
@@ -165,20 +170,43 @@ class Steps:
 
     def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
                  first: int, result: Operand) -> None:  # fmt: skip
-        if self._unsent < len(self.draws):
+        if self._unsent + len(self._ahead) < len(self.draws):
             raise Unplayable("a release before a computation")
         if result[0] != THIS:
             raise Unplayable("a job that gives what it was given")
         place = m.WORK, 0, 0, self.n, 0, self.timed, len(self.works)
         self.steps.append([*place, *NOTHING, *NOTHING])
         self.works.append((self.timed, work[1], seconds[1]))
-        self.timed, self._bare = self.timed + 1, True
+        self.timed, self._bare = self.timed + 1, self._bare or not self._covered
+        self._covered = False
 
     def _release(self, number: int, terms: Operand, mechanism: Any, view: Any,
                  value: Operand) -> None:  # fmt: skip
         if mechanism not in DRAWN:
-            raise Unplayable("noise of that kind")
-        self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+            return self._python(number, "release", terms, mechanism, view, value)
+        return self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+
+    def _python(self, number: int, name: str, *words: Any) -> None:
+        """A step that Python does; noise is charged by it, too."""
+        place = [m.CALL, 0, 0, 0, 0, self.timed, len(self.calls), *NOTHING, *NOTHING]
+        place[m.OTHER + m.ROW] = len(self.draws)
+        self.steps.append(place)
+        self.calls.append((number, name, words))
+        if name == "release":
+            self.draws.append((self.timed, words[0][1]))
+            self.timed, self._bare = self.timed + 1, False
+
+    def _call(self, number: int, *words: Any) -> None:
+        self._python(number, "call", *words)
+
+    def _coded(self, number: int, value: Operand) -> None:
+        self._python(number, "coded", value)
+
+    def _perturbation(self, number: int, *words: Any) -> None:
+        self._python(number, "perturbation", *words)
+        self._ahead.append(len(self.draws))
+        self.draws.append((-1, words[0][1]))
+        self._covered = True
 
     def _charged(self, number: int, slot: int, mechanism: Any, view: Any, rows: Place) -> None:
         """A step that adds noise to rows by the terms in a slot, and charges it."""
@@ -195,6 +223,11 @@ class Steps:
         if self._bare:  # as `Releasing._bare` does: a release without noise
             self._charged(number, self.plain, Mechanism.NONE, View.NEIGHBOURS, place)
             place = THIS, self.places[number], *place[2:]
+        for draw in self._ahead:
+            self.steps.append([m.STAMP, 0, 0, 0, 0, self.timed, draw, *NOTHING, *NOTHING])
+            self.draws[draw] = self.timed, self.draws[draw][1]
+            self.timed += 1
+        self._ahead = []
         carried = THIS, 0, self._unsent, len(self.draws)
         self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
         self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))

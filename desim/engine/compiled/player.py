@@ -8,6 +8,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.engine.arguments import effort, good_costs, terms_given
+from desim.engine.compiled.calls import Calls
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.tape import Stretch
@@ -63,7 +64,8 @@ class Player:
         self.kept = [constants[place] for place in self.fixed]
         self.bits = np.empty((len(steps.sends), self.n), np.int64)
         for s, (_, _, bits, _) in enumerate(steps.sends):
-            size = 64 * steps.widths[s] if constants[bits] is None else constants[bits]
+            plainly = settings.codecs.up.bits(steps.widths[s])
+            size = plainly if constants[bits] is None else constants[bits]
             self.bits[s] = whole_given("us.send: bits", size, self.n)
         rows = [constants[place] for place in steps.gradients]
         counts = np.array(rows, np.int64).reshape(-1, self.n)
@@ -160,12 +162,16 @@ class Player:
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
         end = float(world.settings.horizon)
-        calling = *place, self.cohort, self.network, self.problem, ledger, told, end
+        at = np.zeros(3, np.int64)
+        calling = *place, self.cohort, self.network, self.problem, ledger, told, end, at
         if not plain.ready(play_rounds, calling, True):
             self.later = k + MOST
             self.wait()
             return 0
-        done = int(play_rounds(*calling))
+        done, calls = int(play_rounds(*calling)), Calls(self, us, k, stretch, told)
+        while done < 0:
+            done = int(play_rounds(*calling)) if calls.done(at) else self._back(at)
+        own.pop("_codings", None)  # a round that is played again codes the same
         self.side ^= done & 1
         if done:
             self._log(us, k, done, told)
@@ -173,6 +179,11 @@ class Player:
             self._leave(us, stretch, done, k + done, told[2])
             world.tick(float(own["clock"].min()), whole=False)
         return done
+
+    def _back(self, at: Any) -> int:
+        """All is as it was before a round; return how many were played before it."""
+        self.cohort[2][:], self.world.ledger.rows.n[0] = self.cohort[5], at[2]
+        return int(at[0])
 
     def _given(self, stretch: Stretch, number: int) -> Any:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""

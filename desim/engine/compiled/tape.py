@@ -9,13 +9,14 @@ counters, is what it really has. Whatever would need a number ends the recording
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
+from desim.engine.compiled import calls
 from desim.engine.compiled.steady import (
     Later,
     Turn,
@@ -30,6 +31,11 @@ from desim.engine.compiled.values import Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.engine.world import Unforeseen
+from desim.masks import is_public, of_agents, public
+from desim.network.conditions.devices import overheads_of, speeds_of
+from desim.network.timeline.computations import fitting
+from desim.numerics.keys import seed_word
+from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.mechanisms import Terms
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import REAL
@@ -67,7 +73,7 @@ class Round(NamedTuple):
         pairs = enumerate(zip(self.constants, other.constants, strict=True))
         return all(
             one is two
-            or (type(one) in (float, int) and repr(one) == repr(two))
+            or (type(one) in (float, int, str) and repr(one) == repr(two))
             or place in self.later
             for place, (one, two) in pairs
         )
@@ -107,8 +113,8 @@ class Stretch(NamedTuple):
 class JobView:
     """What stands for `us` in a job; looked: whether that has looked at its round."""
 
-    def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64]) -> None:
-        self.who, self.looked = who, False
+    def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64], seed: int) -> None:
+        self.who, self.looked, self.noise_seed = who, False, seed
         self.round = Unseen(self, round_.view(Rounds))
 
 
@@ -271,7 +277,11 @@ class Tape:
     def thing(self, constant: Any) -> Operand:
         """A constant that is no array of floats, or one that no arithmetic takes."""
         constant = self._now(constant)
-        kept = self._seen(constant.copy()) if type(constant) is np.ndarray else constant
+        kept = constant
+        if type(constant) is np.ndarray:
+            kept = self._seen(constant.copy())
+        elif type(constant) in (Terms, tuple):
+            kept = calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
         self._constants.append(kept)
         self._shapes.append(type(kept))
         return GIVEN, len(self._shapes) - 1
@@ -362,6 +372,12 @@ class Tape:
         rows = np.minimum(rows, WHOLE).astype(np.int64)
         return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
 
+    @property
+    def seed(self) -> int:
+        """The seed of the noise, as a job sees it."""
+        own = self.settings.noise_seed
+        return int(seed_word(self.settings.seed if own is None else own))
+
     def shape_of(self, value: Any) -> tuple[int, ...]:
         """Its shape, be it a value or an array."""
         if type(value) is Value:
@@ -382,6 +398,8 @@ class Shadow:
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
         own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
+        own["unseen"] = Unseen(tape, own["number"])
+        own["code"] = None  # the latest message that a codec has coded
 
     def __getattr__(self, name: str) -> Any:
         found = self.state.get(name)
@@ -392,8 +410,7 @@ class Shadow:
     @property
     def round(self) -> NDArray[np.int64]:
         """The round (n,) of each agent."""
-        self.tape.looked = True
-        return self.number  # type: ignore[no-any-return]
+        return self.unseen  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
@@ -419,7 +436,8 @@ class Shadow:
             self.tape.turn()
             self.tape.look(sys._getframe().f_back)
             k += 1
-            self.__dict__["number"] = np.full(n, k)
+            self.__dict__["number"] = number = np.full(n, k)
+            vars(self).update(unseen=Unseen(self.tape, number), code=None)
             yield Turn(self.tape, k)
             if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
@@ -442,7 +460,7 @@ class Shadow:
         tape = self.tape
         asked = tape.round in ASKED
         before = held(job, tape._mark) if asked else None
-        tape.job = view = JobView(self.who, self.number)
+        tape.job = view = JobView(self.who, self.number, tape.seed)
         try:
             result = tape.opened(job(view, *map(self._input, inputs)))
         finally:
@@ -469,20 +487,54 @@ class Shadow:
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
                 kept: bool = False) -> Value:  # fmt: skip
         """Note a release of all agents."""
-        if where is not None or draw is not None or kept:
+        if not is_public(where) or draw is not None or kept:
             self.tape.refuse("us.release of some, of a numbered draw, or for later")
+        if where is not None and not where.all():  # which no block plays
+            words = "release_some", self.tape.thing(where), *self._costs(terms)
+            return self._row(words, value)
+        return self._row(("release", *self._costs(terms)), value)
+
+    def _costs(self, terms: Any) -> tuple[Operand, Any, Any]:
+        """The place of terms, their mechanism and view."""
         place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
         if type(terms) is not Terms:
             self.tape.refuse("terms of a release")
         terms_given("us.release: terms", terms, len(self.who))  # whose numbers it fixes now
-        words = "release", place, terms.mechanism, terms.view
-        return self._row(words, value)
+        return place, terms.mechanism, terms.view
+
+    def perturbation(self, dim: Any, terms: Any, where: Any = None) -> Value:
+        """Note noise that enters the next computation of all agents."""
+        if where is not None or type(dim) is not int:
+            self.tape.refuse("us.perturbation of some")
+        words = "perturbation", *self._costs(terms), dim
+        return self.tape.note(words, (len(self.who), dim))  # type: ignore[no-any-return]
+
+    def charged(self, terms: Any) -> NDArray[np.uint64]:
+        """Note a charge for noise inside the next computation; return its keys (n,)."""
+        told = [one[0] for one in self.tape.operations]
+        drawn = sum(map(told.count, ("release", "perturbation")))
+        self.perturbation(0, terms)
+        terms = terms.now if type(terms) is Later else terms
+        key = Ledger.noise_key(cast(Any, self.tape), terms, drawn)
+        return np.full(len(self.who), key)
+
+    def released(self, output: Any, *_: Any) -> Any:
+        """What to use for an output of `charged` noise: nobody listens."""
+        return output
+
+    def coded(self, value: Any) -> Any:
+        """Note what the scenario's codec makes of a value."""
+        if not self.tape.settings.codecs.plain:
+            self.__dict__["code"] = value = self._row(("coded",), value)
+        return value
 
     def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,
              to: Any = None) -> None:  # fmt: skip
         """Note a message to all neighbours."""
         if where is not None or to is not None:
             self.tape.refuse("us.send to some")
+        if not self.tape.settings.codecs.plain and (bits is not None or payload is not self.code):
+            self.tape.refuse("us.send of what is not coded")
         self._row(("send", self.tape.thing(bits), self.tape.thing(turn)), payload)
         self.__dict__["payload"] = self.tape.shape_of(payload)
 
@@ -519,6 +571,18 @@ class Shadow:
     def report(self, models: Any) -> None:
         """Note what is shown."""
         self._row(("report",), models)
+
+    def public(self, mask: Any) -> Any:
+        """As `us` has it."""
+        return public(of_agents(np.asarray(mask), len(self.who), "us.public"))
+
+    def capacity(self, seconds: float) -> NDArray[np.int64]:
+        """As `us` has it, where speeds are the same in every round."""
+        speeds = self.tape.settings.speeds
+        if not speeds.settled or type(seconds) not in (int, float):
+            self.tape.refuse("us.capacity of speeds that change")
+        place = speeds, self.who, np.ones(len(self.who), np.int64)
+        return fitting(speeds_of(*place), seconds - overheads_of(*place))  # type: ignore
 
     def link_weights(self, matrix: Any, graph: Any = None) -> Any:
         """As `us` has it."""
