@@ -18,7 +18,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
     "engine": 11850,  # compiled rounds that stop for Python: codecs, minimisers, other noise
-    "methods": 6040,  # kernels that engines may call later; formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
+    "methods": 6040,  # kernels that engines may call later; formulas of coordinator methods
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,
     "deployments": 8820,
