@@ -56,6 +56,8 @@ RUNS = {
     "led": lambda: simulated("led-graph"),
     "led noisy": lambda: simulated("led-graph-noisy"),
     "d-zoa": lambda: simulated("d-zoa"),
+    "sdm-dsgd": lambda: simulated("sdm-dsgd"),
+    "sdm-dsgd float32": lambda: simulated("sdm-dsgd", algorithm={"numbers": "float32", "c": 0.3}),
     "discrete": lambda: simulated("nfl-discrete", privacy=LEVELS),
     "q-dpsgd-2": lambda: build(
         desim.load(graph(algorithm=QUANTISED, privacy=LEVELS, stop={"rounds": 40}, **STEADY))
@@ -169,6 +171,25 @@ def of_list(x, by):
     return by[0] * x
 
 
+def bending(self, us):
+    """Steps along signs, models within bounds, and longer messages for larger agents."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        g = us.release(g, self.terms(us.who, k, samples))
+        x = np.minimum(us.x - 0.02 * np.sign(g) - 0.1 * np.tanh(g), 0.5)
+        us.send(x, bits=np.maximum(rounded_up(x), 9))
+        us.x = us.sum((yield us.gather())) / us.degree[:, None]
+        us.report(us.x)
+
+
+@of_unplayed(0, gives=lambda columns: None)
+def rounded_up(x):
+    """A whole number of each agent."""
+    return np.ceil(30.0 * np.abs(x).sum(axis=1)).astype(np.int64)
+
+
 @of_unplayed(1, gives=lambda columns: columns)
 def failing(us, x):
     """Rows, but in round 33."""
@@ -276,6 +297,7 @@ PROGRAMS = {
     "levelled": (levelled, {}), "discrete": (levelled, LEVELLED), "shrinking": (shrinking, {}),
     "decaying": (decaying, {}), "widening": (using(widening), {}), "covered": (covered, {}),
     "peeking": (using(peeking), {}), "solving": (solving, {}),
+    "bending": (bending, {}),
     "twice coded": (twice_coded, {"name": "choco-sgd", **QUANTISE}),
 }  # fmt: skip
 
@@ -356,11 +378,15 @@ TWINS = [
     (calls, "one is (tape.us.unseen if", "'Unseen' in str(type(one)) or one is (None if",
      lambda: hosted(levelled)),
     (calls, "_bits(before) == _bits(one)", "True", lambda: hosted(shrinking)),
-    (calls, "if shapes != [", "if not [", lambda: hosted(using(widening))),
+    (calls, "if kinds != [", "if not [", lambda: hosted(using(widening))),
     (lowering, "self._bare or not self._covered", "True", RUNS["dvp"]),
     (lowering, "self.draws[draw] = self.timed,", "self.draws[draw] = -1,", RUNS["dvp"]),
     (lowering, "m.ROW] = len(self.draws)", "m.ROW] = 0", lambda: hosted(covered)),
     (player, "settings.codecs.up.bits(steps.widths[s])", "64 * steps.widths[s]", coded),
+    (player, "self.sized[s][few.start]", "self.sized[s][0]", RUNS["sdm-dsgd"]),
+    (calls, "[b] = player.bits[s]", "[b] = 64.0", lambda: hosted(bending)),
+    (calls, "size = self.player, value(bits)", "size = self.player, 2.0 * value(bits)",
+     lambda: hosted(bending)),
     (player, "own.pop(\"_codings\", None)", "pass", lambda: meeting({"time": "2 s"})),
     (player, "self.cohort[5], at[2]", "self.cohort[2], at[2]", lambda: hosted(using(peeking))),
     (player, "self.cohort[5], at[2]", "self.cohort[5], 0", lambda: hosted(using(peeking))),

@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6160,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11850,  # compiled rounds that stop for Python: codecs, minimisers, other noise
+    "engine": 11890,  # compiled rounds that stop for Python: codecs, minimisers, other noise
     "methods": 6040,  # kernels that engines may call later; formulas of coordinator methods
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6020,

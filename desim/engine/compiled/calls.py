@@ -6,7 +6,7 @@ of that round. All else is played in one call, which costs some 10 us more for e
 """
 
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,18 @@ from desim.engine.compiled.steady import Later, Turn, plainly
 from desim.engine.world import Unforeseen
 from desim.network.timeline.together import span
 from desim.privacy.ledger.ledger import AMOUNTS, Terms
+from desim.shapes import whole_given
 
 HERE = 3  # an operand that is none of THIS, BEFORE, GIVEN: `us`, or the round (n,) of each agent
 US, ROUND = (HERE, 0), (HERE, 1)
+COUNTS = np.dtype(np.int64), np.dtype(float)  # what one number of each agent may be
 PLAIN = (bool, int, float, str, type(None), np.float64, np.int64, np.uint64)
 
 
 def noted(tape: Any, value: Any, function: Any, arguments: Any, names: Any, gives: Any) -> Any:
     """Note that the function is called once there are numbers; return what stands for its own.
 
-    gives: its columns for those of `value`.
+    gives: its columns for those of `value`, None for one number of each agent.
     """
 
     def operand(one: Any) -> Any:
@@ -42,11 +44,13 @@ def noted(tape: Any, value: Any, function: Any, arguments: Any, names: Any, give
     words = "call", function, operands, tuple(names), tape.job is not None
     many = gives(value.shape[1] if value.ndim > 1 else 1)
     widths = many if isinstance(many, tuple) else (many,)
-    whole = tape.note((*words, widths), (len(value), sum(widths)))
-    if many is not widths:
+    edges = [0, *accumulate(1 if width is None else width for width in widths)]
+    whole = tape.note((*words, widths), (len(value), edges[-1]))
+    if many is not widths and many is not None:
         return whole
-    edges = np.cumsum((0, *widths)).tolist()
-    return tuple(tape.columns(whole, a, b) for a, b in pairwise(edges))
+    parts = zip(widths, pairwise(edges), strict=True)
+    found = [whole[:, a] if width is None else whole[:, a:b] for width, (a, b) in parts]
+    return found[0] if many is None else tuple(found)
 
 
 def called(us: Any, value: Any, function: Any, operands: Any, names: Any, job: bool,
@@ -59,10 +63,10 @@ def called(us: Any, value: Any, function: Any, operands: Any, names: Any, job: b
     found = function(*given[:first], **dict(zip(names, given[first:], strict=True)))
     parts = found if type(found) is tuple else (found,)
     n = len(us.who)
-    shapes = [(np.shape(x), getattr(x, "dtype", None)) for x in parts]
-    if shapes != [((n, w), float) for w in widths]:
+    kinds = [(np.shape(x), getattr(x, "dtype", None) in COUNTS[np.ndim(x) > 1 :]) for x in parts]
+    if kinds != [((n,) if w is None else (n, w), True) for w in widths]:
         raise Unforeseen("a function that gives something else")
-    return np.hstack(parts) if len(parts) > 1 else found
+    return np.column_stack(parts) if len(parts) > 1 else np.reshape(found, (n, -1)).astype(float)
 
 
 def _fixed(tape: Any, one: Any) -> Any:
@@ -111,6 +115,9 @@ class Calls:
             return self._view(kind, number, side) if kind < 2 else self._given(number, b)
 
         try:
+            if name == "bits":
+                self._sized(b, words[0], words[1], value)
+                return True
             if name == "call":
                 found = called(self._seen(round_, words[3]), value, *words)
             elif name == "coded":
@@ -121,6 +128,12 @@ class Calls:
             return False
         self._view(0, number, side)[...] = found
         return True
+
+    def _sized(self, b: int, bits: Any, s: int, value: Any) -> None:
+        """How many bits (n,) the messages have that are sent next."""
+        player, size = self.player, value(bits).astype(np.int64)
+        player.bits[s] = whole_given("us.send: bits", size, len(size))
+        player.sized.setdefault(s, np.empty((player.most, len(size))))[b] = player.bits[s]
 
     def _seen(self, round_: Any, job: bool) -> Any:
         """What stands for `us` in a function: who, round, and that all are live."""

@@ -223,7 +223,8 @@ def _set(us: Cohort, value: Any, name: str, rows: Any) -> Any:
 
 
 def _sent(us: Cohort, value: Any, bits: Any, turn: Any, payload: Any) -> Any:
-    us.send(value(payload), bits=value(bits), turn=value(turn))
+    size = value(bits) if bits[0] == GIVEN else value(bits).astype(np.int64)
+    us.send(value(payload), bits=size, turn=value(turn))
 
 
 DONE: dict[str, Any] = {

@@ -48,7 +48,7 @@ class Steps:
                 self._alias(number, (THIS, sent))
         self.steps: list[list[int]] = []
         self.draws: list[tuple[int, int]] = []
-        self.sends: list[tuple[int, int, int, int]] = []
+        self.sends: list[tuple[int, int, int | None, int]] = []
         self.works: list[tuple[int, int, int]] = []
         self.widths: list[int] = []  # of messages
         self.latest = -1  # the operation that sends last
@@ -223,6 +223,9 @@ class Steps:
         if self._bare:  # as `Releasing._bare` does: a release without noise
             self._charged(number, self.plain, Mechanism.NONE, View.NEIGHBOURS, place)
             place = THIS, self.places[number], *place[2:]
+        known = bits[1] if bits[0] == GIVEN else None
+        if known is None:
+            self._python(number, "bits", bits, len(self.sends))
         for draw in self._ahead:
             self.steps.append([m.STAMP, 0, 0, 0, 0, self.timed, draw, *NOTHING, *NOTHING])
             self.draws[draw] = self.timed, self.draws[draw][1]
@@ -230,7 +233,7 @@ class Steps:
         self._ahead = []
         carried = THIS, 0, self._unsent, len(self.draws)
         self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
-        self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
+        self.sends.append((self.timed, len(self.draws), known, turn[1]))
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,13 @@ class Player:
         )  # fmt: skip
         constants = steps.round.constants
         self.fixed = [place for work in steps.works for place in work[1:]]
-        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends)]
+        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends if one[2] is not None)]
         self.kept = [constants[place] for place in self.fixed]
         self.bits = np.empty((len(steps.sends), self.n), np.int64)
+        self.sized: dict[int, Array] = {}  # bits (rounds, n) of messages that Python knows
         for s, (_, _, bits, _) in enumerate(steps.sends):
+            if bits is None:
+                continue
             plainly = settings.codecs.up.bits(steps.widths[s])
             size = plainly if constants[bits] is None else constants[bits]
             self.bits[s] = whole_given("us.send: bits", size, self.n)
@@ -282,10 +286,14 @@ class Player:
             each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
         for s, (v, drawn, *_) in enumerate(steps.sends):
             release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
-            number, total = done * self.links, sum(totals[s][part])
-            counts = (SEND, number, total), (DELIVER, number, total)
-            later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
+            for low, high in pairwise(range(done + 1)) if s in self.sized else [(0, done)]:
+                few = slice(part.start + low, part.start + high)
+                size = self.sized[s][few.start] if s in self.sized else sizes[s]
+                place = times[v, few], rounds[low:high], size, release[low:high]
+                number, total = (high - low) * self.links, sum(totals[s][few])
+                counts = (SEND, number, total), (DELIVER, number, total)
+                inputs = self.first, factors[s, few], *place
+                later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
 
     def _alike(self, us: Cohort, done: int) -> list[Any]:
         """Columns that all rounds of a run have, of so many: who, degrees, -1, 0, work, seconds."""

@@ -535,7 +535,8 @@ class Shadow:
             self.tape.refuse("us.send to some")
         if not self.tape.settings.codecs.plain and (bits is not None or payload is not self.code):
             self.tape.refuse("us.send of what is not coded")
-        self._row(("send", self.tape.thing(bits), self.tape.thing(turn)), payload)
+        size = self.tape.operand(bits) if type(bits) is Value else self.tape.thing(bits)
+        self._row(("send", size, self.tape.thing(turn)), payload)
         self.__dict__["payload"] = self.tape.shape_of(payload)
 
     def gather(self, within: Any = None) -> object:

@@ -11,6 +11,8 @@ from desim.problem.kernels.plan import WHOLE
 
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
 
+OTHERS = (np.maximum, np.minimum, np.absolute, np.sign, np.sqrt, np.exp, np.tanh)
+
 
 class Value:
     """What stands for an array of floats (n, ...) that is not known yet; it never changes."""
@@ -40,6 +42,10 @@ class Value:
         """Note sums, differences, products, quotients of arrays, and nothing else."""
         if ufunc is np.negative and method == "__call__" and not more:
             return -inputs[0]
+        if ufunc in OTHERS and method == "__call__" and not more:
+            if np.broadcast_shapes(*map(self.tape.shape_of, inputs)) == self.shape:
+                width = None if self.ndim == 1 else self.shape[1]
+                return calls.noted(self.tape, self, ufunc, inputs, {}, lambda _: width)
         if ufunc not in BINARY or method != "__call__" or more:
             self.tape.refuse(f"np.{ufunc.__name__}")
         return self.tape.combine(BINARY[ufunc], *inputs)

@@ -63,4 +63,4 @@ descend = _looked_at(
 estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise", "", _alike)
 capped_losses = _looked_at(sums.capped_losses, "x", each="where")
 quantize = _looked_at(codecs.quantize, "x", each="round_", gives=_alike)
-sparsify = _looked_at(codecs.sparsify, "x", each="round_")
+sparsify = _looked_at(codecs.sparsify, "x", each="round_", gives=lambda columns: (columns, None))
