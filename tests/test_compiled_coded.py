@@ -56,7 +56,7 @@ RUNS = {
     "led": lambda: simulated("led-graph"),
     "led noisy": lambda: simulated("led-graph-noisy"),
     "d-zoa": lambda: simulated("d-zoa"),
-    "sdm-dsgd": lambda: simulated("sdm-dsgd"),
+    "sdm-dsgd": lambda: simulated("sdm-dsgd", stop={"rounds": 150}),
     "sdm-dsgd float32": lambda: simulated("sdm-dsgd", algorithm={"numbers": "float32", "c": 0.3}),
     "discrete": lambda: simulated("nfl-discrete", privacy=LEVELS),
     "q-dpsgd-2": lambda: build(
@@ -384,6 +384,7 @@ TWINS = [
     (lowering, "m.ROW] = len(self.draws)", "m.ROW] = 0", lambda: hosted(covered)),
     (player, "settings.codecs.up.bits(steps.widths[s])", "64 * steps.widths[s]", coded),
     (player, "self.sized[s][few.start]", "self.sized[s][0]", RUNS["sdm-dsgd"]),
+    (player, "self.sized = {}  # the", "pass  # the", RUNS["sdm-dsgd"]),
     (calls, "[b] = player.bits[s]", "[b] = 64.0", lambda: hosted(bending)),
     (calls, "size = self.player, value(bits)", "size = self.player, 2.0 * value(bits)",
      lambda: hosted(bending)),

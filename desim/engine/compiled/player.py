@@ -172,6 +172,7 @@ class Player:
             self.later = k + MOST
             self.wait()
             return 0
+        self.sized = {}  # the log is to have what it was given
         done, calls = int(play_rounds(*calling)), Calls(self, us, k, stretch, told)
         while done < 0:
             done = int(play_rounds(*calling)) if calls.done(at) else self._back(at)
