@@ -372,7 +372,7 @@ TWINS = [
     (calls, "spans[v, b] = clock, span(clock)", "spans[v, b] = 0.0, span(clock)", RUNS["discrete"]),
     (calls, "place = who, round_, draw", "place = who, round_, 0", lambda: hosted(covered)),
     (calls, "x[b] if x.ndim > 1", "x[0] if x.ndim > 1", RUNS["discrete"]),
-    (calls, "column[min(b, len(column) - 1)]", "column[0]", lambda: hosted(decaying)),
+    (calls, "return column[b]", "return column[0]", lambda: hosted(decaying)),
     (calls, "[one.copy() if isinstance", "[one if isinstance", lambda: hosted(decaying)),
     (calls, "else _fixed(tape, plainly(one))", "else one", lambda: hosted(listing)),
     (calls, "one is (tape.us.unseen if", "'Unseen' in str(type(one)) or one is (None if",

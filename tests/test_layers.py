@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
-    "problem": 8280,  # what formulas may say; gradients where agents have trained to
+    "problem": 8290,  # ties of top-k apart; gradients where agents have trained to
     "network": 6160,  # choosers find the least without sorting all
     "log": 1380,
     "privacy": 4550,  # noise of many rounds at once, with the bits of each

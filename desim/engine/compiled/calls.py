@@ -155,9 +155,10 @@ class Calls:
 
     def _given(self, place: int, b: int) -> Any:
         """A constant as it is in a round."""
-        column = self.stretch.column(place)
+        if (column := self.stretch.varying.get(place)) is None:
+            return self.stretch.first.constants[place]
         if not isinstance(column, Terms):
-            return column[min(b, len(column) - 1)]
+            return column[b]
         rows = {name: getattr(column, name) for name in AMOUNTS}
         return replace(column, **{n: x[b] if x.ndim > 1 else x for n, x in rows.items()})
 

@@ -90,9 +90,11 @@ def top_k(x, k):
         return x.copy()
     size = np.where(np.isnan(x), np.inf, np.abs(x))
     least = np.partition(size, x.shape[1] - k, axis=1)[:, -k, None]
-    larger, equal = size > least, size == least
-    room = k - np.count_nonzero(larger, axis=1)[:, None]
-    return np.where(larger | (equal & (np.cumsum(equal, axis=1) <= room)), x, 0.0)
+    taken = size >= least
+    if np.count_nonzero(taken) > k * len(x):
+        equal, larger = size == least, np.count_nonzero(size > least, axis=1)[:, None]
+        taken ^= equal & (np.cumsum(equal, axis=1) > k - larger)
+    return np.where(taken, x, 0.0)
 
 
 @kernel
