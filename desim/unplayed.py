@@ -18,9 +18,8 @@ def of_unplayed(
     """A decorator of a function whose argument number `place` may not be known yet.
 
     columns: it takes rounds in a column (rounds, 1), too, beside arrays with a row for each of
-    them, and gives rows (rounds, ...) with the bits of each round alone. gives: how many columns an
-    array (n, columns) has that it gives of rows (n, ...) with so many, or a tuple, of several: it
-    may be called later, when there are numbers; of `us` it sees who, round and live.
+    them, and gives rows (rounds, ...) with the bits of each round alone. gives: columns (one number,
+    or a tuple) of what it gives of rows (n, columns), once they are known; sees us.who, round, live
     """
 
     def decorated(function: Function) -> Function:
@@ -32,8 +31,10 @@ def of_unplayed(
         @wraps(function)
         def asked(*arguments: Any, **names: Any) -> Any:
             one = arguments[place] if place < len(arguments) else names.get(name)
+            if gives and (called := getattr(type(one), "called", None)):
+                return called(one, function, arguments, names, gives)
             if answers := getattr(type(one), "answers", None):
-                return answers(one, function, arguments, names, gives or columns)
+                return answers(one, function, arguments, names, columns)
             return function(*arguments, **names)
 
         return cast(Function, asked)

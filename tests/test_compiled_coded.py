@@ -244,6 +244,19 @@ def covered(self, us):
         yield from mixing(self, us, keyed(us.x - STEP * g, key, other))
 
 
+def covered_late(self, us):
+    """Noise inside a computation behind a message that was charged by itself."""
+    us.x = self.x0[us.who]
+    for k in us.rounds():
+        samples = self.samples(us.who)
+        g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+        us.send(us.x - STEP * g)
+        x = us.sum((yield us.gather())) / us.degree[:, None]
+        key = us.charged(self.terms(us.who, k, samples))
+        g = yield us.compute(self.batch_gradient, x, samples, work=samples)
+        yield from mixing(self, us, keyed(x - STEP * g, key))
+
+
 def solving(self, us):
     """A minimisation in a job of the user's, which looks at nothing else."""
     us.x = self.x0[us.who]
@@ -311,7 +324,7 @@ def test_programs_with_parts_in_python_are_played_as_they_are(name, blocks):
     assert blocks[0] > 40
 
 
-@pytest.mark.parametrize("program", [listing, coded_before])
+@pytest.mark.parametrize("program", [listing, coded_before, covered_late])
 def test_what_may_be_another_thing_by_then_has_no_blocks(program, blocks):
     changes = {"name": "choco-sgd", **QUANTISE} if program is coded_before else {}
     assert unlike(hosted(program, **changes)) == []
@@ -394,6 +407,7 @@ TWINS = [
     (tape, "unseen=Unseen(self.tape, number), code=None", "unseen=Unseen(self.tape, number)",
      lambda: hosted(coded_before, name="choco-sgd", stop={"time": "3 s"}, **QUANTISE)),
     (tape, "terms, drawn)", "terms, 0)", lambda: hosted(covered)),
+    (tape, '"send" in told', "False", lambda: hosted(covered_late)),
     (tape, "if not speeds.settled or", "if", redrawn),
     (tape, "where is not None and not where.all()", "False", q_dpsgd_2),
     (tape, "int(seed_word(self.settings.seed if own is None else own))", "0", RUNS["led noisy"]),

@@ -512,7 +512,9 @@ class Shadow:
     def charged(self, terms: Any) -> NDArray[np.uint64]:
         """Note a charge for noise inside the next computation; return its keys (n,)."""
         told = [one[0] for one in self.tape.operations]
-        drawn = sum(map(told.count, ("release", "perturbation")))
+        if "send" in told:  # which may have charged for what was computed
+            self.tape.refuse("us.charged behind a message")
+        drawn = sum(map(told.count, ("release", "release_some", "perturbation")))
         self.perturbation(0, terms)
         terms = terms.now if type(terms) is Later else terms
         key = Ledger.noise_key(cast(Any, self.tape), terms, drawn)

@@ -45,7 +45,7 @@ class Value:
         if ufunc in OTHERS and method == "__call__" and not more:
             if np.broadcast_shapes(*map(self.tape.shape_of, inputs)) == self.shape:
                 width = None if self.ndim == 1 else self.shape[1]
-                return calls.noted(self.tape, self, ufunc, inputs, {}, lambda _: width)
+                return self.called(ufunc, inputs, {}, lambda _: width)
         if ufunc not in BINARY or method != "__call__" or more:
             self.tape.refuse(f"np.{ufunc.__name__}")
         return self.tape.combine(BINARY[ufunc], *inputs)
@@ -111,10 +111,12 @@ class Value:
             return Narrow(self)
         return self.tape.refuse(f"x.astype({kind})")
 
-    def answers(self, function: Any, arguments: Any, names: Any, gives: Any) -> Any:
-        """What a function gives once there are numbers, or gradients; see `Tape.gradient`."""
-        if callable(gives):
-            return calls.noted(self.tape, self, function, arguments, names, gives)
+    def called(self, function: Any, arguments: Any, names: Any, gives: Any) -> Any:
+        """What a function gives once there are numbers; see `calls`."""
+        return calls.noted(self.tape, self, function, arguments, names, gives)
+
+    def answers(self, function: Any, arguments: Any, names: Any, _: bool) -> Any:
+        """The gradients at this point, of whom and of which batches `Tape.gradient` says."""
         asked = signature(function).bind(*arguments, **names)
         asked.apply_defaults()
         return self.tape.gradient(**{"count": WHOLE, "step": 0, **asked.arguments})
