@@ -18,8 +18,8 @@ def of_unplayed(
     """A decorator of a function whose argument number `place` may not be known yet.
 
     columns: it takes rounds in a column (rounds, 1), too, beside arrays with a row for each of
-    them, and gives rows (rounds, ...) with the bits of each round alone. gives: columns (one number,
-    or a tuple) of what it gives of rows (n, columns), once they are known; sees us.who, round, live
+    them, and gives rows (rounds, ...) with the bits of each round alone. gives: how many columns,
+    a number or a tuple, of rows (n, columns) once they are known; it sees us.who, round and live.
     """
 
     def decorated(function: Function) -> Function:
