@@ -39,7 +39,7 @@ QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
 METHODS = (
     "dsgd", "zcdp-nfl", "dp-nfl", "zcdp-subgradient", "gradient-tracking", "push-sum",
 )  # fmt: skip
-WITHOUT = ("nfl-lossy", "nfl-discrete", "nfl-mlp", "gradient-tracking-next", "subgradient-absolute")
+WITHOUT = ("nfl-lossy", "nfl-mlp", "gradient-tracking-next", "subgradient-absolute")
 COMPILED = [
     name
     for name in GRAPH
@@ -196,7 +196,7 @@ def test_rows_that_nobody_keeps_are_counted_once(engine, monkeypatch):
 def test_rows_of_a_round_that_is_played_again_are_taken_back(monkeypatch):
     simulation = build(desim.load(graph(algorithm=DSGD, stop={"time": "1 s"}, observe={})))
     assert unlike(simulation) == []
-    broken = mutant(machine, "ledger[2][3][0] = rows", "rows = 0")
+    broken = mutant(machine, "ledger[2][3][0] = at[2]\n                r", "r")
     monkeypatch.setattr(player, "play_rounds", broken.play_rounds)
     assert unlike(simulation)
 
@@ -912,7 +912,6 @@ def test_steady_programs_run_no_longer_beside_the_rounds(monkeypatch):
         ("nfl-lossy", "messages may be lost"),
         ("dsgd-late", "with policy deadline"),
         ("ipp-admm", "ipp-admm with these settings has no compiled rounds: its program asks for"),
-        ("nfl-discrete", "noise of that kind"),
         ("nfl-mlp", "gradients of this model"),
         ("nfl-budget", "privacy.budget"),
     ],

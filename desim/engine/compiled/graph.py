@@ -17,6 +17,7 @@ import numpy as np
 
 from desim.engine.agents.programs import checked_requests
 from desim.engine.cohort import graph as cohort
+from desim.engine.compiled import calls
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.meeting import Meeting
@@ -33,7 +34,7 @@ from desim.problem.kernels.gradients import Data
 from desim.problem.losses.scalar import OWN
 
 WORTH = 60_000  # rounds that gain what it takes to compile them
-TRIED = 5  # rounds of a program that are looked at before a run
+TRIED = 7  # rounds of a program that are looked at before a run
 ALIKE = 2  # rounds in a row that did the same, from which on they are played in blocks
 FUNCTIONS: dict[str, Any] = {name: ufunc for ufunc, name in BINARY.items()}
 Values = list[Any]  # what the operations of a round gave
@@ -69,7 +70,6 @@ def uncompiled(program: MethodType, settings: Settings) -> str:
         f"with policy {settings.policy.kind} rounds differ": settings.policy.kind != "all",
         "agents may be away": settings.churn is not None,
         "who may go on within privacy.budget is decided in Python": settings.budget is not None,
-        "messages of a codec are coded in Python": not settings.codecs.plain,
         "messages may be lost": links is not None and links.lossy,
         "messages take TCP, two hops, a trace or radio": links is None or not links.plain,
         "messages share lines": links is not None and (links.contention or links.lines.shape[1]),
@@ -84,7 +84,9 @@ def uncompiled(program: MethodType, settings: Settings) -> str:
         *_, before, last = [tape.next() for _ in range(TRIED)]
         if last is None or not last.like(before):
             return "its rounds are of several kinds"
-        Steps(last, settings.problem.agents)
+        steps = Steps(last, settings.problem.agents)
+        if steps.calls and not tape.steady:  # to know them takes what blocks would save
+            return "its rounds call what is not compiled, and are not known to be the same"
     except Unforeseen as why:
         return f"its program asks for {why}"
     except Unplayable as why:
@@ -207,6 +209,8 @@ def acted(us: Cohort, round_: Round, before: Values) -> Generator[Any, Any, Valu
             job, inputs, work, seconds = words[:4]
             inputs = [value(one) for one in inputs]
             found = yield us.compute(job, *inputs, work=value(work), seconds=value(seconds))
+            if np.shape(found) != round_.results[number]:
+                raise Unforeseen("a job that gives something else")
         elif name == "gather":
             found = yield us.gather()
         else:
@@ -221,8 +225,9 @@ def _set(us: Cohort, value: Any, name: str, rows: Any) -> Any:
 
 
 def _sent(us: Cohort, value: Any, bits: Any, turn: Any, *rest: Any) -> Any:
+    size = value(bits) if bits[0] == GIVEN else value(bits).astype(np.int64)
     to = value(rest[0]) if len(rest) > 1 else None
-    us.send(value(rest[-1]), bits=value(bits), turn=value(turn), to=to)
+    us.send(value(rest[-1]), bits=size, turn=value(turn), to=to)
 
 
 DONE: dict[str, Any] = {
@@ -230,6 +235,7 @@ DONE: dict[str, Any] = {
     "negative": lambda value, one: -value(one),
     "column": lambda value, one: value(one)[:, None],
     "columns": lambda value, one, low, high: value(one)[:, low:high],
+    "numbers": lambda value, one, low, _: value(one)[:, low],
     "hstack": lambda value, parts, _: np.hstack([value(one) for one in parts]),
     "float32": lambda value, one: value(one).astype(np.float32).astype(float),
     "count": lambda value, heard: value(heard).count,
@@ -240,6 +246,12 @@ VERBS: dict[str, Any] = {
     "meet": _sent,
     "release": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms)),
     "keep": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms), kept=True),
+    "coded": lambda us, value, one: us.coded(value(one)),
+    "call": calls.called,
+    "perturbation": lambda us, value, terms, *rest: us.perturbation(rest[-1], value(terms)),
+    "release_some": lambda us, value, where, terms, *rest: us.release(
+        value(rest[-1]), value(terms), value(where)
+    ),
     "known": lambda us, value, values: us.known(value(values)),
     "sum": lambda us, value, heard, weights: us.sum(value(heard), value(weights)),
     "sum_fresh": lambda us, value, heard, other: us.sum(value(heard), value(other).fresh),

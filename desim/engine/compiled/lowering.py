@@ -29,8 +29,9 @@ class Steps:
     step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
     (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
     timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
-    constants in the arithmetic. bare: whether a round leaves what it computed to the message of the
-    next one. to: the constant with the neighbour that each agent sends to, if that is one.
+    constants in the arithmetic. calls (operation, its name and words): what Python does. bare:
+    whether a round leaves what it computed to the message of the next one. to: the constant with
+    the neighbour that each agent sends to, if that is one.
     """
 
     def __init__(self, round_: Round, n: int) -> None:
@@ -50,7 +51,7 @@ class Steps:
                 self._alias(number, (THIS, sent))
         self.steps: list[list[int]] = []
         self.draws: list[tuple[int, int]] = []
-        self.sends: list[tuple[int, int, int, int]] = []
+        self.sends: list[tuple[int, int, int | None, int]] = []
         self.works: list[tuple[int, int, int]] = []
         self.widths: list[int] = []  # of messages
         self.latest = -1  # the operation that sends last
@@ -59,6 +60,9 @@ class Steps:
         self.states: dict[str, Operand] = {}
         self.shown: int | None = None
         self.slots: set[int] = set()
+        self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
+        self._ahead: list[int] = []  # draws that the next computation takes, and the message tells
+        self._covered = False
         self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
         self.plain = self.ones + 1
         told = [name for name, *_ in round_.operations if name in TOLD]
@@ -74,6 +78,8 @@ class Steps:
             raise Unplayable("releases for later, and others")
         if self.to is not None and (len(self.sends) > 1 or kept is not bool(self.draws)):
             raise Unplayable("messages to chosen neighbours, and others, or releases for now")
+        if self.to is not None and self.calls:
+            raise Unplayable("messages to chosen neighbours, and what Python does")
         if self.draws and any(one[1] == 0 for one in self.sends) and not kept:
             raise Unplayable("a message before the first release")
         if (self._unsent < len(self.draws) and not kept) or not self.timed:
@@ -158,6 +164,8 @@ class Steps:
         columns = self._width(number)
         self._copied(self.places[number], columns, columns, (kind, place + low, row, 1))
 
+    _numbers = _columns
+
     def _hstack(self, number: int, operands: Any, widths: Any) -> None:
         out = self.places[number]
         for operand, width in zip(operands, widths, strict=True):
@@ -172,22 +180,47 @@ class Steps:
 
     def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
                  first: int, result: Operand) -> None:  # fmt: skip
-        if self._unsent < len(self.draws):
+        if self._unsent + len(self._ahead) < len(self.draws):
             raise Unplayable("a release before a computation")
         if result[0] != THIS:
             raise Unplayable("a job that gives what it was given")
         place = m.WORK, 0, 0, self.n, 0, self.timed, len(self.works)
         self.steps.append([*place, *NOTHING, *NOTHING])
         self.works.append((self.timed, work[1], seconds[1]))
-        self.timed, self._bare = self.timed + 1, True
+        self.timed, self._bare = self.timed + 1, self._bare or not self._covered
+        self._covered = False
 
     def _release(self, number: int, terms: Operand, mechanism: Any, view: Any,
                  value: Operand) -> None:  # fmt: skip
         if mechanism not in DRAWN:
-            raise Unplayable("noise of that kind")
-        self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+            return self._python(number, "release", terms, mechanism, view, value)
+        return self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+
+    def _python(self, number: int, name: str, *words: Any) -> None:
+        """A step that Python does; noise is charged by it, too."""
+        place = [m.CALL, 0, 0, 0, 0, self.timed, len(self.calls), *NOTHING, *NOTHING]
+        place[m.OTHER + m.ROW] = len(self.draws)
+        self.steps.append(place)
+        self.calls.append((number, name, words))
+        if name == "release":
+            self.draws.append((self.timed, words[0][1]))
+            self.timed, self._bare = self.timed + 1, False
+
+    def _call(self, number: int, *words: Any) -> None:
+        self._python(number, "call", *words)
+
+    def _coded(self, number: int, value: Operand) -> None:
+        self._python(number, "coded", value)
+
+    def _perturbation(self, number: int, *words: Any) -> None:
+        self._python(number, "perturbation", *words)
+        self._ahead.append(len(self.draws))
+        self.draws.append((-1, words[0][1]))
+        self._covered = True
 
     def _keep(self, *release: Any) -> None:
+        if release[2] not in DRAWN:
+            raise Unplayable("noise of that kind, released for later")
         self._release(*release)
         self.steps[-1][m.WHAT] = m.KEEP
 
@@ -206,9 +239,17 @@ class Steps:
         if self._bare:  # as `Releasing._bare` does: a release without noise
             self._charged(number, self.plain, Mechanism.NONE, View.NEIGHBOURS, place)
             place = THIS, self.places[number], *place[2:]
+        known = bits[1] if bits[0] == GIVEN else None
+        if known is None:
+            self._python(number, "bits", bits, len(self.sends))
+        for draw in self._ahead:
+            self.steps.append([m.STAMP, 0, 0, 0, 0, self.timed, draw, *NOTHING, *NOTHING])
+            self.draws[draw] = self.timed, self.draws[draw][1]
+            self.timed += 1
+        self._ahead = []
         carried = THIS, 0, self._unsent, len(self.draws)
         self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
-        self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
+        self.sends.append((self.timed, len(self.draws), known, turn[1]))
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
 

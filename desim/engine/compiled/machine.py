@@ -11,12 +11,13 @@ from desim.engine.compiled.chosen import Chosen, heard, keep, send_chosen, sum_f
 from desim.network.timeline.messages import neighbour_sum
 from desim.network.timeline.together import send_all, span, wait_all, work_all
 from desim.numerics.jit import inline, kernel, lean_inline, lean_kernel
-from desim.privacy.ledger.ledger import charge_each, deliver, laplace_into, normal_into
+from desim.privacy.ledger.ledger import charge_each, deliver, laplace_into, normal_into, stamp
 from desim.problem.kernels.gradients import gradients_into
 
 # What a step does, and its numbers: see desim.engine.compiled.lowering.
 ADD, SUBTRACT, MULTIPLY, DIVIDE, COPY, NARROW, NEGATE = range(7)
-GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW, KEEP, MEET, SUM_FRESH, COUNT = range(7, 18)
+GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW, STAMP, CALL = range(7, 16)
+KEEP, MEET, SUM_FRESH, COUNT = range(16, 20)
 WHAT, OUT, OUT_ROW, ROWS, COLUMNS, NUMBER, MORE = range(7)  # of a step
 KIND, PLACE, ROW, COLUMN = range(4)  # of an operand
 ONE, OTHER = 7, 11  # where the numbers of its operands begin
@@ -180,6 +181,10 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, ch
         spans[v, b, 0], spans[v, b, 1] = work_all(clock, lasting, times[v, b])
         noted(times[v, b], clock)
         return spans[v, b, 1] <= end and spans[v, b, 1] < np.inf
+    elif what == STAMP:
+        stamp(ledger[2], ids[step[MORE], b], clock, cohort[3])
+        noted(clock, times[v, b])
+        spans[v, b, 0], spans[v, b, 1] = span(clock)
     elif what == WAIT:
         after, wait = times[v, b], waited[step[MORE], b]
         spans[v, b, 0], spans[v, b, 1] = wait_all(incoming, arrival, clock, after, wait)
@@ -207,8 +212,11 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, ch
 
 @kernel
 def play_rounds(first, given, side, steps, half, memory, cohort, network, problem, ledger, chosen,
-                told, end):  # fmt: skip
+                told, end, at):  # fmt: skip
     """Play rounds first, first + 1, ... in which all agents do these steps; return how many.
+
+    Or -1 at a step that Python does, see `calls`; at (3,) says where to go on then: the round, its
+    step, and the rows of the ledger when it began.
 
     steps (steps, STEP); memory: values of a round from `side` half on and of the one before at the
     other, then constants, which begin at given (rounds, constants); cohort (who, round, clock s,
@@ -217,14 +225,20 @@ def play_rounds(first, given, side, steps, half, memory, cohort, network, proble
     rows); chosen: Chosen; told: what is logged and shown of each round. A round that does not end
     before `end` s, or shows what is no number, is not played: all is as it was before it.
     """
-    clock, before = cohort[2], cohort[5]
-    for b in range(given.shape[0]):
-        rows = ledger[2][3][0]
-        noted(clock, before)
-        for r in range(clock.shape[0]):
-            cohort[1][r] = first + b
-        for s in range(steps.shape[0]):
+    clock, before, s = cohort[2], cohort[5], at[1]
+    side = side ^ (at[0] & 1)
+    for b in range(at[0], given.shape[0]):
+        if s == 0:
+            at[2] = ledger[2][3][0]
+            noted(clock, before)
+            for r in range(clock.shape[0]):
+                cohort[1][r] = first + b
+        while s < steps.shape[0]:
             step = steps[s]
+            s += 1
+            if step[WHAT] == CALL:
+                at[0], at[1] = b, s
+                return -1
             x = place_of(step[ONE : ONE + 4], side, half, given[b])
             y = place_of(step[OTHER : OTHER + 4], side, half, given[b])
             out = step[OUT] + side * half
@@ -234,8 +248,8 @@ def play_rounds(first, given, side, steps, half, memory, cohort, network, proble
                           chosen, told, end):  # fmt: skip
                 unsent(b, ledger[2], chosen)
                 noted(before, clock)
-                ledger[2][3][0] = rows
+                ledger[2][3][0] = at[2]
                 return b
-        side = 1 - side
+        side, s = 1 - side, 0
         heard(b, memory, chosen)
     return given.shape[0]

@@ -73,9 +73,9 @@ class Meeting(Player):
         return self.block.came[part].ravel()
 
     def log_sent(
-        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, total: int
+        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, totals: Any
     ) -> None:
-        """Append the rows of messages, of `total` bytes, and of releases that waited for them."""
+        """Append the rows of messages and of releases that waited for them; totals: bytes."""
         block, later, (v, drawn, *_) = self.block, self.world.log.later, self.steps.sends[s]
         times, ids, sizes = told[0], told[2], told[5]
         if drawn:
@@ -87,6 +87,7 @@ class Meeting(Player):
         link, factor = block.link[part], block.factor[part]
         inputs = self.first, link, factor, times[v, part], rounds, sizes[s], release
         if number := int(np.count_nonzero(link != NOBODY)):
+            total = sum(totals[part])
             counts = (SEND, number, total), (DELIVER, number, total)
             later(Batch(tell_chosen, inputs, 2 * number, within[0], within[1], counts))
         low, high = block.ends[part.start - 1] if part.start else 0, block.ends[part.stop - 1]

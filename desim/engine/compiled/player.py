@@ -2,12 +2,14 @@
 
 import math
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.engine.arguments import effort, good_costs, terms_given
+from desim.engine.compiled.calls import Calls
 from desim.engine.compiled.chosen import Chosen, chosen_for
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
@@ -61,11 +63,15 @@ class Player:
         )  # fmt: skip
         constants = steps.round.constants
         self.fixed = [place for work in steps.works for place in work[1:]]
-        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends)]
+        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends if one[2] is not None)]
         self.kept = [constants[place] for place in self.fixed]
         self.bits = np.empty((len(steps.sends), self.n), np.int64)
+        self.sized: dict[int, Array] = {}  # bits (rounds, n) of messages that Python knows
         for s, (_, _, bits, _) in enumerate(steps.sends):
-            size = 64 * steps.widths[s] if constants[bits] is None else constants[bits]
+            if bits is None:
+                continue
+            plainly = settings.codecs.up.bits(steps.widths[s])
+            size = plainly if constants[bits] is None else constants[bits]
             self.bits[s] = whole_given("us.send: bits", size, self.n)
         rows = [constants[place] for place in steps.gradients]
         counts = np.array(rows, np.int64).reshape(-1, self.n)
@@ -167,13 +173,17 @@ class Player:
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
         end = float(world.settings.horizon)
-        chosen = tuple(self.chosen(stretch, number))
-        calling = *place, self.cohort, self.network, self.problem, ledger, chosen, told, end
+        chosen, at = tuple(self.chosen(stretch, number)), np.zeros(3, np.int64)
+        calling = *place, self.cohort, self.network, self.problem, ledger, chosen, told, end, at
         if not plain.ready(play_rounds, calling, True):
             self.later = k + MOST
             self.wait()
             return 0
-        done = int(play_rounds(*calling))
+        self.sized = {}  # the log is to have what it was given
+        done, calls = int(play_rounds(*calling)), Calls(self, us, k, stretch, told)
+        while done < 0:
+            done = int(play_rounds(*calling)) if calls.done(at) else self._back(at)
+        own.pop("_codings", None)  # a round that is played again codes the same
         self.side ^= done & 1
         if done:
             self._log(us, k, done, told)
@@ -185,6 +195,11 @@ class Player:
     def chosen(self, stretch: Stretch, number: int) -> Chosen:
         """What `play_rounds` takes of messages to chosen neighbours: nothing."""
         return NOBODY_CHOSEN
+
+    def _back(self, at: Any) -> int:
+        """All is as it was before a round; return how many were played before it."""
+        self.cohort[2][:], self.world.ledger.rows.n[0] = self.cohort[5], at[2]
+        return int(at[0])
 
     def _given(self, stretch: Stretch, number: int) -> Any:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""
@@ -282,18 +297,23 @@ class Player:
         for (v, _), release in zip(steps.draws if steps.to is None else [], ids, strict=False):
             each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
         for s, (v, *_) in enumerate(steps.sends):
-            self.log_sent(us, s, rounds, part, told, withins[v], sum(totals[s][part]))
+            self.log_sent(us, s, rounds, part, told, withins[v], totals[s])
 
     def log_sent(
-        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, total: int
+        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, totals: Any
     ) -> None:
-        """Append the rows of the messages number s of these rounds, of `total` bytes."""
+        """Append the rows of the messages number s of these rounds; totals: bytes of each round."""
         times, _, ids, _, factors, sizes, *_ = told
-        (v, drawn, *_), number = self.steps.sends[s], rounds.shape[0] * self.links
-        release = ids[drawn - 1, part] if drawn else np.tile(us._release, (len(rounds), 1))
-        inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
-        counts = (SEND, number, total), (DELIVER, number, total)
-        self.world.log.later(Batch(tell_rounds, inputs, 2 * number, within[0], within[1], counts))
+        (v, drawn, *_), done = self.steps.sends[s], len(rounds)
+        release = ids[drawn - 1, part] if drawn else np.tile(us._release, (done, 1))
+        for low, high in pairwise(range(done + 1)) if s in self.sized else [(0, done)]:
+            few = slice(part.start + low, part.start + high)
+            size = self.sized[s][few.start] if s in self.sized else sizes[s]
+            place = times[v, few], rounds[low:high], size, release[low:high]
+            number, total = (high - low) * self.links, sum(totals[few])
+            counts = (SEND, number, total), (DELIVER, number, total)
+            inputs = self.first, factors[s, few], *place
+            self.world.log.later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
 
     def counted(self, degrees: Array, part: slice) -> Array:
         """How many messages each agent heard in a part of the rounds, one after the other."""

@@ -9,20 +9,25 @@ counters, is what it really has. Whatever would need a number ends the recording
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
+from desim.engine.compiled import calls
 from desim.engine.compiled.steady import asks_kinds, state, unknown
 from desim.engine.compiled.turns import Later, Looked, Unseen
 from desim.engine.compiled.values import Fresh, Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.engine.world import Unforeseen
-from desim.masks import is_public
+from desim.masks import is_public, of_agents, public
+from desim.network.conditions.devices import overheads_of, speeds_of
+from desim.network.timeline.computations import fitting
+from desim.numerics.keys import seed_word
+from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.mechanisms import Terms
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import REAL
@@ -60,7 +65,7 @@ class Round(NamedTuple):
         pairs = enumerate(zip(self.constants, other.constants, strict=True))
         return all(
             one is two
-            or (type(one) in (float, int) and repr(one) == repr(two))
+            or (type(one) in (float, int, str) and repr(one) == repr(two))
             or place in self.later
             for place, (one, two) in pairs
         )
@@ -100,8 +105,8 @@ class Stretch(NamedTuple):
 class JobView:
     """What stands for `us` in a job."""
 
-    def __init__(self, who: NDArray[np.int64], round_: Any) -> None:
-        self.who, self.round = who, round_
+    def __init__(self, who: NDArray[np.int64], round_: Any, seed: int) -> None:
+        self.who, self.round, self.noise_seed = who, round_, seed
 
 
 class Tape:
@@ -271,7 +276,11 @@ class Tape:
     def thing(self, constant: Any) -> Operand:
         """A constant that is no array of floats, or one that no arithmetic takes."""
         constant = self._now(constant)
-        kept = self._seen(constant.copy()) if type(constant) is np.ndarray else constant
+        kept = constant
+        if type(constant) is np.ndarray:
+            kept = self._seen(constant.copy())
+        elif type(constant) in (Terms, tuple):
+            kept = calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
         self._constants.append(kept)
         self._shapes.append(type(kept))
         return GIVEN, len(self._shapes) - 1
@@ -360,6 +369,12 @@ class Tape:
         rows = np.minimum(rows, WHOLE).astype(np.int64)
         return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
 
+    @property
+    def seed(self) -> int:
+        """The seed of the noise, as a job sees it."""
+        own = self.settings.noise_seed
+        return int(seed_word(self.settings.seed if own is None else own))
+
     def shape_of(self, value: Any) -> tuple[int, ...]:
         """Its shape, be it a value or an array."""
         if type(value) is Value:
@@ -380,6 +395,8 @@ class Shadow:
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
         own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
+        own["unseen"] = Unseen() if tape.known else own["number"]
+        own["code"] = None  # the latest message that a codec has coded
         own["chosen"] = False  # whether some message went to chosen neighbours
 
     def __getattr__(self, name: str) -> Any:
@@ -391,9 +408,7 @@ class Shadow:
     @property
     def round(self) -> NDArray[np.int64]:
         """The round (n,) of each agent."""
-        if self.tape.known:
-            raise Looked
-        return self.number  # type: ignore[no-any-return]
+        return self.unseen  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
@@ -419,7 +434,8 @@ class Shadow:
             self.tape.turn()
             self.tape.look(sys._getframe().f_back)
             k += 1
-            self.__dict__["number"] = np.full(n, k)
+            self.__dict__["number"] = number = np.full(n, k)
+            vars(self).update(unseen=Unseen() if self.tape.known else number, code=None)
             yield Later.number(k) if self.tape.known else k
             if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
@@ -442,7 +458,8 @@ class Shadow:
         tape = self.tape
         if not tape.known and tape.round in ASKED and (why := unknown(job)):
             tape.refuse(f"a job with {why}")  # it is run once here, and once by `us`
-        tape.job = JobView(self.who, Unseen() if tape.known else self.number.view(Rounds))
+        round_ = Unseen() if tape.known else self.number.view(Rounds)
+        tape.job = JobView(self.who, round_, tape.seed)
         try:
             result = tape.opened(job(tape.job, *map(self._input, inputs)))
         finally:
@@ -467,14 +484,50 @@ class Shadow:
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
                 kept: bool = False) -> Value:  # fmt: skip
         """Note a release of all agents."""
-        if where is not None or draw is not None:
+        if not is_public(where) or draw is not None:
             self.tape.refuse("us.release of some, or of a numbered draw")
+        if where is not None and not where.all():  # which no block plays
+            if kept:
+                self.tape.refuse("us.release of some for later")
+            words = "release_some", self.tape.thing(where), *self._costs(terms)
+            return self._row(words, value)
+        return self._row(("keep" if kept else "release", *self._costs(terms)), value)
+
+    def _costs(self, terms: Any) -> tuple[Operand, Any, Any]:
+        """The place of terms, their mechanism and view."""
         place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
         if type(terms) is not Terms:
             self.tape.refuse("terms of a release")
         terms_given("us.release: terms", terms, len(self.who))  # whose numbers it fixes now
-        words = "keep" if kept else "release", place, terms.mechanism, terms.view
-        return self._row(words, value)
+        return place, terms.mechanism, terms.view
+
+    def perturbation(self, dim: Any, terms: Any, where: Any = None) -> Value:
+        """Note noise that enters the next computation of all agents."""
+        if where is not None or type(dim) is not int:
+            self.tape.refuse("us.perturbation of some")
+        words = "perturbation", *self._costs(terms), dim
+        return self.tape.note(words, (len(self.who), dim))  # type: ignore[no-any-return]
+
+    def charged(self, terms: Any) -> NDArray[np.uint64]:
+        """Note a charge for noise inside the next computation; return its keys (n,)."""
+        told = [one[0] for one in self.tape.operations]
+        if "send" in told or "meet" in told:  # which may have charged for what was computed
+            self.tape.refuse("us.charged behind a message")
+        drawn = sum(map(told.count, ("release", "release_some", "perturbation")))
+        self.perturbation(0, terms)
+        terms = terms.now if type(terms) is Later else terms
+        key = Ledger.noise_key(cast(Any, self.tape), terms, drawn)
+        return np.full(len(self.who), key)
+
+    def released(self, output: Any, *_: Any) -> Any:
+        """What to use for an output of `charged` noise: nobody listens."""
+        return output
+
+    def coded(self, value: Any) -> Any:
+        """Note what the scenario's codec makes of a value."""
+        if not self.tape.settings.codecs.plain:
+            self.__dict__["code"] = value = self._row(("coded",), value)
+        return value
 
     def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,
              to: Any = None) -> None:  # fmt: skip
@@ -482,7 +535,10 @@ class Shadow:
         tape, known = self.tape, to.now if type(to) is Later else to
         if where is not None or not is_public(known):
             tape.refuse("us.send to some")
-        words = "send", tape.thing(bits), tape.thing(turn)
+        if not tape.settings.codecs.plain and (bits is not None or payload is not self.code):
+            tape.refuse("us.send of what is not coded")
+        size = tape.operand(bits) if type(bits) is Value else tape.thing(bits)
+        words = "send", size, tape.thing(turn)
         self._row(words if known is None else ("meet", *words[1:], tape.thing(to)), payload)
         vars(self).update(payload=tape.shape_of(payload))
         vars(self)["chosen"] |= known is not None
@@ -523,6 +579,18 @@ class Shadow:
     def report(self, models: Any) -> None:
         """Note what is shown."""
         self._row(("report",), models)
+
+    def public(self, mask: Any) -> Any:
+        """As `us` has it."""
+        return public(of_agents(np.asarray(mask), len(self.who), "us.public"))
+
+    def capacity(self, seconds: float) -> NDArray[np.int64]:
+        """As `us` has it, where speeds are the same in every round."""
+        speeds = self.tape.settings.speeds
+        if not speeds.settled or type(seconds) not in (int, float):
+            self.tape.refuse("us.capacity of speeds that change")
+        place = speeds, self.who, np.ones(len(self.who), np.int64)
+        return fitting(speeds_of(*place), seconds - overheads_of(*place))  # type: ignore
 
     def link_weights(self, matrix: Any, graph: Any = None) -> Any:
         """As `us` has it."""

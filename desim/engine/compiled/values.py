@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.compiled import calls
 from desim.problem.kernels.plan import WHOLE
 
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
+
+OTHERS = (np.maximum, np.minimum, np.absolute, np.sign, np.sqrt, np.exp, np.tanh)
 
 
 class Value:
@@ -39,6 +42,10 @@ class Value:
         """Note sums, differences, products, quotients of arrays, and nothing else."""
         if ufunc is np.negative and method == "__call__" and not more:
             return -inputs[0]
+        if ufunc in OTHERS and method == "__call__" and not more:
+            if np.broadcast_shapes(*map(self.tape.shape_of, inputs)) == self.shape:
+                width = None if self.ndim == 1 else self.shape[1]
+                return self.called(ufunc, inputs, {}, lambda _: width)
         if ufunc not in BINARY or method != "__call__" or more:
             self.tape.refuse(f"np.{ufunc.__name__}")
         return self.tape.combine(BINARY[ufunc], *inputs)
@@ -81,12 +88,15 @@ class Value:
         return self.tape.note(("negative", self.tape.operand(self)), self.shape)
 
     def __getitem__(self, key: Any) -> Any:
-        """Columns (n, m) of (n, dim), and (n,) as a column."""
+        """Columns (n, m) of (n, dim), one as (n,), and (n,) as a column."""
         if self.ndim == 1 and key == (slice(None), None):
             return self.tape.note(("column", self.tape.operand(self)), (self.shape[0], 1))
         if self.ndim == 2 and type(key) is tuple and len(key) == 2 and key[0] == slice(None):
             if isinstance(key[1], slice) and key[1].step is None:
                 return self.tape.columns(self, *key[1].indices(self.shape[1])[:2])
+            if type(key[1]) is int and 0 <= key[1] < self.shape[1]:
+                one = "numbers", self.tape.operand(self), key[1], key[1] + 1
+                return self.tape.note(one, self.shape[:1])
         return self.tape.refuse("x[...]")
 
     def copy(self) -> Any:
@@ -100,6 +110,10 @@ class Value:
         if np.dtype(kind) == np.float32:
             return Narrow(self)
         return self.tape.refuse(f"x.astype({kind})")
+
+    def called(self, function: Any, arguments: Any, names: Any, gives: Any) -> Any:
+        """What a function gives once there are numbers; see `calls`."""
+        return calls.noted(self.tape, self, function, arguments, names, gives)
 
     def answers(self, function: Any, arguments: Any, names: Any, _: bool) -> Any:
         """The gradients at this point, of whom and of which batches `Tape.gradient` says."""

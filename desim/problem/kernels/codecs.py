@@ -19,6 +19,7 @@ from desim.numerics.keys import (
 )
 from desim.problem.kernels.plan import perturb
 from desim.problem.kernels.sums import clip_row
+from desim.unplayed import of_unplayed
 
 CODEC = int(Stream.CODEC)
 
@@ -49,10 +50,10 @@ def quantize(seed, who, round_, x, resolution, bits):
     return out
 
 
+@of_unplayed(0, gives=lambda columns: columns)
 def clamp(x, resolution, bits):
     """Cut x (n, dim), multiples of `resolution`, to the 2^bits levels that `quantize` has."""
-    half = float(1 << (bits - 1))
-    return np.clip(x, -half * resolution, (half - 1.0) * resolution)
+    return np.clip(x, -(1 << bits - 1) * resolution, ((1 << bits - 1) - 1) * resolution)
 
 
 @kernel
