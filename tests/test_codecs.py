@@ -189,11 +189,15 @@ def test_top_k_takes_the_first_of_equal_numbers():
     draws = np.random.default_rng(4).normal(size=(60, 7))
     ties = np.round(2.0 * draws)
     ties[draws > 1.5] = np.nan
-    broken = mutant(codecs, "> k - larger", ">= k - larger").top_k
+    broken = mutant(codecs, "equal and room <= 0", "equal and room < 0")._top
     for k in range(1, 7):
         for x in (draws, ties, ties[:1]):
-            assert codecs.top_k(x, k).tobytes() == sizable(x, k).tobytes()
-        assert broken(ties, k).tobytes() != sizable(ties, k).tobytes()
+            found = Codec("top-k", k, "float64").coded(SEED, x, False, **PLACE)
+            assert found.tobytes() == sizable(x, k).tobytes()
+        wrong = ties.copy()
+        for row in wrong:
+            broken(k, row, np.empty(7))
+        assert wrong.tobytes() != sizable(ties, k).tobytes()
 
 
 def test_numbers_that_are_none_stay_visible():

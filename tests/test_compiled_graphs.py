@@ -486,7 +486,7 @@ def weaker(monkeypatch, module, right, wrong):
 
 
 KNOWN, NOTHING = (tape, "unknown", lambda *_, **__: ""), (tape, "state", lambda *_: [])
-JOB = "Unseen() if tape.known else self.number.view(Rounds)"
+JOB = "Unseen() if hidden else self.number.view(Rounds)"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_pairs_need_no_program_beside_their_rounds(monkeypatch):
 
 def twin_of(module, right, wrong):
     """`play_rounds` with something wrong in `chosen` or in `machine`, as plain Python."""
-    same = "    clock, before = cohort[2], cohort[5]"
+    same = "    clock, before, s = cohort[2], cohort[5], at[1]"
     if module is machine:
         return mutant(machine, right, wrong).play_rounds
     twin, broken = mutant(machine, same, same), mutant(chosen, right, wrong)

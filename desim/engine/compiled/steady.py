@@ -57,7 +57,7 @@ METHODS = _table(  # of arrays, numbers and dicts, of `us`, and of desim's objec
 KEYWORDS = frozenset("axis dtype keepdims start key default strict".split())  # of these
 KNOWN = _table(  # functions and classes of desim's: before these places nothing is written to
     ";;; gradient;;; batch_gradient;;; EdgeDuals InputError Mechanism RunError Terms View clamp "
-    "fitting mixing_matrix overheads_of plain prox quantize random_matching "
+    "estimates fitting minimise mixing_matrix overheads_of plain prox quantize random_matching "
     "random_neighbours rounded seed_word simple sparsify speeds_of terms"
 )
 MUTABLE = (np.ndarray, list, dict, set)

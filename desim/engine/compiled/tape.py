@@ -116,6 +116,7 @@ class Tape:
         self.settings, self.program, self._told = settings, program, 0
         # whether what it writes to is known: while nobody has looked at the number of a round
         self.known = not unknown(program)
+        self.shown = 0  # rounds whose numbers are shown all the same: none, or the first
         self._begin()
         if not self.known and asks_kinds(program):
             self.refuse("type(x) or id(x)")
@@ -192,7 +193,8 @@ class Tape:
         except (Exception, Looked):
             if not self.known:
                 raise
-            self.known = False
+            self.known = self.round <= 1 and not self.shown
+            self.shown = 1
             self._begin()
             return
         if request is not self.us.asked:
@@ -395,8 +397,7 @@ class Shadow:
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
         own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
-        own["unseen"] = Unseen() if tape.known else own["number"]
-        own["code"] = None  # the latest message that a codec has coded
+        own["unseen"], own["code"] = own["number"], None  # and the latest message that is coded
         own["chosen"] = False  # whether some message went to chosen neighbours
 
     def __getattr__(self, name: str) -> Any:
@@ -435,8 +436,9 @@ class Shadow:
             self.tape.look(sys._getframe().f_back)
             k += 1
             self.__dict__["number"] = number = np.full(n, k)
-            vars(self).update(unseen=Unseen() if self.tape.known else number, code=None)
-            yield Later.number(k) if self.tape.known else k
+            hidden = self.tape.known and k > self.tape.shown
+            vars(self).update(unseen=Unseen() if hidden else number, code=None)
+            yield Later.number(k) if hidden else k
             if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
             if self.tape.steady:
@@ -458,7 +460,8 @@ class Shadow:
         tape = self.tape
         if not tape.known and tape.round in ASKED and (why := unknown(job)):
             tape.refuse(f"a job with {why}")  # it is run once here, and once by `us`
-        round_ = Unseen() if tape.known else self.number.view(Rounds)
+        hidden = type(self.unseen) is Unseen
+        round_ = Unseen() if hidden else self.number.view(Rounds)
         tape.job = JobView(self.who, round_, tape.seed)
         try:
             result = tape.opened(job(tape.job, *map(self._input, inputs)))
