@@ -313,7 +313,9 @@ class Player:
             number, total = (high - low) * self.links, sum(totals[few])
             counts = (SEND, number, total), (DELIVER, number, total)
             inputs = self.first, factors[s, few], *place
-            self.world.log.later(Batch(tell_rounds, inputs, 2 * number, *within, counts))
+            self.world.log.later(
+                Batch(tell_rounds, inputs, 2 * number, within[0], within[1], counts)
+            )
 
     def counted(self, degrees: Array, part: slice) -> Array:
         """How many messages each agent heard in a part of the rounds, one after the other."""
