@@ -47,6 +47,7 @@ from desim.problem.kernels.sums import replace_row, summed_again
 PART = 16  # agents that a member of the crew takes at a time, at most
 IDLE = 1 << 14  # looks for work before a member rests
 SIDE, LOW, HIGH, SIZE, ALONE, FRESH = range(6)  # of a wave: see `share`
+SCRATCH, DOWN, UP = 5, 6, 7  # of a bench
 
 
 @lean_inline
@@ -65,7 +66,7 @@ def taken_in(formulas, fresh, who, since, trained, state, desk_, bench):
             news, answer = finish(formulas, part(formulas, heard, j), *known)
             put(state, i, j, news)
             put_part(reply, j, answer)
-        codecs.passed(desk.coded[1], i, since[r], reply, bench[5])
+        codecs.passed(bench[UP], i, since[r], reply, bench[SCRATCH])
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
@@ -78,7 +79,8 @@ def share(formulas, wave, number, training, bench, state, desk_, ahead_):
     wave (side of ahead, its replies from LOW up to HIGH, SIZE of a part, whether it is of a round
     ALONE, so that agents are taken in at once, and whether agents heard the present model: FRESH);
     bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim), linear
-    terms (PART, dim) if they have any, what `sloped` takes, and scratch of `passed`.
+    terms (PART, dim) if they have any, what `sloped` takes, scratch of `passed`, and the ways of
+    what agents are sent, and of what they send.
     """
     desk, plan, side = Desk(*desk_), Ahead(*ahead_), wave[SIDE]
     seed, epochs, codes, data = training
@@ -132,8 +134,8 @@ def informed(r, side, whole, desk_, ahead_, bench):
         heard = desk.heard[i]
         for j in range(desk.model.shape[0]):
             heard[j] = desk.model[j]
-        if not codecs.alike(desk.coded[0]):
-            codecs.passed(desk.coded[0], i, plan.counts[side, FIRST] + r, heard, bench[5])
+        if not codecs.alike(bench[DOWN]):
+            codecs.passed(bench[DOWN], i, plan.counts[side, FIRST] + r, heard, bench[SCRATCH])
 
 
 @lean_inline
@@ -173,8 +175,8 @@ def concluded(formulas, n, k, centre, desk_, models, bench):
     if rows.shape[0] == 0:
         for j in range(sums.shape[0]):
             sums[j] = 0.0
-    if codecs.alike(desk.coded[0]):
-        codecs.passed(desk.coded[0], -1, 0, desk.model, bench[5])
+    if codecs.alike(bench[DOWN]):
+        codecs.passed(bench[DOWN], -1, 0, desk.model, bench[SCRATCH])
     return total
 
 
@@ -286,7 +288,7 @@ def advance(
     LOOK: a model is not finite.
     """
     plan, watch, whole = Ahead(*ahead), seen[3], policy[0][0] == ALL
-    same = whole and codecs.alike(Desk(*desk).coded[0])  # what those hear who reply in a round
+    same = whole and codecs.alike(bench[DOWN])  # what those hear who reply in a round
     planned = span, policy, drawn, calling, desk, book, watch, ahead
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
     most, side, k = 1 if unsure else MOST_AHEAD, 0, 0

@@ -86,7 +86,7 @@ class Engine:
         reference = np.zeros((self.agents if down.lossy else 0, width))
         coder = local.seed_word, codecs.coder_of(down, width, False), reference
         there = coder if down.lossy else down.bits(1)
-        self.desk = desk_for(self.agents, len(shown), heard, (there, 0))
+        self.desk = desk_for(self.agents, len(shown), heard)
         if codecs.alike(there):
             codecs.passed(there, -1, 0, self.desk.model, codecs.scratch_for(0))
         latest = np.empty((0, width)) if program.latest is None else program.latest.copy()
@@ -115,12 +115,12 @@ class Engine:
         self.ahead = ahead_for(self.agents)
         members = threads() if self.agents > 1 and use_parallel(each * self.agents) else 1
         self.shared = shared_by(members)
-        self.benches = [self._bench() for _ in range(members)]
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
             self.hub.publish(shown)
         noise = key, terms.compiled[2][1] if noisy and not local.noisy else np.empty(0)
-        self.desk = self.desk._replace(coded=(there, self._way_back(up, noise, width)))
+        self.ways = there, self._way_back(up, noise, width)
+        self.benches = [self._bench() for _ in range(members)]
         self.most = self._most()
         self.drawn: Any = (False, np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
         self.clock = 0  # where the clock's machine code is
@@ -268,8 +268,8 @@ class Engine:
         if self.slopes is not None:
             most = int(self.world.settings.problem.rows.max())
             own_slopes = self.slopes, np.zeros(dim), np.empty(most)
-        memory = memory_for(np.arange(self.agents), plan, data)
-        return memory, aim, own, shift, own_slopes, codecs.scratch_for(len(self.desk.model))
+        memory, room = memory_for(np.arange(self.agents), plan, data), len(self.desk.model)
+        return memory, aim, own, shift, own_slopes, codecs.scratch_for(room), *self.ways
 
     def _state(self, arrays: dict[str, Array]) -> tuple[Array, ...]:
         """What formulas are given of agents that have these arrays."""
