@@ -313,7 +313,7 @@ class Tape:
             return self.given(value)
         age = self.round - value.round
         if value.tape is not self or age > 1:
-            self.refuse("what it knows for more than a round")
+            self.refuse("what it computed two rounds ago, and does not keep in us")
         return (BEFORE if age else THIS), value.number
 
     def combine(self, name: str, one: Any, other: Any) -> Value:
@@ -415,8 +415,12 @@ class Shadow:
         if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
             self.tape.refuse(f"us.{name} = ...")
         value = self.tape.opened(value)
-        self._row(("set", name), value)
-        self.state[name] = value if type(value) is Value else np.array(value, float)
+        noted = self._row(("set", name), value)
+        if type(value) is not Value:
+            value = np.array(value, float)
+        elif value.round < self.tape.round:  # else it would be too old in the next round
+            value = noted
+        self.state[name] = value
 
     def _row(self, words: tuple[Any, ...], value: Any) -> Value:
         """Note what takes one value, or an array of floats, with a row for each agent."""
