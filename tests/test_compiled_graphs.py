@@ -544,7 +544,7 @@ def test_functions_of_the_round_are_asked_for_many_rounds_at_once(changes, block
 def turned(monkeypatch, right, wrong):
     """What functions of the round give, with something wrong."""
     broken = mutant(turns, right, wrong)
-    for name in ("answers", "_deferred", "_with", "number"):
+    for name in ("answers", "_with", "number"):
         monkeypatch.setattr(turns.Later, name, vars(broken.Later)[name])
     for name in ("Looked", "Later"):
         monkeypatch.setattr(broken, name, getattr(turns, name))
@@ -600,7 +600,7 @@ def hiding(k, n):
 def test_what_a_function_hides_in_a_round_is_looked_at_in_that_round(monkeypatch, blocks):
     assert unlike(simulated(careless)) == []
     assert blocks[0] > 100
-    turned(monkeypatch, "lambda one: one.function(turn)", "lambda one: one.now")
+    turned(monkeypatch, "lambda one: one.function(k)", "lambda one: one.now")
     assert unlike(simulated(careless))
 
 

@@ -60,7 +60,8 @@ KNOWN = _table(  # functions and classes of desim's: before these places nothing
     "estimates fitting minimise mixing_matrix overheads_of plain prox quantize random_matching "
     "random_neighbours rounded seed_word simple sparsify speeds_of terms"
 )
-HANDLES = {x for kind in (np.ndarray, list, dict, set) for x in dir(kind)} - METHODS.keys()
+MUTABLE = (np.ndarray, list, dict, set)
+HANDLES = {name for kind in MUTABLE for name in dir(kind)} - METHODS.keys()
 HANDLES -= {*"T base clip count data dtype flat imag index ndim real shape size std var".split()}
 QUIET = "__init__ __repr__ __init_subclass__ __dict__ __weakref__".split()  # what no operator calls
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), slice, range)
@@ -204,23 +205,17 @@ def seen_through(kind: type) -> bool:
     return bool(small and own and type(kind) in (type, ABCMeta))
 
 
-def _codes(code: CodeType) -> list[CodeType]:
-    """It, and what is inside it."""
-    found = [code]
-    for one in found:
-        found += [inner for inner in one.co_consts if type(inner) is CodeType]
-    return found
-
-
 @cache
 def _names(code: CodeType) -> set[str]:
-    return {name for one in _codes(code) for name in one.co_names}
+    inner = [one for one in code.co_consts if type(one) is CodeType]
+    return {*code.co_names}.union(*map(_names, inner))
 
 
 def _outside(code: CodeType) -> set[str]:
     """Names that it, and what is inside it, looks for outside any function."""
-    steps = [x for one in _codes(code) for x in dis.get_instructions(one)]
-    return {x.argval for x in steps if x.opname.startswith("LOAD_GLOBAL")}
+    inner = [one for one in code.co_consts if type(one) is CodeType]
+    found = {x.argval for x in dis.get_instructions(code) if x.opname.startswith("LOAD_GLOBAL")}
+    return found.union(*map(_outside, inner))
 
 
 class Page:
@@ -315,9 +310,11 @@ def _sources(file: str) -> dict[tuple[int, str], Any]:
 @cache
 def _functions(text: str, file: str) -> dict[tuple[int, str], Any]:
     tree, found = ast.parse(text), dict[tuple[int, str], Any]()
+    codes = [compile(tree, file, "exec", dont_inherit=True)]
+    for code in codes:
+        codes += [one for one in code.co_consts if type(one) is CodeType]
     known: dict[Any, Any] = {}
-    for code in _codes(compile(tree, file, "exec", dont_inherit=True)):
-        # two of a name in a line are nobody's
+    for code in codes:  # two of a name in a line are nobody's
         place = code.co_firstlineno, code.co_name
         known[place] = None if place in known else code
     for node in ast.walk(tree):

@@ -256,7 +256,7 @@ class Tape:
         constant = self._now(constant)
         kind = type(constant)
         if kind is np.ndarray and constant.dtype.kind in REAL and constant.itemsize <= 8:
-            constant = self._as_before(constant.astype(float))
+            constant = self._seen(constant.astype(float))
         elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT):
             constant = float(constant)
         else:
@@ -270,7 +270,7 @@ class Tape:
         constant = self._now(constant)
         if type(constant) in (np.ndarray, Terms, tuple):  # an array may change meanwhile
             copied = constant.copy() if type(constant) is np.ndarray else constant
-            constant = self._as_before(copied)
+            constant = self._seen(copied)
         self._constants.append(constant)
         self._shapes.append(type(constant))
         return GIVEN, len(self._shapes) - 1
@@ -284,7 +284,7 @@ class Tape:
         self._later[len(self._constants)] = constant
         return constant.now
 
-    def _as_before(self, constant: Any) -> Any:
+    def _seen(self, constant: Any) -> Any:
         """The next constant, or that of the round before if it is the same."""
         return calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
 

@@ -74,27 +74,19 @@ class Later:
         """What a pure function gives of it."""
         all_ = *arguments, *names.values()
 
-        def named(*given: Any) -> Any:
+        def asked(value: Callable[[Any], Any]) -> Any:
+            given = [value(x) if type(x) is Later else x for x in all_]
             more = dict(zip(names, given[len(arguments) :], strict=True))
             return function(*given[: len(arguments)], **more)
 
         try:
-            return named(*all_)
+            return asked(lambda one: one)
         except Looked:
-            return self._deferred(named, all_, 1 if columns and self._together(all_) else None)
-
-    def _deferred(self, function: Any, parts: Any, axes: int | None) -> "Later":
-        """What the function gives of these; axes: of a row, None if no rounds come in columns."""
-
-        def asked(value: Callable[[Any], Any]) -> Any:
-            return function(*(value(x) if type(x) is Later else x for x in parts))
-
+            together = columns and self._together(all_)
         return Later(
             self.turn,
-            lambda turn: asked(lambda one: one.function(turn)),
-            (lambda turns: asked(lambda one: one.column(turns, axes)))
-            if axes is not None
-            else None,
+            lambda k: asked(lambda one: one.function(k)),
+            (lambda turns: asked(lambda one: one.column(turns, 1))) if together else None,
         )
 
     def _together(self, all_: Any) -> bool:
@@ -114,10 +106,19 @@ class Later:
         if not all(type(x) in (int, float, np.float64, np.ndarray, Later) for x in parts):
             return NotImplemented
 
+        def asked(value: Callable[[Any], Any]) -> Any:
+            return function(*(value(x) if type(x) is Later else x for x in parts))
+
         now = [np.asarray(x.now if type(x) is Later else x) for x in parts]
         exact = function in EXACT and all(x.dtype in (float, np.int64) for x in now)
-        axes = max(x.ndim for x in now) if self._together(parts) and exact else None
-        return self._deferred(function, parts, axes)
+        axes = max(x.ndim for x in now)
+        return Later(
+            self.turn,
+            lambda turn: asked(lambda one: one.function(turn)),
+            (lambda turns: asked(lambda one: one.column(turns, axes)))
+            if self._together(parts) and exact
+            else None,
+        )
 
 
 def _of_a_kind(one: Any, other: Any) -> bool:
