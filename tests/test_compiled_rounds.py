@@ -331,7 +331,7 @@ def test_sums_are_those_of_numpy():
     assert unlike
 
 
-@pytest.mark.parametrize("name", [*WITHOUT, "nfl-lossy", "qsgd-plain", "tamuna"])
+@pytest.mark.parametrize("name", [*WITHOUT, "nfl-lossy", "choco-plain", "tamuna"])
 def test_what_has_no_compiled_rounds_runs_without_them(name):
     assert chosen(name) in ("cohort", "agents")
     with pytest.raises(InputError, match=r"engine: found compiled.*allowed"):
