@@ -379,7 +379,7 @@ TWINS = [
     (machine, "side ^ (at[0] & 1)", "side", RUNS["p-admm"]),
     (machine, "at[2] = ledger[2][3][0]", "at[2] = 0", stopped),
     (machine, "stamp(ledger[2], ids[step[MORE], b], clock, cohort[3])", "pass", RUNS["dvp"]),
-    (calls, "low = (side ^ kind) * half", "low = side * half", RUNS["pvp"]),
+    (calls, "key = number, side ^ kind", "key = number, side", RUNS["pvp"]),
     (calls, "[\"round\"] = player.cohort[1].copy()", "[\"round\"] = self.us.round", stopped),
     (calls, "found, ids[draw, b] = ledger.ahead", "found, _ = ledger.ahead", RUNS["dvp"]),
     (calls, "spans[v, b] = clock, span(clock)", "spans[v, b] = 0.0, span(clock)", RUNS["discrete"]),

@@ -808,6 +808,26 @@ def test_what_is_sent_without_a_release_is_charged(program, blocks, monkeypatch)
         assert unlike(simulation)
 
 
+def pressing_on(self, us):
+    """A step from a little beyond, as models of two rounds ago say."""
+    us.x = us.old = us.older = self.x0[us.who]
+    for _ in us.rounds():
+        ahead = us.x + 0.2 * (us.x - us.old) + 0.1 * (us.x - us.older)
+        us.older = us.old
+        us.old = us.x
+        us.x = ahead
+        yield from body(self, us, STEP)
+
+
+def test_what_us_has_lives_longer_than_a_round(blocks, monkeypatch):
+    simulation = simulated(pressing_on)
+    assert unlike(simulation) == []
+    assert blocks[0] > 50
+    twin = mutant(lowering, "if value[0] != THIS:", "if False:")
+    monkeypatch.setattr(graph_compiled, "Steps", twin.Steps)
+    assert unlike(simulation)
+
+
 def test_a_program_that_asks_of_which_class_things_are_has_no_blocks(blocks):
     simulation = simulated(classing)
     assert unlike(simulation) == []

@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
-    "problem": 8520,  # what formulas may say; codecs, clips and noise of whole rounds
+    "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6200,  # matchings of many rounds at once
     "log": 1380,
     "privacy": 4560,  # by which bound an epsilon is the least
-    "engine": 12380,  # compiled rounds of pairs, and that stop for Python; worse ends
-    "methods": 6080,  # kernels that engines may call later; local steps that 5gcs asks for
+    "engine": 12240,  # compiled rounds say once what they said twice
+    "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
     "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6060,  # what a run may cost at most, before any run
     "deployments": 8820,

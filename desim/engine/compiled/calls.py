@@ -146,11 +146,7 @@ class Calls:
         """What an operation of this round, or of the one before, gave."""
         key = number, side ^ kind
         if key not in self.views:
-            player = self.player
-            shape, half = player.steps.round.results[number], player.steps.half
-            low = (side ^ kind) * half + player.steps.places[number]
-            size = int(np.prod(shape))
-            self.views[key] = player.memory[low : low + size].reshape(shape)
+            self.views[key] = self.player.view(*key)
         return self.views[key]
 
     def _given(self, place: int, b: int) -> Any:

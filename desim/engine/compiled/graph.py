@@ -203,8 +203,6 @@ def acted(us: Cohort, round_: Round, before: Values) -> Generator[Any, Any, Valu
             pass
         elif name in FUNCTIONS:
             found = FUNCTIONS[name](value(words[0]), value(words[1]))
-        elif name in DONE:
-            found = DONE[name](value, *words)
         elif name == "compute":
             job, inputs, work, seconds = words[:4]
             inputs = [value(one) for one in inputs]
@@ -230,17 +228,15 @@ def _sent(us: Cohort, value: Any, bits: Any, turn: Any, *rest: Any) -> Any:
     us.send(value(rest[-1]), bits=size, turn=value(turn), to=to)
 
 
-DONE: dict[str, Any] = {
-    "load": lambda value, one: value(one),
-    "negative": lambda value, one: -value(one),
-    "column": lambda value, one: value(one)[:, None],
-    "columns": lambda value, one, low, high: value(one)[:, low:high],
-    "numbers": lambda value, one, low, _: value(one)[:, low],
-    "hstack": lambda value, parts, _: np.hstack([value(one) for one in parts]),
-    "float32": lambda value, one: value(one).astype(np.float32).astype(float),
-    "count": lambda value, heard: value(heard).count,
-}
 VERBS: dict[str, Any] = {
+    "load": lambda us, value, one: value(one),
+    "negative": lambda us, value, one: -value(one),
+    "column": lambda us, value, one: value(one)[:, None],
+    "columns": lambda us, value, one, low, high: value(one)[:, low:high],
+    "numbers": lambda us, value, one, low, _: value(one)[:, low],
+    "hstack": lambda us, value, parts, _: np.hstack([value(one) for one in parts]),
+    "float32": lambda us, value, one: value(one).astype(np.float32).astype(float),
+    "count": lambda us, value, heard: value(heard).count,
     "set": _set,
     "send": _sent,
     "meet": _sent,

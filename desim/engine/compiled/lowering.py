@@ -26,10 +26,10 @@ class Steps:
     """Steps of a round, as of all others that are like it, of n agents and so many links.
 
     code (steps, STEP); half: numbers of what a round gives; timed: how many steps have a time. By
-    step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
-    (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
-    timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
-    constants in the arithmetic. calls (operation, its name and words): what Python does. bare:
+    step: draws (timed, constant), sends (timed, draws before it, constants bits and turn; widths),
+    works (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how
+    many timed steps models are, None where they are not; states: {name: operand}. slots: numbers of
+    the constants in the arithmetic. calls (operation, its name and words): what Python does. bare:
     whether a round leaves what it computed to the message of the next one. to: the constant with
     the neighbour that each agent sends to, if that is one.
     """
@@ -49,20 +49,15 @@ class Steps:
                 self.to = words[2][1] if name == "meet" else self.to
             elif name == "gather":
                 self._alias(number, (THIS, sent))
-        self.steps: list[list[int]] = []
-        self.draws: list[tuple[int, int]] = []
-        self.sends: list[tuple[int, int, int | None, int]] = []
-        self.works: list[tuple[int, int, int]] = []
-        self.widths: list[int] = []  # of messages
+        self.steps, self.waits, self.gradients = list[list[int]](), list[int](), list[int]()
+        self.draws, self.works = list[tuple[int, int]](), list[tuple[int, int, int]]()
+        self.sends, self.widths = list[tuple[int, int, int | None, int]](), list[int]()
         self.latest = -1  # the operation that sends last
-        self.waits: list[int] = []
-        self.gradients: list[int] = []
-        self.states: dict[str, Operand] = {}
         self.shown: int | None = None
-        self.slots: set[int] = set()
-        self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
-        self._ahead: list[int] = []  # draws that the next computation takes, and the message tells
-        self._covered = False
+        self.states, self.slots = dict[str, Operand](), set[int]()
+        self.calls = list[tuple[int, str, tuple[Any, ...]]]()
+        self._ahead = list[int]()  # draws that the next computation takes, and the message tells
+        self._covered = False  # whether there are some, and no computation since
         self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
         self.plain = self.ones + 1
         told = [name for name, *_ in round_.operations if name in TOLD]
@@ -71,6 +66,8 @@ class Steps:
         for number, (name, *words) in enumerate(round_.operations):
             if name in ARITHMETIC:
                 self._arithmetic(number, ARITHMETIC[name], words)
+            elif name == "call" or name == "coded":
+                self._python(number, name, *words)
             else:
                 getattr(self, f"_{name}", self._unknown)(number, *words)
         kept = "keep" in told
@@ -118,12 +115,16 @@ class Steps:
         place = [what, self.places[number], columns, self.n, columns, timed, more]
         self.steps.append([*place, *one, *other])
 
+    def _on_clocks(self, what: int, more: int) -> None:
+        """A step of no numbers but clocks, at a time of its own."""
+        self.steps.append([what, 0, 0, self.n, 0, self.timed, more, *NOTHING, *NOTHING])
+        self.timed += 1
+
     def _arithmetic(self, number: int, what: int, operands: Any) -> None:
         """A step of `combine`: rows of one column stand for a number, whole arrays for a row."""
-        columns, places = self._width(number), [self._place(one) for one in operands]
-        one, other = (list(place) for place in (*places, (places[0]))[:2])
-        wide = [self._wide(one) for one in (operands * 2)[:2]]
-        for place, width in zip((one, other), wide, strict=True):
+        columns, both = self._width(number), (operands * 2)[:2]
+        one, other = (list(self._place(operand)) for operand in both)
+        for place, width in zip((one, other), map(self._wide, both), strict=True):
             if width == 1 and columns > 1:
                 place[m.COLUMN] = 0
             elif columns == 1:
@@ -173,9 +174,8 @@ class Steps:
             out += width
 
     def _gradient(self, number: int, point: Operand, rows: Operand, step: int) -> None:
-        self._step(
-            m.GRADIENT, number, self._rows(point, number), NOTHING, len(self.gradients), step
-        )
+        place = self._rows(point, number)
+        self._step(m.GRADIENT, number, place, NOTHING, len(self.gradients), step)
         self.gradients.append(rows[1])
 
     def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
@@ -184,10 +184,9 @@ class Steps:
             raise Unplayable("a release before a computation")
         if result[0] != THIS:
             raise Unplayable("a job that gives what it was given")
-        place = m.WORK, 0, 0, self.n, 0, self.timed, len(self.works)
-        self.steps.append([*place, *NOTHING, *NOTHING])
         self.works.append((self.timed, work[1], seconds[1]))
-        self.timed, self._bare = self.timed + 1, self._bare or not self._covered
+        self._on_clocks(m.WORK, len(self.works) - 1)
+        self._bare = self._bare or not self._covered
         self._covered = False
 
     def _release(self, number: int, terms: Operand, mechanism: Any, view: Any,
@@ -205,12 +204,6 @@ class Steps:
         if name == "release":
             self.draws.append((self.timed, words[0][1]))
             self.timed, self._bare = self.timed + 1, False
-
-    def _call(self, number: int, *words: Any) -> None:
-        self._python(number, "call", *words)
-
-    def _coded(self, number: int, value: Operand) -> None:
-        self._python(number, "coded", value)
 
     def _perturbation(self, number: int, *words: Any) -> None:
         self._python(number, "perturbation", *words)
@@ -243,9 +236,8 @@ class Steps:
         if known is None:
             self._python(number, "bits", bits, len(self.sends))
         for draw in self._ahead:
-            self.steps.append([m.STAMP, 0, 0, 0, 0, self.timed, draw, *NOTHING, *NOTHING])
             self.draws[draw] = self.timed, self.draws[draw][1]
-            self.timed += 1
+            self._on_clocks(m.STAMP, draw)
         self._ahead = []
         carried = THIS, 0, self._unsent, len(self.draws)
         self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
@@ -270,19 +262,14 @@ class Steps:
     def _gather(self, number: int) -> None:
         if not self.sends:
             raise Unplayable("messages of the round before")
-        place = m.WAIT, 0, 0, self.n, 0, self.timed, len(self.waits)
-        self.steps.append([*place, *NOTHING, *NOTHING])
         self.waits.append(self.timed)
-        self.timed += 1
+        self._on_clocks(m.WAIT, len(self.waits) - 1)
 
     def _sum(self, number: int, heard: Operand, weights: Operand | None) -> None:
         if self.to is not None:
             raise Unplayable("sums of what was heard in other rounds")
-        used = GIVEN, self.ones, 0, 0
-        if weights is None:
-            self.slots.add(used[1])
-        else:
-            used = self._place(weights)
+        used = (GIVEN, self.ones, 0, 0) if weights is None else self._place(weights)
+        self.slots.add(used[1])
         self._step(m.SUM, number, self._rows(heard, number), used)
 
     def _set(self, number: int, name: str, value: Operand) -> None:

@@ -15,13 +15,13 @@ from desim.engine.compiled.chosen import (
     tell_chosen,
 )
 from desim.engine.compiled.lowering import Steps, Unplayable
-from desim.engine.compiled.player import DELIVER, SEND, Player
+from desim.engine.compiled.player import Player
 from desim.engine.compiled.tape import Stretch
 from desim.engine.requests import Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.masks import is_public
-from desim.network.timeline.messages import log_each
+from desim.network.timeline.messages import DELIVER, SEND, log_each
 from desim.network.timeline.record import UPLINK, Batch, Kind
 
 

@@ -19,7 +19,7 @@ from desim.engine.requests import Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.devices import overheads_of, speeds_of
-from desim.network.timeline.messages import log_each
+from desim.network.timeline.messages import DELIVER, SEND, log_each
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import TOGETHER, tell_rounds
 from desim.numerics import plain
@@ -34,7 +34,6 @@ NUMBERS = 1 << 20  # that a block tells of, at most
 BLOCK_WORK = 2e8  # multiply-adds of gradients in a block: a tenth of a second or so
 NOBODY_CHOSEN = chosen_for()
 BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
-SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
 class Player:
@@ -130,11 +129,15 @@ class Player:
             found.append(self.heard(rows) if name == "gather" else rows)
         return found
 
+    def view(self, number: int, side: int) -> Array:
+        """What an operation gave, where it lies in memory, of a round of this side."""
+        place = self.steps.half * side + self.steps.places[number]
+        shape = self.steps.round.results[number]
+        return self.memory[place : place + math.prod(shape)].reshape(shape)
+
     def _rows(self, number: int) -> Array:
         """What an operation of the latest round gave."""
-        place = self.steps.half * (1 - self.side) + self.steps.places[number]
-        shape = self.steps.round.results[number]
-        return np.array(self.memory[place : place + math.prod(shape)].reshape(shape))
+        return self.view(number, 1 - self.side).copy()
 
     def usable(self, stretch: Stretch) -> int:
         """How many rounds, from the first on, differ from the latest in numbers and terms alone."""

@@ -4,8 +4,6 @@ Legal where the cohort engine is, for methods that are `Compilable`, if nothing 
 Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from numba.core.errors import TypingError
 from desim.arrays import Array
 from desim.engine.coding import MEMORY
 from desim.engine.cohort.star import CohortStation, explained, under_way
-from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for, play_ahead
+from desim.engine.compiled.ahead import CLOSED, LOOK, ON, OVER, ROOM, STUCK, ahead_for, play_ahead
 from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.engine.compiled.numbers import sent
@@ -125,7 +123,7 @@ class Engine:
         self.drawn: Any = (False, np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
         self.clock = 0  # where the clock's machine code is
         self.compiled = False  # whether the rounds are known to be, for what this play has
-        self.crew = Crew(members, self._assist)
+        self.crew = Crew(members, lambda member: assist(*self._assisted(member)))
 
     def _way_back(self, codec: Any, noise: tuple[Any, Array], width: int) -> Any:
         """Of replies (width,), as `passed` takes it; noise: seed, and scale (agents or 0,)."""
@@ -277,21 +275,12 @@ class Engine:
         own = (arrays[name] for name in self.program.state)
         return *own, *self.program.beside, *slopes
 
-    def _assist(self, member: int) -> None:
-        """What a member of the crew does while it finds something to do."""
-        assist(*self._assisted(member))
-
     def _assisted(self, member: int) -> tuple[Any, ...]:
+        """What `assist` takes of a member of the crew."""
         return (
             member, self.program.formulas, self.training, self.benches[member],
             self._state(self.world.state), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """The crew helps, beside compiled code alone: what plain Python takes, two may take."""
-        with plain.at_once(), self.crew:
-            yield
 
     def _advance(self, plainly: bool, clocked: Any, *inputs: Any) -> tuple[int, int]:
         """What the rounds return; ProgramError where the formulas cannot be compiled."""
@@ -301,7 +290,7 @@ class Engine:
                 self.want(clocked, inputs)
                 why, done = plain.played(advance, (0, *inputs))
             else:
-                with self._together():
+                with plain.at_once(), self.crew:  # beside plain Python no member helps
                     self.clock = self.clock or address_of(play_ahead, (0, 0, 0, *clocked))
                     why, done = advance(self.clock, *inputs)
         except TypingError as error:
@@ -340,12 +329,11 @@ def want(program: Compilable, world: World) -> None:
 
 def _played(engine: Engine) -> float:
     world, station, hub = engine.world, engine.station, engine.hub
-    horizon = world.settings.horizon
+    horizon, why = world.settings.horizon, ON
     engine.make_room()
-    while True:
+    while why not in (OVER, STUCK, CLOSED):
         world.keep(engine.remembered)
         if world.reached:
-            end = station.now
             break
         why, done = engine.block()
         if done:
@@ -358,10 +346,4 @@ def _played(engine: Engine) -> float:
         if why == STUCK and not under_way(hub, horizon):
             pending = np.flatnonzero(hub.calls.pending)
             raise explained(hub, station, pending[hub.calls.due[pending] == np.inf])
-        if why in (OVER, STUCK):
-            end = horizon
-            break
-        if why == CLOSED:
-            end = station.now
-            break
-    return station.conclude(hub, end)
+    return station.conclude(hub, horizon if why in (OVER, STUCK) else station.now)

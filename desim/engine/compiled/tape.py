@@ -9,6 +9,7 @@ counters, is what it really has. Whatever would need a number ends the recording
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -102,13 +103,6 @@ class Stretch(NamedTuple):
         return self.varying.get(place, [self.first.constants[place]])
 
 
-class JobView:
-    """What stands for `us` in a job."""
-
-    def __init__(self, who: NDArray[np.int64], round_: Any, seed: int) -> None:
-        self.who, self.round, self.noise_seed = who, round_, seed
-
-
 class Tape:
     """Runs a program beside a play and writes down what it does, round by round."""
 
@@ -136,7 +130,7 @@ class Tape:
         self._shapes: list[Any] = []
         self._done: list[Round] = []
         self._over = False
-        self.job: JobView | None = None
+        self.job: Any = None  # what stands for `us` in the job that is run
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
         self._generator: Generator[Any, Any, None] = self.program(self.us)
@@ -202,15 +196,11 @@ class Tape:
         self._answer = self.us.answer
         vars(self.us).update(asked=None, answer=None)
 
-    @property
-    def notes(self) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        """What is written down of this round."""
-        return self.operations, self.results, self._shapes, self._constants
-
     def turn(self) -> None:
         """A round is over."""
         if self.steady or self.round >= self._told:
-            self._done.append(Round(*self.notes, self._later))
+            notes = self.operations, self.results, self._shapes, self._constants
+            self._done.append(Round(*notes, self._later))
         self._before, self._later = self._constants, {}
         self.operations, self.results, self._shapes, self._constants = [], [], [], []
         self.sealed.clear()
@@ -278,13 +268,11 @@ class Tape:
     def thing(self, constant: Any) -> Operand:
         """A constant that is no array of floats, or one that no arithmetic takes."""
         constant = self._now(constant)
-        kept = constant
-        if type(constant) is np.ndarray:
-            kept = self._seen(constant.copy())
-        elif type(constant) in (Terms, tuple):
-            kept = calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
-        self._constants.append(kept)
-        self._shapes.append(type(kept))
+        if type(constant) in (np.ndarray, Terms, tuple):  # an array may change meanwhile
+            copied = constant.copy() if type(constant) is np.ndarray else constant
+            constant = self._seen(copied)
+        self._constants.append(constant)
+        self._shapes.append(type(constant))
         return GIVEN, len(self._shapes) - 1
 
     def _now(self, constant: Any) -> Any:
@@ -296,14 +284,9 @@ class Tape:
         self._later[len(self._constants)] = constant
         return constant.now
 
-    def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array, or that of the round before if it is the same."""
-        place = len(self._constants)
-        before: Any = self._before[place] if place < len(self._before) else None
-        same: Any = type(before) is np.ndarray and before.dtype == array.dtype
-        if same and before.shape == array.shape and before.tobytes() == array.tobytes():
-            array = before
-        return array
+    def _seen(self, constant: Any) -> Any:
+        """The next constant, or that of the round before if it is the same."""
+        return calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
 
     def operand(self, value: Any) -> Operand:
         """A value or a constant as an operation names it."""
@@ -313,7 +296,7 @@ class Tape:
             return self.given(value)
         age = self.round - value.round
         if value.tape is not self or age > 1:
-            self.refuse("what it knows for more than a round")
+            self.refuse("what it computed two rounds ago, and does not keep in us")
         return (BEFORE if age else THIS), value.number
 
     def combine(self, name: str, one: Any, other: Any) -> Value:
@@ -337,10 +320,9 @@ class Tape:
         """np.hstack of arrays (n, m)."""
         if any(len(one.shape) != 2 or len(one) != len(self.us.who) for one in parts):
             self.refuse("np.hstack")
-        width = sum(one.shape[1] for one in parts)
         widths = tuple(one.shape[1] for one in parts)
         operands = tuple(self.operand(one) for one in parts)
-        return self.note(("hstack", operands, widths), (len(self.us.who), width))
+        return self.note(("hstack", operands, widths), (len(self.us.who), sum(widths)))
 
     def apart(self, value: Value, parts: Any) -> list[Value]:
         """np.hsplit of (n, m)."""
@@ -415,8 +397,12 @@ class Shadow:
         if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
             self.tape.refuse(f"us.{name} = ...")
         value = self.tape.opened(value)
-        self._row(("set", name), value)
-        self.state[name] = value if type(value) is Value else np.array(value, float)
+        noted = self._row(("set", name), value)
+        if type(value) is not Value:
+            value = np.array(value, float)
+        elif value.round < self.tape.round:  # else it would be too old in the next round
+            value = noted
+        self.state[name] = value
 
     def _row(self, words: tuple[Any, ...], value: Any) -> Value:
         """Note what takes one value, or an array of floats, with a row for each agent."""
@@ -462,7 +448,7 @@ class Shadow:
             tape.refuse(f"a job with {why}")  # it is run once here, and once by `us`
         hidden = type(self.unseen) is Unseen
         round_ = Unseen() if hidden else self.number.view(Rounds)
-        tape.job = JobView(self.who, round_, tape.seed)
+        tape.job = SimpleNamespace(who=self.who, round=round_, noise_seed=tape.seed)
         try:
             result = tape.opened(job(tape.job, *map(self._input, inputs)))
         finally:

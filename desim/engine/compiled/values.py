@@ -10,8 +10,11 @@ from desim.engine.compiled import calls
 from desim.problem.kernels.plan import WHOLE
 
 BINARY = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide"}
-
 OTHERS = (np.maximum, np.minimum, np.absolute, np.sign, np.sqrt, np.exp, np.tanh)
+
+
+def _number(self: Any, *_: Any, **__: Any) -> Any:
+    self.tape.refuse("a number of an array")
 
 
 class Value:
@@ -60,30 +63,6 @@ class Value:
             return np.zeros(self.shape)
         return self.tape.refuse(f"np.{function.__name__}")
 
-    def __add__(self, other: Any) -> Any:
-        return self.tape.combine("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self.tape.combine("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self.tape.combine("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.tape.combine("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self.tape.combine("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self.tape.combine("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.tape.combine("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self.tape.combine("divide", other, self)
-
     def __neg__(self) -> Any:
         return self.tape.note(("negative", self.tape.operand(self)), self.shape)
 
@@ -129,9 +108,6 @@ class Value:
         self.tape.sealed[id(sealed)] = sealed, self
         return sealed
 
-    def _number(self, *_: Any, **__: Any) -> Any:
-        self.tape.refuse("a number of an array")
-
     __bool__ = __float__ = __int__ = __index__ = __iter__ = __setitem__ = _number
     __str__ = __format__ = _number
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _number
@@ -150,9 +126,6 @@ class Sealed:
 
     def __init__(self, tape: Any) -> None:
         self.tape = tape
-
-    def _number(self, *_: Any, **__: Any) -> Any:
-        self.tape.refuse("a number of an array")
 
     __bool__ = __float__ = __int__ = __index__ = __neg__ = __pos__ = __abs__ = _number
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _number
@@ -224,4 +197,13 @@ class Fresh(Sealed):
         """An array, to whoever asks."""
         return np.ndarray
 
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = Sealed._number
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = _number
+
+
+def _reflected(name: str, operation: str) -> None:
+    setattr(Value, f"__{name}__", lambda one, other: one.tape.combine(operation, one, other))
+    setattr(Value, f"__r{name}__", lambda one, other: one.tape.combine(operation, other, one))
+
+
+for _name, _operation in zip(("add", "sub", "mul", "truediv"), BINARY.values(), strict=True):
+    _reflected(_name, _operation)
