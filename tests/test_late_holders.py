@@ -185,6 +185,39 @@ class Record(Structured):
         return None
 
 
+class Strides(Counting):
+    """Arrays of the same numbers that are added up in another order."""
+
+    def first(self):
+        """Tables, row by row and column by column."""
+        table = np.log(np.arange(2.0, 452.0)).reshape(9, 50)
+        return [table] * LATE + [np.asfortranarray(table)] * 400
+
+    def step(self, held):
+        """The step."""
+        return STEP * held[0].sum()
+
+    def more(self, held):
+        """One on."""
+        return held[1:] + held[:1]
+
+    def agents(self, us):
+        """The recursion."""
+        us.x, held = self.x0[us.who], self.tables
+        for _ in us.rounds():
+            step, held = self.step(held), self.more(held)
+            samples = self.samples(us.who)
+            g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+            us.send(us.release(us.x - 1e-4 * step * g, self.terms(us.who, 1, samples)))
+            us.x = us.sum((yield us.gather())) / us.degree[:, None]
+            us.report(us.x)
+
+    def begin(self):
+        """None yet."""
+        super().begin()
+        self.tables = self.first()
+
+
 class Own(Structured):
     """The same, an attribute."""
 
@@ -411,6 +444,7 @@ PROGRAMS = {  # each with what is wrong in a proof that does not see it
     Keys: ("if type(one) is dict:", "if False:"),
     Structured: HASOBJECT,
     Record: (" and not one.dtype.hasobject)", ")"),
+    Strides: ("one.shape, one.strides, str", "one.shape, str"),
     Own: ("if one.dtype.hasobject:", "if one.dtype == object:"),
     Asked: ('(maker(kind) == "numpy" and issub', "(issub"),
     Slice: ("type(...), range)", "type(...), slice, range)"),

@@ -389,7 +389,7 @@ def _atoms(one: Any, marks: Any) -> Any:
     if kind in NUMBERS or (issubclass(kind, np.generic) and not one.dtype.hasobject):
         return kind, repr(one)
     if kind is np.ndarray and not one.dtype.hasobject and one.nbytes <= MOST_BYTES:
-        return one.shape, str(one.dtype), one.tobytes()
+        return one.shape, one.strides, str(one.dtype), one.tobytes()  # sums go along these
     if kind in OPEN or isinstance(one, tuple):
         parts = _parts(one)
     elif ours(kind) and kind.__name__ in CHANGING:
