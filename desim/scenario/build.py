@@ -151,7 +151,7 @@ class Layout:
             case "edges":
                 self.edges = [*value]
         if self.edges is not None:
-            least = max(max(pair) for pair in self.edges) + 1
+            least = max((end for pair in self.edges for end in pair), default=-1) + 1
             self.agents = max(least, scenario.problem.agents or 0)
 
     def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:

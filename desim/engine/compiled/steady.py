@@ -16,7 +16,8 @@ import sys
 from abc import ABCMeta
 from collections.abc import Callable
 from functools import cache, partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from itertools import pairwise
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,9 @@ NUMPY = _table(
 )
 METHODS = _table(  # of arrays, numbers and dicts, of `us`, and of desim's objects
     "arrived items keys models neighbours rounds tobytes values; agreed all any astype at capacity "
-    "coded copy dot gather heard_by known max mean min public report round tolist; exchange get "
-    "initial link_weights of scale scaled sum; release send; reshape; above perturbation;;;;"
-    "compute"
+    "coded copy dot gather heard_by known max mean min public report round tolist; clip exchange "
+    "get initial link_weights of scale scaled std sum var; release send; reshape; above "
+    "perturbation;;;; compute"
 )
 KEYWORDS = frozenset("axis dtype keepdims start key default strict".split())  # of these
 KNOWN = _table(  # functions and classes of desim's: before these places nothing is written to
@@ -61,13 +62,15 @@ KNOWN = _table(  # functions and classes of desim's: before these places nothing
     "random_neighbours rounded seed_word simple sparsify speeds_of terms"
 )
 MUTABLE = (np.ndarray, list, dict, set)
-HANDLES = {name for kind in MUTABLE for name in dir(kind)} - METHODS.keys()
-HANDLES -= {*"T base clip count data dtype flat imag index ndim real shape size std var".split()}
-QUIET = "__init__ __repr__ __init_subclass__ __dict__ __weakref__".split()  # what no operator calls
-NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), slice, range)
+HANDLES = {name for kind in (*MUTABLE, memoryview) for name in dir(kind)} - METHODS.keys()
+HANDLES -= {*"T count data flat imag index ndim real shape size".split()}  # nor of which kind it is
+QUIET = "__init__ __init_subclass__ __dict__ __weakref__".split()  # what no operator calls
+NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), range)
+OPEN = (list, dict, slice, partial, MethodType, BuiltinMethodType, FunctionType)
 FIXED = (type, ModuleType, np.dtype, np.ufunc)
 CHANGING = ("EdgeDuals", "EdgePairs", "PairwiseAverages", "Terms")  # of desim: looked into
-TYPES = (*(getattr(builtins, name, partial) for name in BUILTINS), np.int64, np.float64, np.float32)
+TYPES = (*(getattr(builtins, name, bool) for name in BUILTINS), np.int64, np.float64, np.float32)
+KINDS = {*"dtype flags format itemsize nbytes strides __array_interface__".split()}
 MANY = 2000  # objects in which a program is looked for what it may call
 MOST_BYTES = 1 << 25  # of an array that is compared
 
@@ -135,7 +138,7 @@ class Reading:
             self.function(one, KNOWN)
         elif kind in NUMBERS or id(one) in self.met or any(one is known for known in TYPES):
             return
-        elif kind in (list, tuple, dict, partial, set, frozenset):
+        elif kind in (list, tuple, dict, partial, set, frozenset, slice):
             self.met[id(one)] = one
             for part in _parts(one):
                 self.value(part)
@@ -149,9 +152,9 @@ class Reading:
             if not ours(one) or one.__name__ not in KNOWN:
                 raise Unknown(one.__name__)
         elif kind is np.ndarray:
-            if one.dtype == object:
+            if one.dtype.hasobject:
                 raise Unknown("an array of objects")
-        elif not (ours(kind) or issubclass(kind, np.generic)):
+        elif not (ours(kind) or (maker(kind) == "numpy" and issubclass(kind, np.generic))):
             self._holder(one)
 
     def _holder(self, one: Any) -> None:
@@ -178,10 +181,13 @@ class Reading:
                 self.function(found)
             elif maker(kind) not in ("desim", "pydantic"):
                 self.value(found)
-        self.value(vars(one).get(name))
+        for place in ("__dict__", "__pydantic_private__", "__pydantic_extra__"):
+            self.value((getattr(one, place, None) or {}).get(name))
 
     def function(self, one: FunctionType, known: Any = None) -> None:
         """Its code, and what the names in that mean; known: names of desim's that are allowed."""
+        if vars(one) and (one.__code__ is UNPLAYED or not ours(one)):
+            self.value({name: x for name, x in vars(one).items() if name != "__wrapped__"})
         if one.__code__ is UNPLAYED and one.__closure__:
             one = one.__closure__[one.__code__.co_freevars.index("function")].cell_contents
         if id(one) in self.met:
@@ -205,17 +211,37 @@ def seen_through(kind: type) -> bool:
     return bool(small and own and type(kind) in (type, ABCMeta))
 
 
+def _single(one: Any) -> bool:
+    """Whether there is one object alone that is like it."""
+    return one is None or one is True or one is False
+
+
+@cache
+def _codes(code: CodeType) -> list[CodeType]:
+    """It, and all that is inside it."""
+    found = [code]
+    for one in found:
+        found += [inner for inner in one.co_consts if type(inner) is CodeType]
+    return found
+
+
 @cache
 def _names(code: CodeType) -> set[str]:
-    inner = [one for one in code.co_consts if type(one) is CodeType]
-    return {*code.co_names}.union(*map(_names, inner))
+    return {*code.co_names}.union(*(one.co_names for one in _codes(code)))
 
 
 def _outside(code: CodeType) -> set[str]:
     """Names that it, and what is inside it, looks for outside any function."""
-    inner = [one for one in code.co_consts if type(one) is CodeType]
-    found = {x.argval for x in dis.get_instructions(code) if x.opname.startswith("LOAD_GLOBAL")}
-    return found.union(*map(_outside, inner))
+    steps = [x for one in _codes(code) for x in dis.get_instructions(one)]
+    return {x.argval for x in steps if x.opname.startswith("LOAD_GLOBAL")}
+
+
+@cache
+def _identities(code: CodeType) -> bool:
+    """Whether it asks which object something is, but for None, True and False."""
+    steps = [x for one in _codes(code) for x in dis.get_instructions(one)]
+    found = [one for one, x in pairwise(steps) if x.opname == "IS_OP"]
+    return any(x.opname != "LOAD_CONST" or not _single(x.argval) for x in found)
 
 
 class Page:
@@ -224,7 +250,10 @@ class Page:
     def __init__(self, reading: Reading, function: FunctionType) -> None:
         self.reading, self.function, self.code = reading, function, function.__code__
         self.names, place = _outside(self.code), (self.code.co_firstlineno, self.code.co_name)
+        inner = set[str]().union(*(one.co_varnames for one in _codes(self.code)))
         body, code = _sources(self.code.co_filename).get(place, ((), None))
+        if clash := inner & {*self.names, *self.code.co_freevars}:
+            raise Unknown(f"{min(clash)} of two meanings")
         if code != self.code:  # nobody knows whether it is what was written
             raise Unknown(f"the source of {self.code.co_name}")
         self.nodes = [node for part in body for node in ast.walk(part)]
@@ -255,6 +284,8 @@ class Page:
             return found is node and (node.id != "us" or isinstance(node.ctx, ast.Load))
         if type(found) is ModuleType:
             return found in (np, math) and id(node) in self.roots
+        if found is partial:
+            return id(node) in self.calls
         self.reading.value(found)
         return id(node) in self.calls or not (type(found) is FunctionType and ours(found))
 
@@ -287,9 +318,24 @@ class Page:
             table = NUMPY
         if name == "rounds" and id(node) not in self.loops:
             return False  # nobody can look into an iterator that holds it
+        if table is BUILTINS and name == "partial" and not self._named(node.args):
+            return False
         many = name in table and len(node.args) > table[name]
         odd = name in table and table in (BUILTINS, NUMPY) and words - KEYWORDS
         return not (many or odd or words & {None, "out"})
+
+    def _named(self, nodes: list[ast.expr]) -> bool:
+        """Whether the first of these is a function or method that no array or table has."""
+        first: Any = nodes[0] if nodes else None
+        if isinstance(first, ast.Attribute):
+            return not any(hasattr(kind, first.attr) for kind in MUTABLE)
+        return isinstance(first, ast.Name) and self._means(first) is not first
+
+    def _compare(self, node: ast.Compare) -> bool:
+        """Which object it is, is another thing for what stands for an array or a number."""
+        pairs = zip(node.ops, pairwise([node.left, *node.comparators]), strict=True)
+        asked = [pair for how, pair in pairs if isinstance(how, ast.Is | ast.IsNot)]
+        return all(any(_single(getattr(one, "value", 0)) for one in pair) for pair in asked)
 
     def _arg(self, node: ast.arg) -> bool:
         return node.arg != "us"  # of a function within
@@ -310,11 +356,10 @@ def _sources(file: str) -> dict[tuple[int, str], Any]:
 @cache
 def _functions(text: str, file: str) -> dict[tuple[int, str], Any]:
     tree, found = ast.parse(text), dict[tuple[int, str], Any]()
-    codes = [compile(tree, file, "exec", dont_inherit=True)]
-    for code in codes:
-        codes += [one for one in code.co_consts if type(one) is CodeType]
     known: dict[Any, Any] = {}
-    for code in codes:  # two of a name in a line are nobody's
+    for code in _codes(
+        compile(tree, file, "exec", dont_inherit=True)
+    ):  # two of a name in a line are nobody's
         place = code.co_firstlineno, code.co_name
         known[place] = None if place in known else code
     for node in ast.walk(tree):
@@ -341,11 +386,11 @@ def _atoms(one: Any, marks: Any) -> Any:
     kind = type(one)
     if (mark := marks(one)) is not None:
         return mark
-    if kind in NUMBERS or issubclass(kind, np.generic):
+    if kind in NUMBERS or (issubclass(kind, np.generic) and not one.dtype.hasobject):
         return kind, repr(one)
-    if kind is np.ndarray and one.dtype != object and one.nbytes <= MOST_BYTES:
-        return one.shape, str(one.dtype), one.tobytes()
-    if kind in (list, dict, partial, MethodType, FunctionType) or isinstance(one, tuple):
+    if kind is np.ndarray and not one.dtype.hasobject and one.nbytes <= MOST_BYTES:
+        return one.shape, one.strides, str(one.dtype), one.tobytes()  # sums go along these
+    if kind in OPEN or isinstance(one, tuple):
         parts = _parts(one)
     elif ours(kind) and kind.__name__ in CHANGING:
         parts = [*vars(one).values()]
@@ -358,6 +403,12 @@ def _atoms(one: Any, marks: Any) -> Any:
 
 def _parts(one: Any) -> list[Any]:
     """What an object of Python's own holds."""
+    if type(one) is dict:  # of some of which nobody sees the keys
+        return [*one, *one.values()]
+    if type(one) is BuiltinMethodType:
+        return [one.__self__, one.__name__]
+    if type(one) is partial:
+        return [one.func, one.args, one.keywords, vars(one)]
     if type(one) is not FunctionType:
         return gc.get_referents(one)
     cells = [cell.cell_contents for cell in one.__closure__ or ()]
@@ -365,9 +416,9 @@ def _parts(one: Any) -> list[Any]:
 
 
 def asks_kinds(program: Any) -> bool:
-    """Whether a program, or what it may call of a user's, asks type(x) or id(x).
+    """Whether a program, or what it may call of a user's, asks type(x) or id(x), or `x is y`.
 
-    What stands for an array is of another class, whatever isinstance says.
+    What stands for an array is of another class, whatever isinstance says, and so are its numbers.
     """
     names, before = set[str](), -1
     while before != (before := len(names)):
@@ -377,15 +428,23 @@ def asks_kinds(program: Any) -> bool:
             if id(one) in met or type(one) in (*NUMBERS, np.ndarray):
                 continue
             met[id(one)] = one
+            if one is type or one is id:
+                return True
             if type(one) is FunctionType:
                 names |= (called := _names(one.__code__))
-                asks = {"type", "id"} & called - one.__globals__.keys() and not _within(one)
-                if asks and {"type", "id"} & _outside(one.__code__):
+                if not _within(one) and _asking(one, called):
                     return True
             todo += _leads_to(one, names)
             if len(met) > MANY:
                 return True
     return False
+
+
+def _asking(one: FunctionType, called: set[str]) -> bool:
+    """Whether a function that uses these names asks of which kind an array is, or which one."""
+    asked = {"type", "id"} & _outside(one.__code__) - one.__globals__.keys()
+    numbers = called & KINDS and any("array" in name or name == "require" for name in called)
+    return bool(asked or numbers or _identities(one.__code__))
 
 
 def _within(one: Any) -> bool:

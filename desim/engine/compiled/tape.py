@@ -19,7 +19,7 @@ from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
 from desim.engine.compiled import calls
 from desim.engine.compiled.steady import asks_kinds, state, unknown
-from desim.engine.compiled.turns import Later, Looked, Unseen
+from desim.engine.compiled.turns import EXACT_BELOW, Later, Looked, Unseen
 from desim.engine.compiled.values import Fresh, Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
@@ -37,7 +37,6 @@ THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one bef
 LONGEST = 200  # operations in a round
 ASKED = 3, 4  # rounds in which it is asked what is known of jobs
 LOOKS = 6  # at what a program holds, before it runs beside all rounds
-EXACT = 1 << 53  # whole numbers below are floats
 Operand = tuple[int, int]  # and its number there
 Operation = tuple[Any, ...]
 
@@ -233,8 +232,9 @@ class Tape:
             return "later", self.round - one.turn
         if kind is Value or kind is Messages:
             age = self.round - one.round
+            size = one.shape if kind is Value else one.width
             total = self._mark(one.total) if kind is Messages and one.total is not None else None
-            return ("before", one.number, total) if age == 1 else ("old",)
+            return ("before", one.number, total) if age == 1 else ("old", size)
         return "tape" if isinstance(one, Tape | Shadow) else None
 
     def refuse(self, what: str) -> NoReturn:
@@ -257,7 +257,7 @@ class Tape:
         kind = type(constant)
         if kind is np.ndarray and constant.dtype.kind in REAL and constant.itemsize <= 8:
             constant = self._seen(constant.astype(float))
-        elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT):
+        elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT_BELOW):
             constant = float(constant)
         else:
             self.refuse(f"a constant {kind.__name__}")

@@ -5,6 +5,7 @@ Whoever looks at it raises `Looked`: then the program runs anew on plain numbers
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ EXACT = (  # of arrays they give what they give of their numbers
     operator.add, operator.sub, operator.mul, operator.truediv,
     np.add, np.subtract, np.multiply, np.divide,
 )  # fmt: skip
+EXACT_BELOW = 2.0**53  # whole numbers are floats
 
 
-class Looked(BaseException):
+class Looked(Unforeseen):
     """Somebody has looked at the number of a round."""
 
 
@@ -82,7 +84,7 @@ class Later:
         try:
             return asked(lambda one: one)
         except Looked:
-            together = columns and self._together(all_)
+            together = self._together(all_) and columns
         return Later(
             self.turn,
             lambda k: asked(lambda one: one.function(k)),
@@ -106,8 +108,8 @@ class Later:
         if not all(type(x) in (int, float, np.float64, np.ndarray, Later) for x in parts):
             return NotImplemented
 
-        def asked(value: Callable[[Any], Any]) -> Any:
-            return function(*(value(x) if type(x) is Later else x for x in parts))
+        def asked(value: Callable[[Any], Any], does: Any = function) -> Any:
+            return does(*(value(x) if type(x) is Later else x for x in parts))
 
         now = [np.asarray(x.now if type(x) is Later else x) for x in parts]
         exact = function in EXACT and all(x.dtype in (float, np.int64) for x in now)
@@ -115,10 +117,19 @@ class Later:
         return Later(
             self.turn,
             lambda turn: asked(lambda one: one.function(turn)),
-            (lambda turns: asked(lambda one: one.column(turns, axes)))
+            (lambda turns: asked(lambda one: one.column(turns, axes), partial(_whole, function)))
             if self._together(parts) and exact
             else None,
         )
+
+
+def _whole(function: Any, *parts: Any) -> Any:
+    """What it gives of rows; OverflowError where whole numbers are not those of Python."""
+    floats = [np.asarray(one, float) for one in parts]
+    if all(np.asarray(one).dtype.kind == "i" for one in parts):
+        if max(np.abs(one).max() for one in (*floats, function(*floats))) >= EXACT_BELOW:
+            raise OverflowError
+    return function(*parts)
 
 
 def _of_a_kind(one: Any, other: Any) -> bool:
