@@ -3,7 +3,7 @@
 import contextlib
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.errors import InputError, refusal, require
+from desim.errors import InputError, refusal, require, show
 from desim.experiments.studies.cases import Case, each_once, short
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
@@ -19,6 +19,7 @@ from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, s
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
+from desim.runs.premises import Stated, terms_of
 from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
@@ -274,33 +275,41 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
 
 MOST = 1000  # candidates of which each is costed before a tuner begins
 LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
+UNCOSTED = "found a range of {}, of which not every value can be costed; allowed: a list of values"
 
 
 def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
     """What a run of each candidate that may be drawn costs at most, from public numbers alone.
 
     Nobody may see in the price which candidates were drawn. InputError for ranges of which no
-    value is known to cost most, and for candidates of which nobody can say what they release.
+    value is known to cost most, and for candidates of which nobody can say what they release, or
+    whose epsilons are in several terms: the price is in those of all.
     """
     assert study.tune is not None
     vary = dict(study.tune.vary)
+    ranges = []
     for key, one in vary.items():
         if isinstance(one, Range) and one.kind != "integer":
             if key not in LOWEST:
-                text = f"found a range of {key}, of which not every value can be costed"
                 known = f"{{integer: [a, b]}}, ranges of {' and '.join(LOWEST)}"
-                raise InputError(f"tune.charge: {text}; allowed: a list of values, {known}")
+                raise InputError(f"tune.charge: {UNCOSTED.format(key)}, {known}")
+            ranges.append(key)
             vary[key] = one.ends[:1]
     if size(vary) > MOST:
         allowed = f"at most {MOST} with tune.charge, which costs each before it begins"
         raise InputError(f"tune.vary: {refusal(f'{size(vary):g} candidates', allowed)}")
-    terms = {key: one for key, one in study.compare.epsilon.stated.items() if key != "view"}
-    found = []
+    asked = study.compare.epsilon.stated
+    terms = {key: one for key, one in asked.items() if key != "view"}
+    found, stated = [], set()
     for values in Grid(vary).ask(MOST):
         try:
             scenario = scenario_of(study, folder, values)
-        except InputError:  # it may be proposed, and never be played
+        except InputError as error:  # it may be proposed, and never be played
+            if ranges:  # but a larger value of the range may
+                why = f"{UNCOSTED.format(ranges[0])}, as the least one may fail"
+                raise InputError([f"tune.charge: {why}", *error.problems]) from None
             continue
+        stated.add(terms_of(scenario)._replace(accountant=None, **asked))
         account = foreseen(scenario, **terms)
         if account is None:
             label = Candidate(0, values, None).label
@@ -308,7 +317,18 @@ def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
             cure = "stop.rounds, with noise whose plan is known"
             raise InputError(f"tune.charge: {text}; allowed: {cure}")
         found.append(account)
+    if len(stated) > 1:
+        several = ", ".join(f"{key} {show(one)}" for key, one in _differing(stated))
+        text = f"found candidates in several terms: {several}"
+        raise InputError(f"tune.charge: {text}; allowed: those of all, as in compare.epsilon")
     return tuple(found)
+
+
+def _differing(stated: Iterable[Stated]) -> Iterator[tuple[str, Any]]:
+    """The terms that are not the same in all, each with its values."""
+    for key, several in zip(Stated._fields, zip(*stated, strict=True), strict=True):
+        if len(set(several)) > 1:
+            yield from ((key, one) for one in sorted(set(several)))
 
 
 def price(
