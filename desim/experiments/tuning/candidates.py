@@ -310,9 +310,12 @@ def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
                 raise InputError([f"tune.charge: {why}", *error.problems]) from None
             continue
         stated.add(terms_of(scenario)._replace(accountant=None, **asked))
-        account = foreseen(scenario, **terms)
+        label = Candidate(0, values, None).label
+        try:
+            account = foreseen(scenario, **terms)
+        except InputError as error:  # it could not be played
+            raise InputError([f"candidate {label}: {text}" for text in error.problems]) from None
         if account is None:
-            label = Candidate(0, values, None).label
             text = f"found candidate {label}, of which nobody can say what it releases at most"
             cure = "stop.rounds, with noise whose plan is known"
             raise InputError(f"tune.charge: {text}; allowed: {cure}")
