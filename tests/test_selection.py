@@ -333,7 +333,7 @@ def test_a_budget_bounds_what_a_candidate_may_cost(tmp_path):
     given["tune"]["vary"] = {"algorithm.rho": [1.0, 2.0]}
     assert [one.worst for one in planned(given).possible] == pytest.approx([0.05, 0.05], rel=1e-9)
     given["tune"]["vary"] = {"privacy.noise.sigma": [100.0, 1.0]}
-    with pytest.raises(InputError, match="candidate sigma 1: privacy.budget: found 0.05, but"):
+    with pytest.raises(InputError, match=r"candidate sigma 1: privacy\.budget: found 0\.05, but"):
         planned(given)
 
 
