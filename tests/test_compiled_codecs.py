@@ -82,7 +82,7 @@ def broken_rounds(monkeypatch, right, wrong):
         ("plain", "each", "clip_row(row, clip)", "pass"),
         ("plain", "each", "counter(round_, 0), scale[i]", "counter(round_, 1), scale[i]"),
         ("single", "all", "scale[i], row", "0.5 * scale[i], row"),
-        ("plain", "all", "clip or np.inf, *noise, seed", "clip, seed + seed, noise[1], seed"),
+        ("plain", "all", "most, *noise, seed", "most, seed + seed, noise[1], seed"),
         ("top", "each", "row[j] += memory[i, j]\n", "pass\n"),
         ("top", "carried", "memory[i, j] -= row[j]", "memory[i, j] = row[j]"),
         ("random", "each", "memory[i, j] += row[j]\n", "memory[i, j] = row[j]\n"),

@@ -288,15 +288,25 @@ def test_a_range_is_charged_where_its_dearest_value_is_known(tmp_path):
 @pytest.mark.parametrize(
     ("key", "values", "said", "terms"),
     [
-        ("delta", [1e-9, 1e-5], "delta 1e-09, delta 1e-05; allowed", {"delta": 1e-6}),
-        ("relation", ["agent", "replace-one"], "relation 'agent', ", {"relation": "agent"}),
-        ("view", ["coordinator", "final-model"], "view 'coordinator', ", {"view": "coordinator"}),
+        ("delta", [1e-9, 1e-5], "delta 1e-05, .* and of 1e-09, ", {"delta": 1e-6}),
+        (
+            "relation",
+            ["agent", "replace-one"],
+            "agent, view coordinator and of .* replace-one, ",
+            {"relation": "agent"},
+        ),
+        (
+            "view",
+            ["coordinator", "final-model"],
+            "view coordinator and of .* final-model",
+            {"view": "coordinator"},
+        ),
     ],
 )
 def test_all_candidates_are_charged_in_the_same_terms(key, values, said, terms, tmp_path):
     """Else the price would be in those of the candidate that was drawn first."""
     given = charged("geometric", tmp_path, vary={f"privacy.{key}": values})
-    with pytest.raises(InputError, match=f"found candidates in several terms: {said}"):
+    with pytest.raises(InputError, match=f"found candidates of .*{said}"):
         planned(given)
     twin = mutant(candidates, "if len(stated) > 1", "if len(stated) > 2")
     assert twin.planned(given)

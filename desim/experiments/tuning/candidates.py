@@ -3,7 +3,7 @@
 import contextlib
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
-from desim.errors import InputError, refusal, require, show
+from desim.errors import InputError, refusal, require
 from desim.experiments.studies.cases import Case, each_once, short
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
@@ -19,7 +19,7 @@ from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, s
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
-from desim.runs.premises import Stated, terms_of
+from desim.runs.premises import terms_of
 from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
@@ -321,17 +321,10 @@ def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
             raise InputError(f"tune.charge: {text}; allowed: {cure}")
         found.append(account)
     if len(stated) > 1:
-        several = ", ".join(f"{key} {show(one)}" for key, one in _differing(stated))
-        text = f"found candidates in several terms: {several}"
-        raise InputError(f"tune.charge: {text}; allowed: those of all, as in compare.epsilon")
+        several = " and of ".join(sorted(f"{delta:g}, {x}, view {v}" for delta, v, x, _ in stated))
+        text = f"found candidates of delta {several}"
+        raise InputError(f"tune.charge: {text}; allowed: the same of all, as in compare.epsilon")
     return tuple(found)
-
-
-def _differing(stated: Iterable[Stated]) -> Iterator[tuple[str, Any]]:
-    """The terms that are not the same in all, each with its values."""
-    for key, several in zip(Stated._fields, zip(*stated, strict=True), strict=True):
-        if len(set(several)) > 1:
-            yield from ((key, one) for one in sorted(set(several)))
 
 
 def price(
