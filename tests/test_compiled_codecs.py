@@ -1,6 +1,7 @@
 """Compiled rounds whose messages are cut, noised or coded, as the cohort engine has them."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ import desim
 from desim.engine.compiled import rounds
 from desim.engine.compiled import star as star_compiled
 from desim.errors import InputError
-from desim.methods import fedavg, scaffold
+from desim.methods import fedavg, fedbuff, scaffold
 from desim.network.conditions.codec import Codec
+from desim.privacy.ledger.ledger import Mechanism
 from desim.problem.kernels import codecs
+from desim.scenario import build
 from desim.scenario.build import check
 
 CHANGES = {
@@ -82,7 +85,7 @@ def broken_rounds(monkeypatch, right, wrong):
         ("plain", "each", "clip_row(row, clip)", "pass"),
         ("plain", "each", "counter(round_, 0), scale[i]", "counter(round_, 1), scale[i]"),
         ("single", "all", "scale[i], row", "0.5 * scale[i], row"),
-        ("plain", "all", "clip or np.inf, *noise, seed", "clip, seed + seed, noise[1], seed"),
+        ("plain", "all", "most, *noise, seed", "most, seed + seed, noise[1], seed"),
         ("top", "each", "row[j] += memory[i, j]\n", "pass\n"),
         ("top", "carried", "memory[i, j] -= row[j]", "memory[i, j] = row[j]"),
         ("random", "each", "memory[i, j] += row[j]\n", "memory[i, j] = row[j]\n"),
@@ -99,6 +102,34 @@ def broken_rounds(monkeypatch, right, wrong):
 def test_wrong_coded_messages_are_noticed(name, wait, right, wrong, monkeypatch):
     broken = broken_rounds(monkeypatch, right, wrong)
     assert compared(monkeypatch, algorithm_of(name), changed(name, wait), broken)
+
+
+def test_a_clip_of_zero_leaves_nothing_of_a_reply(monkeypatch):
+    """As it may be in a method of one's own."""
+    rounds = fedbuff.FedBuff.compiled
+    monkeypatch.setattr(fedbuff.FedBuff, "compiled", lambda own: replace(rounds(own), clip=0.0))
+    monkeypatch.setattr(fedbuff, "clipped_rows", lambda change, most: 0.0 * change)
+    assert compared(monkeypatch, CLIPPED, WAITS["each"]) == []
+    wrong = mutant(star_compiled, "np.inf if clip is None else clip", "clip or np.inf").play
+    assert compared(monkeypatch, CLIPPED, WAITS["each"], wrong)
+
+
+def test_noise_that_is_not_gaussian_is_drawn_in_python(monkeypatch):
+    """Else a method of one's own would be charged for other noise than it has."""
+    rounds = fedbuff.FedBuff.compiled
+
+    def laplace(own):
+        plain = rounds(own)
+        return replace(plain, terms=replace(plain.terms, mechanism=Mechanism.LAPLACE))
+
+    noised = star(algorithm={**CLIPPED, "rho": None}, policy="all", **NOISE)
+    del noised["algorithm"]["rho"]
+    assert check(desim.load(noised)).engine == "compiled"
+    monkeypatch.setattr(fedbuff.FedBuff, "compiled", laplace)
+    with pytest.raises(InputError, match="noise that is laplace is drawn in Python"):
+        check(desim.load({**noised, "engine": "compiled"}))
+    wrong = mutant(build, "not inside and", "inside and")
+    assert wrong.check(desim.load({**noised, "engine": "compiled"})).engine == "compiled"
 
 
 def test_top_k_keeps_what_numpy_would_sort_to_the_end():

@@ -285,12 +285,66 @@ def test_a_range_is_charged_where_its_dearest_value_is_known(tmp_path):
         planned(endless)
 
 
+@pytest.mark.parametrize(
+    ("key", "values", "said", "terms"),
+    [
+        ("delta", [1e-9, 1e-5], "delta 1e-05, .* and of 1e-09, ", {"delta": 1e-6}),
+        (
+            "relation",
+            ["agent", "replace-one"],
+            "agent, view coordinator and of .* replace-one, ",
+            {"relation": "agent"},
+        ),
+        (
+            "view",
+            ["coordinator", "final-model"],
+            "view coordinator and of .* final-model",
+            {"view": "coordinator"},
+        ),
+    ],
+)
+def test_all_candidates_are_charged_in_the_same_terms(key, values, said, terms, tmp_path):
+    """Else the price would be in those of the candidate that was drawn first."""
+    given = charged("geometric", tmp_path, vary={f"privacy.{key}": values})
+    with pytest.raises(InputError, match=f"found candidates of .*{said}"):
+        planned(given)
+    twin = mutant(candidates, "if len(stated) > 1", "if len(stated) > 2")
+    assert twin.planned(given)
+    plan = planned({**given, "compare": {"epsilon": terms}})
+    assert len({one.worst for one in plan.possible}) == 1
+
+
+def test_a_range_whose_least_value_fails_is_not_charged_by_others(tmp_path, monkeypatch):
+    """The candidates that cost most would be left out, and those above them drawn."""
+    vary = {
+        "algorithm.local.tau": {"uniform": [0.5, 1.0]}, "algorithm.local.epochs": [1, 3],
+        "algorithm.rho": [1.0, 2.0],
+    }  # fmt: skip
+    given = charged("geometric", tmp_path, vary=vary)
+
+    def failing(study, folder, values):
+        if list(values.values()) == [0.5, 3, 2.0]:
+            raise InputError("problem: together")
+        return scenario_of(study, folder, values)
+
+    scenario_of = candidates.scenario_of
+    monkeypatch.setattr(candidates, "scenario_of", failing)
+    with pytest.raises(InputError, match="as the least one may fail"):
+        planned(given)
+    twin = mutant(candidates, "if ranges:  #", "if not ranges:  #")
+    twin.scenario_of = failing
+    assert len(twin.planned(given).possible) == 3
+
+
 def test_a_budget_bounds_what_a_candidate_may_cost(tmp_path):
     given = on_graph("zcdp-nfl", tmp_path)
     given["base"]["privacy"] |= {"budget": 0.05, "noise": {"sigma": 100.0}}
     given["base"]["stop"] = {"rounds": 10_000}
     given["tune"]["vary"] = {"algorithm.rho": [1.0, 2.0]}
     assert [one.worst for one in planned(given).possible] == pytest.approx([0.05, 0.05], rel=1e-9)
+    given["tune"]["vary"] = {"privacy.noise.sigma": [100.0, 1.0]}
+    with pytest.raises(InputError, match=r"candidate sigma 1: privacy\.budget: found 0\.05, but"):
+        planned(given)
 
 
 def test_what_cannot_be_priced_is_refused(tmp_path):

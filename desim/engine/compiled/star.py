@@ -132,7 +132,8 @@ class Engine:
             return codec.bits(1)
         coder = codecs.coder_of(codec, width, codec.memory == "none")
         memory = self.world.state.get(MEMORY, np.empty((0, 0)))
-        return clip or np.inf, *noise, seed, coder, codec.memory == "known", memory
+        most = np.inf if clip is None else clip
+        return most, *noise, seed, coder, codec.memory == "known", memory
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the models that agents heard, of those that owe a reply."""

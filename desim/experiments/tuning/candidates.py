@@ -19,6 +19,7 @@ from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, s
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
+from desim.runs.premises import terms_of
 from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
@@ -274,40 +275,55 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
 
 MOST = 1000  # candidates of which each is costed before a tuner begins
 LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
+UNCOSTED = "found a range of {}, of which not every value can be costed; allowed: a list of values"
 
 
 def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
     """What a run of each candidate that may be drawn costs at most, from public numbers alone.
 
     Nobody may see in the price which candidates were drawn. InputError for ranges of which no
-    value is known to cost most, and for candidates of which nobody can say what they release.
+    value is known to cost most, and for candidates of which nobody can say what they release, or
+    whose epsilons are in several terms: the price is in those of all.
     """
     assert study.tune is not None
     vary = dict(study.tune.vary)
+    ranges = []
     for key, one in vary.items():
         if isinstance(one, Range) and one.kind != "integer":
             if key not in LOWEST:
-                text = f"found a range of {key}, of which not every value can be costed"
                 known = f"{{integer: [a, b]}}, ranges of {' and '.join(LOWEST)}"
-                raise InputError(f"tune.charge: {text}; allowed: a list of values, {known}")
+                raise InputError(f"tune.charge: {UNCOSTED.format(key)}, {known}")
+            ranges.append(key)
             vary[key] = one.ends[:1]
     if size(vary) > MOST:
         allowed = f"at most {MOST} with tune.charge, which costs each before it begins"
         raise InputError(f"tune.vary: {refusal(f'{size(vary):g} candidates', allowed)}")
-    terms = {key: one for key, one in study.compare.epsilon.stated.items() if key != "view"}
-    found = []
+    asked = study.compare.epsilon.stated
+    terms = {key: one for key, one in asked.items() if key != "view"}
+    found, stated = [], set()
     for values in Grid(vary).ask(MOST):
         try:
             scenario = scenario_of(study, folder, values)
-        except InputError:  # it may be proposed, and never be played
+        except InputError as error:  # it may be proposed, and never be played
+            if ranges:  # but a larger value of the range may
+                why = f"{UNCOSTED.format(ranges[0])}, as the least one may fail"
+                raise InputError([f"tune.charge: {why}", *error.problems]) from None
             continue
-        account = foreseen(scenario, **terms)
+        stated.add(terms_of(scenario)._replace(accountant=None, **asked))
+        label = Candidate(0, values, None).label
+        try:
+            account = foreseen(scenario, **terms)
+        except InputError as error:  # it could not be played
+            raise InputError([f"candidate {label}: {text}" for text in error.problems]) from None
         if account is None:
-            label = Candidate(0, values, None).label
             text = f"found candidate {label}, of which nobody can say what it releases at most"
             cure = "stop.rounds, with noise whose plan is known"
             raise InputError(f"tune.charge: {text}; allowed: {cure}")
         found.append(account)
+    if len(stated) > 1:
+        several = " and of ".join(sorted(f"{delta:g}, {x}, view {v}" for delta, v, x, _ in stated))
+        text = f"found candidates of delta {several}"
+        raise InputError(f"tune.charge: {text}; allowed: the same of all, as in compare.epsilon")
     return tuple(found)
 
 
