@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 4560,  # by which bound an epsilon is the least
     "engine": 12380,  # compiled rounds of pairs, and that stop for Python; worse ends
     "methods": 6080,  # kernels that engines may call later; local steps that 5gcs asks for
-    "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
+    "scenario": 8960,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6060,  # what a run may cost at most, before any run
     "deployments": 8820,
     "experiments": 10350,  # the price of all candidates that might be drawn
