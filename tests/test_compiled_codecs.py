@@ -128,7 +128,7 @@ def test_noise_that_is_not_gaussian_is_drawn_in_python(monkeypatch):
     monkeypatch.setattr(fedbuff.FedBuff, "compiled", laplace)
     with pytest.raises(InputError, match="noise that is laplace is drawn in Python"):
         check(desim.load({**noised, "engine": "compiled"}))
-    wrong = mutant(build, "not inside and", "inside and")
+    wrong = mutant(build, "not rounds.local.noisy and", "rounds.local.noisy and")
     assert wrong.check(desim.load({**noised, "engine": "compiled"})).engine == "compiled"
 
 

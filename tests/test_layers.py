@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6200,  # matchings of many rounds at once
     "log": 1380,
     "privacy": 4560,  # by which bound an epsilon is the least
-    "engine": 12310,  # compiled rounds say once what they said twice
+    "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
     "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
     "scenario": 8960,  # runs of pairs, as edges are, are read apart from YAML
     "runs": 6060,  # what a run may cost at most, before any run

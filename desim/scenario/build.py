@@ -39,7 +39,7 @@ from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
-from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism, Noise
+from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.data.table import Draw, scaling
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.losses.model_loss import ModelLoss
@@ -68,7 +68,7 @@ from desim.scenario.schema import Scenario
 
 
 Engine = Literal["compiled", "cohort", "agents"]
-NOISED = Mechanism.NONE, Mechanism.GAUSSIAN, Mechanism.CLIPPED_GAUSSIAN  # of compiled replies
+NOISED = "none", "gaussian", "clipped-gaussian"  # how compiled replies may be
 
 
 def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
@@ -114,9 +114,9 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
         return "whom participation.choose invites is decided in Python, by what came before"
     if any(one.lossy for one in settings.codecs) and hasattr(rounds.formulas, "messages"):
         return "messages of two parts are coded in Python"
-    terms, inside = rounds.terms or rounds.local.terms, rounds.local.noisy
-    if not inside and terms.mechanism not in NOISED:
-        return f"noise that is {MECHANISMS[terms.mechanism]} is drawn in Python"
+    noise = (rounds.terms or rounds.local.terms).mechanism.name.lower().replace("_", "-")
+    if not rounds.local.noisy and noise not in NOISED:
+        return f"noise that is {noise} is drawn in Python"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
