@@ -95,8 +95,7 @@ class Replies(NamedTuple):
     @property
     def weighed(self) -> Array:
         """The payload (n, dim), each reply times its weight."""
-        alike = np.logical_and.reduce(self.weight == 1.0)
-        return self.payload if alike else self.payload * self.weight[:, None]
+        return self.payload if (self.weight == 1.0).all() else self.payload * self.weight[:, None]
 
 
 # How messages move: what an engine offers to `us` and to `hub`.

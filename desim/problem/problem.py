@@ -505,5 +505,5 @@ def mean_losses(
             losses = row_losses(problem, i, x[r])
             if clip is not None:
                 losses = np.where(np.isnan(losses), 0.0, np.clip(losses, 0.0, clip))
-            out[r] = np.add.reduce(losses**power) / len(losses)  # as np.mean, sooner
+            out[r] = np.mean(losses**power)
     return out
