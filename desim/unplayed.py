@@ -12,11 +12,14 @@ from typing import Any, TypeVar, cast
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def of_unplayed(place: int, columns: bool = False) -> Callable[[Function], Function]:
+def of_unplayed(
+    place: int, columns: bool = False, gives: Callable[[int], Any] | None = None
+) -> Callable[[Function], Function]:
     """A decorator of a function whose argument number `place` may not be known yet.
 
     columns: it takes rounds in a column (rounds, 1), too, beside arrays with a row for each of
-    them, and gives rows (rounds, ...) with the bits of each round alone.
+    them, and gives rows (rounds, ...) with the bits of each round alone. gives: how many columns,
+    a number or a tuple, of rows (n, columns) once they are known; it sees us.who, round and live.
     """
 
     def decorated(function: Function) -> Function:
@@ -28,6 +31,8 @@ def of_unplayed(place: int, columns: bool = False) -> Callable[[Function], Funct
         @wraps(function)
         def asked(*arguments: Any, **names: Any) -> Any:
             one = arguments[place] if place < len(arguments) else names.get(name)
+            if gives and (called := getattr(type(one), "called", None)):
+                return called(one, function, arguments, names, gives)
             if answers := getattr(type(one), "answers", None):
                 return answers(one, function, arguments, names, columns)
             return function(*arguments, **names)

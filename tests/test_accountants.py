@@ -195,7 +195,7 @@ def test_costs(check):
         (check_mixture, prices, "np.log1p(-1.0 / ORDERS)", "0.0"),
         (check_mixture, accountants, "priced.rho + 0.5 * priced.mu2", "priced.rho + priced.mu2"),
         (check_mixture, accountants, "np.where(mixed, divergent,", "np.where(True, divergent,"),
-        (check_batches, accountants, "sharp |= _sharpened(final, mine, delta)", "pass"),
+        (check_batches, accountants, "method = _sharpened(final, mine, delta) or method", "pass"),
         (check_batches, accountants, "np.minimum(epsilon, final[agent])", "epsilon"),
         (check_relations, prices, "& (batch < owned) & amplified", "& (batch < owned)"),
         (check_relations, prices, "0.5 if relation", "1.0 if relation"),
@@ -254,6 +254,31 @@ def test_loss_distributions_walk_round_the_trap(relation):
     doubled = pld.PLDAccountant(REPLACE)
     doubled.compose(dp_accounting.GaussianDpEvent(200.0 / size / np.sqrt(2.0)))
     assert doubled.get_epsilon(1e-5) > told.pld()
+
+
+def test_the_method_is_that_of_the_least_bound():
+    """Losses beyond any grid, so that no loss distribution is known; each cost by its formula."""
+    batches = table(3, scale=0.02, sampling=0.5)
+    answers = table(3, mechanism="laplace", scale=0.01)
+    mixed = joined(answers, table(1, scale=0.1, release=99))
+    costs = {
+        "GDP, batches known": (batches, float(epsilon_of(np.sqrt(7500.0), 1e-5))),
+        "pure DP added up": (answers, 300.0),
+    }
+
+    def check(module):
+        for method, (log, expected) in costs.items():
+            told = module.account(log, rows=ROWS)
+            assert (told.method, told.worst) == (method, pytest.approx(expected, rel=1e-9))
+        told = module.account(mixed, rows=ROWS)
+        assert (told.method, told.worst > 300.0) == ("RDP", True)
+        others = joined(mixed, table(9, agent=1, release=[*range(101, 110)], scale=0.1))
+        assert module.account(others, rows=ROWS).method == "GDP"  # the worst agent's
+        assert module.account(table(5), rows=ROWS).method == "exact GDP"
+
+    check(accountants)
+    with pytest.raises(AssertionError):
+        check(mutant(accountants, "counted[worst].bound(delta)[1]", "'RDP'"))
 
 
 def test_loss_distributions_say_where_they_do_not_apply():
@@ -357,7 +382,7 @@ def test_batches_of_a_deadline_are_amplified():
     """With next to no noise, divergences are worse than the exact price of known batches."""
     done = desim.run(CASES["qsgd"])
     assert (done.account().final <= done.account(amplification=False).final).all()
-    assert done.account().method == "RDP"
+    assert done.account().method == "GDP, batches known"
     noise = {**CASES["qsgd"]["privacy"]["noise"], "sigma": 5.0}
     done = desim.run({**CASES["qsgd"], "privacy": {"noise": noise}})
     assert done.account().worst < 0.9 * done.account(amplification=False).worst

@@ -65,12 +65,14 @@ def test_a_late_reply_has_the_noise_that_its_call_was_charged_for(monkeypatch, p
     assert odd_scales(monkeypatch, how, policy=policy) == []
 
 
-def test_noise_of_the_latest_call_would_be_noticed(monkeypatch):
+@pytest.mark.parametrize(("name", "policy"), [("one", "each"), ("groups", {"buffer": 3})])
+def test_noise_of_the_latest_call_would_be_noticed(name, policy, monkeypatch):
     def latest(self, who):
         yield self._of(self.number), np.arange(len(who))
 
-    monkeypatch.setattr(Assignments, "groups", latest)
-    assert odd_scales(monkeypatch, "plain", policy="each") != []
+    twins = {"groups": latest, "one": lambda self, who: self._of(self.number)}
+    monkeypatch.setattr(Assignments, name, twins[name])
+    assert odd_scales(monkeypatch, "plain", policy=policy) != []
 
 
 def test_each_agent_gets_its_own_row_whatever_the_order_of_the_call():

@@ -11,6 +11,7 @@ from mutant import mutant
 from desim.network.conditions.codec import Codec
 from desim.numerics import keys
 from desim.numerics.keys import Stream
+from desim.problem.kernels import codecs
 
 SEED = 5
 WHO = np.array([0, 3, 7])
@@ -173,6 +174,30 @@ def test_top_k_loses_no_more_than_its_share():
             x, codec = rows(dim), Codec("top-k", k, "float64")
             lost = np.sum((x - codec.coded(SEED, x, False, **PLACE)) ** 2, axis=1)
             assert np.all(lost <= (1.0 - codec.delta(dim)) * np.sum(x**2, axis=1) * (1 + 1e-12))
+
+
+def sizable(x, k):
+    """The k largest of each row of x in size, the first of equal ones, by sorting."""
+    out = np.zeros_like(x)
+    for row, taken in zip(x, out, strict=True):
+        places = np.argsort(-np.nan_to_num(np.abs(row), nan=np.inf), kind="stable")[:k]
+        taken[places] = row[places]
+    return out
+
+
+def test_top_k_takes_the_first_of_equal_numbers():
+    draws = np.random.default_rng(4).normal(size=(60, 7))
+    ties = np.round(2.0 * draws)
+    ties[draws > 1.5] = np.nan
+    broken = mutant(codecs, "equal and room <= 0", "equal and room < 0")._top
+    for k in range(1, 7):
+        for x in (draws, ties, ties[:1]):
+            found = Codec("top-k", k, "float64").coded(SEED, x, False, **PLACE)
+            assert found.tobytes() == sizable(x, k).tobytes()
+        wrong = ties.copy()
+        for row in wrong:
+            broken(k, row, np.empty(7))
+        assert wrong.tobytes() != sizable(ties, k).tobytes()
 
 
 def test_numbers_that_are_none_stay_visible():

@@ -15,6 +15,8 @@ from test_against_naive import EDGES, SEED, TOLERANCE, Rows, gap
 from test_checkpoints import eager, goes_on  # noqa: F401 (a fixture)
 
 import desim
+from desim.engine import play
+from desim.engine.compiled import star as star_compiled
 from desim.engine.releasing import Releasing
 from desim.errors import InputError, RunError
 from desim.methods.shared.averages import consensus_step
@@ -242,10 +244,23 @@ def test_engines_and_batches_agree(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["errors", "both ways", "changes known"])
 def test_a_run_goes_on_with_what_is_owed_and_known(name, tmp_path):
-    case = merged({"name": "case", **CODED[name]}, {"stop": {"rounds": 10}})
+    case = merged({"name": "case", **CODED[name]}, {"engine": "cohort", "stop": {"rounds": 10}})
     shown, rounds, again = goes_on(case, tmp_path / "run")
     assert rounds == 10
     assert again <= rounds - shown + 2
+
+
+def test_compiled_rounds_go_on_with_what_agents_were_sent(tmp_path, monkeypatch):
+    monkeypatch.setenv("DESIM_COMPILE", "never")
+    codec = {"quantise": {"bits": 4}, "error_feedback": True, "downlink": {"random-k": 2}}
+    changes = {"algorithm": FEDAVG, "codec": codec, "policy": {"buffer": 2}, "stop": {"rounds": 9}}
+    case = star(name="case", engine="compiled", **changes)
+    shown, rounds, again = goes_on(case, tmp_path / "run")
+    assert (rounds, again <= rounds - shown + 3) == (9, True)
+    broken = mutant(star_compiled, "(reference,) if down.lossy", "(0.0 * reference,) if down.lossy")
+    monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
+    with pytest.raises(AssertionError):
+        goes_on(case, tmp_path / "other")
 
 
 @pytest.mark.parametrize("name", ["errors", "choco"])
@@ -319,7 +334,6 @@ REFUSED = [
         "found quantise, but with on_loss: drop an agent may miss a call for good",
     ),
     (star(churn=CHURN, policy={"deadline": "1 s"}), {"top-k": 1}, "has lost its memory"),
-    (star(algorithm=FEDAVG, engine="compiled"), {"top-k": 1}, "messages of a lossy codec"),
     (
         graph(algorithm={"name": "choco-sgd", "alpha": 0.1}, network=DROP),
         {"top-k": 1},

@@ -28,10 +28,13 @@ from test_golden import npz
 
 import desim
 from desim.errors import InputError
+from desim.method import Ingredients
+from desim.methods import five_gcs as primal_dual
 from desim.network.conditions.participation import common_length
 from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.problem.kernels.codecs import shares
+from desim.scenario.build import build
 
 TWINS = {"tamuna": naive.tamuna, "led": naive.led, "5gcs": naive.five_gcs}
 
@@ -406,6 +409,45 @@ def test_the_default_gamma_of_5gcs_is_one_for_exact_minimisers():
     assert size({"epochs": 2}) > 1e6
 
 
+@pytest.mark.parametrize("step", ["auto", 0.5])
+def test_too_few_local_steps_of_5gcs_are_told_beside_the_number_of_the_theorem(step):
+    """As many as it names are enough, one is not; the number by its formula, from own moduli."""
+    tau, n = 0.02, 4
+    data = {"source": "synthetic", "kind": "regression", "rows": 8, "dim": 5}
+    problem = {"agents": n, "loss": "squared", "regularizer": {"l2": 1.0}, "data": data}
+
+    def played(epochs):
+        local = {"epochs": epochs, "step": step}
+        case = star(problem=problem, algorithm={"name": "5gcs", "tau": tau, "local": local})
+        return desim.run({**case, "stop": {"rounds": 150}, "observe": {"metrics": ["error"]}})
+
+    few = played(1)
+    (text,) = [one for one in few.manifest["warnings"] if "theorem" in one]
+
+    def check(module):
+        spectra = []
+        training = build(few.known).problem
+        for i, j in training.spans():
+            A = training.A[i:j]
+            spectra.append(np.linalg.eigvalsh(2.0 * A.T @ A / len(A) + np.eye(5) / n))
+        mu, L = min(one[0] for one in spectra), max(one[-1] for one in spectra)
+        least, most = n * tau, n * tau + L - mu  # of N psi_i
+        given = 0.0 if step == "auto" else n / step  # its smoothness, were the step one over it
+        expected = int(np.ceil(2.0 * max(most, given) / least * np.log(4.0 * L / mu)))
+        own = build(few.known).method
+        method = module.FiveGCS(Ingredients(own.parameters, own.settings, own.noise))
+        assert method.enough() == expected
+        return expected
+
+    expected = check(primal_dual)
+    assert f"1 are fewer than the {expected} local steps" in text
+    with pytest.raises(AssertionError):
+        check(mutant(primal_dual, "math.ceil(2.0 * kappa", "math.ceil(kappa"))
+    enough = played(expected)
+    assert not any("theorem" in one for one in enough.manifest["warnings"])
+    assert enough.metrics["value"].iloc[-1] < 1e-3 < 1e6 < few.metrics["value"].iloc[-1]
+
+
 # Invariants --------------------------------------------------------------------------------------
 
 
@@ -432,7 +474,6 @@ def test_an_h_that_does_not_sum_to_zero_is_noticed(monkeypatch):
 
 def test_the_duals_of_5gcs_sum_to_what_the_optimum_says():
     run = desim.run(CASES["5gcs-cohort"], overrides={"stop.rounds": 400})
-    from desim.scenario.build import build
 
     mu = build(desim.load(CASES["5gcs-cohort"])).problem.moduli[0].min()
     v = run.state["u"].sum(axis=0)
@@ -569,7 +610,6 @@ def test_terms_of_tamuna_follow_the_number_of_steps():
     rows = run.releases
     assert set(rows.mechanism) == {"noisy-gradient"}
     one = rows[rows["round"].map(L) == 1]
-    from desim.scenario.build import build
 
     method = build(desim.load(CASES["tamuna-noisy"])).method
     single = method.gamma * 2.0 * 1.0 / 8.0  # gamma times 2 clip / rows
@@ -626,7 +666,7 @@ def test_what_has_no_guarantee_is_a_warning(algorithm, changes, text):
 
     warnings = check(desim.load(star(algorithm=algorithm, **changes))).method.warnings
     assert any(text in one for one in warnings), warnings
-    required = {"tau": 0.2} if algorithm["name"] == "5gcs" else {}
+    required = {"tau": 0.2, "local": {"epochs": 20}} if algorithm["name"] == "5gcs" else {}
     quiet = check(desim.load(star(algorithm={"name": algorithm["name"], **required})))
     assert quiet.method.warnings == []
 

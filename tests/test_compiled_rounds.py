@@ -13,15 +13,17 @@ from test_engines import differences
 
 import desim
 from desim.engine import play
-from desim.engine.compiled import numbers, otherwise, rounds
+from desim.engine.compiled import otherwise, rounds
 from desim.engine.compiled import star as star_compiled
-from desim.engine.compiled.numbers import narrowed, pairwise
 from desim.errors import InputError, RunError
 from desim.methods import fedasync, fedavg, feddyn, five_gcs, scaffold
 from desim.methods.shared import federated
 from desim.network.conditions.codec import rounded
+from desim.network.conditions.participation import Bernoulli, UniformSubset
 from desim.numerics import plain
+from desim.problem.kernels import codecs
 from desim.problem.kernels import formulas as kernel_formulas
+from desim.problem.kernels.codecs import narrowed, pairwise
 from desim.scenario.build import check
 
 METHODS = (
@@ -29,7 +31,7 @@ METHODS = (
     "5gcs",
 )  # fmt: skip
 WITHOUT = (
-    "plt-exact", "plt-softmax", "plt-budget", "plt-budget-stop", "fedbuff-private",
+    "plt-exact", "plt-softmax", "plt-budget", "plt-budget-stop",
     "fedbuff-budget", "scaffold-budget",
 )  # fmt: skip
 
@@ -80,7 +82,7 @@ def test_many_rounds_in_one_call(changes):
     ("name", "right", "wrong"),
     [
         ("plt-deadline", 'policy.late == "discard"', 'policy.late != "discard"'),
-        ("plt-sgd-half", "drawing.draw(first + k)", "drawing.draw(first)"),
+        ("plt-sgd-half", "np.arange(first, first + most)", "np.full(most, first)"),
         ("plt-all", "float(times[k]), first + k", "float(times[k]), first"),
         ("fedavg-weights", "tuple(policy.staleness)", "(0, 0.0, 0.0)"),
         ("plt-time", "settings.horizon, most)", "2.0 * settings.horizon, most)"),
@@ -98,6 +100,31 @@ def test_wrong_compiled_rounds_are_noticed(monkeypatch, name, right, wrong):
     cohort = run(name, engine="cohort", **changes)
     monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
     assert differences(run(name, engine="compiled", **changes), cohort)
+
+
+def rounds_unlike(drawing, module):
+    """Rounds of blocks, which may end early, whose agents are not those that `drawing` draws."""
+    world = SimpleNamespace(settings=SimpleNamespace(participation=drawing))
+    nothing, unlike, number = np.zeros(1, np.int64), 0, 0
+    engine = SimpleNamespace(world=world, drawn=(0, nothing, nothing, 0), agents=7)
+    for first in (1, 3, 8, 10, 11, 12, 25):
+        most, (_, pointer, who, begin) = module.Engine._drawn(engine, first, 10)
+        unlike += not 0 < most <= 10
+        for k in range(first, first + most):
+            here = who[pointer[k - begin] : pointer[k - begin + 1]]
+            unlike, number = unlike + (not np.array_equal(here, drawing.draw(k))), number + 1
+    assert number > 30
+    return unlike
+
+
+@pytest.mark.parametrize("drawing", [Bernoulli(7, 3, 0.4), UniformSubset(7, 3, 3)], ids=str)
+def test_who_participates_is_drawn_once_for_many_rounds(drawing):
+    assert rounds_unlike(drawing, star_compiled) == 0
+    for right, wrong in (
+        ("first >= begin + len(pointer) - 1", "first > begin + len(pointer) - 1"),
+        ("np.arange(first, first + most)", "np.arange(1, 1 + most)"),
+    ):
+        assert rounds_unlike(drawing, mutant(star_compiled, right, wrong))
 
 
 STAR = {**CASES["plt-all"], "observe": {"metrics": []}, "stop": {"rounds": 25}}
@@ -153,9 +180,9 @@ def test_weights_are_summed_as_numpy_does(policy, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "wait", "right", "wrong"),
     [
-        ("scaffold", "each", "coded = down.bits(1), up.bits(1)", "coded = 32, 64"),
-        ("feddyn", "some", "coded = down.bits(1), up.bits(1)", "coded = down.bits(1), 64"),
-        ("feddyn", "some", "coded = down.bits(1), up.bits(1)", "coded = 64, up.bits(1)"),
+        ("scaffold", "each", "coder if down.lossy else down.bits(1)", "32"),
+        ("feddyn", "some", "return codec.bits(1)", "return 64"),
+        ("feddyn", "some", "coder if down.lossy else down.bits(1)", "64"),
         ("scaffold", "discarded", "down.bits(width), up.bits(width)", "64 * width, 64 * width"),
         ("scaffold", "each", "shift[:m]", "shift[:0]"),
         ("5gcs", "quorum", "sloped(bench[4], who, trained, data)", "pass"),
@@ -268,7 +295,7 @@ def test_what_has_no_code_is_told_before_it_is_called(monkeypatch):
 
     monkeypatch.setattr(plain, "seconds", 0.0)
     monkeypatch.setattr(plain, "_earlier", 0.0)
-    known = numbers.pairwise
+    known = pairwise
     known(np.ones(3), np.empty((64, 2)))
     for when, missing in (("later", True), ("never", False), ("at-once", False)):
         monkeypatch.setenv("DESIM_COMPILE", when)
@@ -295,7 +322,7 @@ def test_numbers_are_rounded_as_numpy_does():
 def test_sums_are_those_of_numpy():
     rng, room = np.random.default_rng(4), np.empty((64, 2))
     sizes = [*range(1, 300), 1000, 1024, 1032, 4099, 16384, 100_001]
-    wrong = mutant(numbers, "n // 2 - n // 2 % 8", "n // 2")
+    wrong = mutant(codecs, "n // 2 - n // 2 % 8", "n // 2")
     unlike = 0
     for n in sizes:
         values = rng.uniform(size=n)
@@ -304,7 +331,7 @@ def test_sums_are_those_of_numpy():
     assert unlike
 
 
-@pytest.mark.parametrize("name", [*WITHOUT, "nfl-lossy", "choco-plain", "tamuna"])
+@pytest.mark.parametrize("name", [*WITHOUT, "nfl-lossy", "r-admm", "tamuna"])
 def test_what_has_no_compiled_rounds_runs_without_them(name):
     assert chosen(name) in ("cohort", "agents")
     with pytest.raises(InputError, match=r"engine: found compiled.*allowed"):

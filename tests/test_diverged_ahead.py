@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import CASES, graph, merged
+from cases import CASES, graph, merged, star
 from mutant import mutant
 from test_compiled_graphs import unlike
 
@@ -100,15 +100,46 @@ def test_growth_is_held_against_the_start_and_against_zeros():
         with np.errstate(all="ignore"):
             return of.grown(problem, start, end, optimum, cures)
 
-    assert told(one, far)
+    def diverged(*terms, **more):
+        return [text for text in told(*terms, **more) if text.startswith(patience.DIVERGED)]
+
+    assert diverged(one, far)
     assert not told(far, one)
     assert not told(one, one)
-    assert not told(one, 1e3 * one)
-    assert not told(one, 9e2 * one)
-    assert "the error of the last models is" in told(one, 9e2 * one, 0.5 * one[0])[0]
+    assert not diverged(one, 1e3 * one)
+    assert not diverged(one, 9e2 * one)
+    assert "the error of the last models is" in diverged(one, 9e2 * one, 0.5 * one[0])[0]
     assert not told(1e-9 * one, one, 0.5 * one[0])  # the start is close to zeros, not worse
     assert "no longer finite" in told(one, np.full_like(one, 1e308))[0]
-    assert not told(one, far, of=mutant(patience, "MANY = 1e6", "MANY = 1e300"))
+    assert not diverged(one, far, of=mutant(patience, "MANY = 1e6", "MANY = 1e300"))
+
+
+LATE = {"name": "feddyn", "alpha": 1.0, "reply": "model", "local": {"epochs": 5}}
+ROUNDS = 100, 250  # until when it has grown a little, and much
+
+
+def test_a_run_that_ends_worse_than_it_began_says_so_before_it_has_diverged():
+    """From a thousand times the loss or the error on, by a run's own curve; below nothing."""
+
+    def check(rounds, of=patience):
+        run = grown({"policy": "each", "observe": {"metrics": ["error"]}}, LATE, star(),
+                    **{"stop.rounds": rounds})  # fmt: skip
+        first, last = run.curve("error").value.iloc[[0, -1]]
+        simulation = desim.scenario.build.build(run.known)
+        ends = run.model[[0]], run.model[[-1]]
+        found = of.grown(simulation.problem, *ends, simulation.observation.optimum, ("x",))
+        assert bool(found) == (last > 1e3 * first)
+        assert not any(text.startswith(patience.DIVERGED) for text in found)
+        told = [one for one in run.manifest["warnings"] if "times that of the start" in one]
+        assert len(told) == len(found)
+        assert all(("warning", text) in facts(run) for text in told)
+        assert "diverged" not in run.manifest
+        return last / first
+
+    ratios = [check(rounds) for rounds in ROUNDS]
+    assert ratios[0] < 1e3 < ratios[1] < 1e6
+    with pytest.raises(AssertionError):
+        check(ROUNDS[1], mutant(patience, "WORSE = 1e3", "WORSE = 1e6"))
 
 
 def test_what_has_grown_is_in_no_mean_of_a_study_or_comparison(tmp_path):

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from cases import LOSSY, graph, merged, star
 from laws import check_log
+from mutant import mutant
 
 import desim
+from desim.engine import patience
+from desim.engine.agents import graph as agents_graph
 from desim.errors import Deadlock, Diverged, RunError
 
 ENGINES = ["cohort", "agents"]
@@ -58,6 +61,45 @@ def test_both_engines_name_the_same_root():
             desim.run({**star(stop={"rounds": 500}), **TIRED}, overrides={"engine": engine})
         reasons.add(str(caught.value))
     assert len(reasons) == 1
+
+
+ROOTS = [  # losses that nobody waits for come first; agents compute after they have sent
+    ({"name": "zcdp-subgradient", "step": 0.1}, {"quorum": 2}),
+    ({"name": "ad-psgd", "alpha": 0.1}, "all"),
+]
+
+
+def test_engines_of_graphs_name_the_first_loss_that_somebody_waits_for(monkeypatch):
+    link = {"latency": "10 ms", "loss": 0.4, "limit": 1, "timeout": "20 ms"}
+
+    def reasons(algorithm, policy, seed):
+        found = set()
+        case = graph(algorithm=algorithm, policy=policy, seed=seed, stop={"rounds": 30})
+        case = {
+            **case,
+            "algorithm": algorithm,
+            "network": {"link": link, "topology": {"regular": 3}},
+        }
+        case.pop("privacy", None)
+        for engine in ENGINES:
+            with pytest.raises(Deadlock) as caught:
+                desim.run(case, overrides={"engine": engine})
+            found.add(str(caught.value))
+        return found
+
+    def check(which):
+        for algorithm, policy in which:
+            assert all(len(reasons(algorithm, policy, seed)) == 1 for seed in range(3))
+
+    check(ROOTS)
+    with monkeypatch.context() as patch:
+        patch.setattr(agents_graph.Lost, "needed", lambda *terms: True)
+        with pytest.raises(AssertionError):
+            check(ROOTS[:1])
+    wrong = mutant(patience, "wires.left[source]", "before[source]")
+    monkeypatch.setattr(patience.Waits, "note_graph", wrong.Waits.note_graph)
+    with pytest.raises(AssertionError):
+        check(ROOTS[1:])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

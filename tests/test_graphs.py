@@ -5,11 +5,14 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
+from cases import graph
 from mutant import mutant
 
+import desim
 from desim.errors import InputError
 from desim.network.conditions import topology
 from desim.network.conditions.topology import from_edges
+from desim.scenario import build
 
 AGENTS = 9
 
@@ -50,6 +53,14 @@ def test_a_long_path_is_connected_in_any_order():
     assert from_edges(3000, path, "here").degree.sum() == 2 * 2999
     with pytest.raises(InputError, match="2 parts"):
         from_edges(3000, path[:1700] + path[1701:], "here")
+
+
+def test_a_graph_without_edges_is_disconnected():
+    scenario = desim.load(graph(network={"topology": {"edges": []}}))
+    with pytest.raises(InputError, match=r"disconnected \(8 parts"):
+        build.build(scenario)
+    with pytest.raises(ValueError, match="empty"):
+        mutant(build, ", default=-1)", ")").build(scenario)
 
 
 def test_one_that_looks_one_way_only_is_noticed():

@@ -1,5 +1,9 @@
 """Whom a coordinator invites that remembers: naive twins, equal engines, prices and refusals."""
 
+import inspect
+import sys
+from types import ModuleType
+
 import naive.choices
 import numpy as np
 import pytest
@@ -695,3 +699,45 @@ def test_lots_are_drawn_for_those_alone_that_they_decide_on(monkeypatch):
         drawn.clear()
         assert len(choosing.Fastest(8, count, 1).first(1, everybody, rank)) == min(count, 8)
         assert [one for who in drawn for one in who] == alike
+
+
+def quantiles_unlike(module):
+    """How many quantiles differ from NumPy's, of rows with ties and infinite numbers."""
+    rng, unlike = np.random.default_rng(6), 0
+    for n in range(1, 300):
+        x = np.round(rng.exponential(size=1 + n % 60), n % 4)
+        x[rng.uniform(size=x.size) < 0.02] = np.inf
+        share = float(rng.choice([0.0, 0.5, 0.95, 1.0, rng.uniform()]))
+        with np.errstate(all="ignore"):
+            found, wanted = module.quantile(x, share), np.quantile(x, share)
+        unlike += not np.array_equal(found, wanted, equal_nan=True)
+    return unlike
+
+
+def test_quantiles_are_those_of_numpy():
+    assert quantiles_unlike(choosing) == 0
+    assert quantiles_unlike(mutant(choosing, "if part >= 0.5", "if part >= 0.0"))
+    assert quantiles_unlike(mutant(choosing, "int(place) + 1", "int(place)"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(choosing.Oort, {}), (choosing.PowerOfChoice, {"candidates": 5})],
+    ids=["oort", "power-of-choice"],
+)
+def test_where_few_are_free_all_are_chosen_as_by_the_whole_rule(kind, what, monkeypatch):
+    losses = np.array([0.3, np.nan, 2.0, 0.1, np.nan, 1.0, 0.2])
+    chooser = kind(7, 4, 3, losses=choosing.Losses(2), **what)
+    ones = np.ones(7, np.int64)
+    seen = choosing.Seen(ones / 3.0, ones, ones, losses, ones, chooser.start())
+    here, text = "len(free) <= self.count", inspect.getsource(choosing)
+    assert text.count(here) == 2
+    whole = ModuleType("whole")
+    monkeypatch.setitem(sys.modules, "whole", whole)
+    exec(text.replace(here, "len(free) < 0"), vars(whole))
+    other = getattr(whole, kind.__name__)(7, 4, 3, losses=choosing.Losses(2), **what)
+    for free in ([1, 2], [0, 3, 5, 6], [4], [], [0, 1, 2, 4, 6]):
+        rows = np.array(free, np.int64)
+        found, wanted = (np.sort(one.chosen(5, rows, seen)) for one in (chooser, other))
+        assert np.array_equal(found, wanted)
+        assert len(found) == min(4, len(free))

@@ -194,6 +194,7 @@ def test_integers_are_uniform():
 
 def test_subsets_are_ascending_and_uniform():
     chosen = np.array([keys.subset(3, Stream.BATCH, 5, 2, round=k) for k in range(20_000)])
+    assert np.array_equal(chosen, keys.subset(3, Stream.BATCH, 5, 2, round=np.arange(20_000)))
     assert (chosen[:, 0] < chosen[:, 1]).all()
     assert chosen.min() == 0
     assert chosen.max() == 4

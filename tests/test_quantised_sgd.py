@@ -40,8 +40,8 @@ def test_the_quantiser_is_unbiased_within_its_range():
     assert quantiser_bias(codecs).max() < 5.0
     rounding = mutant(
         codecs,
-        "uniform(seed, k1[r], c0[r], j))\n            out[r, j] = res",
-        "0.5)\n            out[r, j] = res",
+        "uniform(seed, k1, c0, j))\n        row[j] = res",
+        "0.5)\n        row[j] = res",
     )
     assert quantiser_bias(rounding).max() > 5.0
 

@@ -26,7 +26,8 @@ def test_every_way_of_waiting_can_be_played_everywhere(data, tmp_path):
         for way in admm.WAYS:
             point = admm.Point(0.1, 0.5)
             [made] = simulations(admm.case(short, way, point), [1])
-            assert made.engine == ("agents" if way == "each" else "cohort")
+            engines = {"all": "compiled", "deadline": "cohort", "each": "agents"}
+            assert made.engine == engines[way]
             assert made.problem.agents == 28
             values = admm.reach(short)(made)
             assert values.shape == (2 + curves.POINTS,)

@@ -10,7 +10,8 @@ from scipy import integrate
 
 import desim
 from desim.errors import InputError
-from desim.experiments.tuning.candidates import planned, price
+from desim.experiments.tuning import candidates
+from desim.experiments.tuning.candidates import number_of_runs, planned, price
 from desim.privacy.accounting import selection as module
 from desim.privacy.accounting.gaussian import Kind, delta_of
 from desim.privacy.accounting.loss_distribution import delta_at
@@ -238,6 +239,114 @@ def test_the_best_run_s_release_is_priced(law, tmp_path):
     assert "which no epsilon here pays for" not in text
 
 
+def test_the_price_does_not_tell_which_candidates_were_drawn(tmp_path):
+    """Tau 1 costs a quarter of tau 0.5 in mu^2: who draws it alone pays for 0.5 all the same."""
+    seeds, prices = {}, []
+    for seed in range(SEED, SEED + 30):
+        plan = planned(charged("geometric", tmp_path, seed=seed))
+        number = number_of_runs(plan.tune.charge, plan.tune)
+        seeds[frozenset(one["algorithm.local.tau"] for one in plan.sampler.ask(number))] = seed
+    for taus in ({1.0}, {0.5, 1.0}):
+        made = desim.tune(charged("geometric", tmp_path, seed=seeds[frozenset(taus)]), workers=0)
+        assert set(made.candidates["algorithm.local.tau"]) == taus
+        prices.append(made.price)
+    assert len({(one.best, one.one) for one in prices}) == 1
+    assert "which ones were drawn does not show" in prices[0].notes[0]
+    base = charged("geometric", tmp_path)["base"]
+    runs = {tau: desim.run(base, overrides={"algorithm.local.tau": tau}) for tau in (0.5, 1.0)}
+    assert prices[0].one == pytest.approx(runs[0.5].account().worst, rel=1e-12)
+
+    def check(module):
+        found = [module.price([run], plan.tune.charge, {}, plan.possible) for run in runs.values()]
+        assert found[0].best == found[1].best
+
+    check(candidates)
+    right = "[*possible, *(one for one in played if one.worst > most)]"
+    with pytest.raises(AssertionError):
+        check(mutant(candidates, right, "played"))
+
+
+def test_a_range_is_charged_where_its_dearest_value_is_known(tmp_path):
+    key = "algorithm.local.tau"
+    listed = planned(charged("geometric", tmp_path))
+    drawn_from = planned(charged("geometric", tmp_path, vary={key: {"log_uniform": [0.5, 1.0]}}))
+    assert drawn_from.possible[0].worst == max(one.worst for one in listed.possible)
+    steps = {"algorithm.local.epochs": {"integer": [1, 3]}}
+    assert len(planned(charged("geometric", tmp_path, vary=steps)).possible) == 3
+    for vary, said in (
+        ({"algorithm.rho": {"uniform": [0.5, 1.0]}}, "found a range of algorithm.rho, of which"),
+        ({"algorithm.local.epochs": {"integer": [1, 5000]}}, "found '5000 candidates'; allowed"),
+    ):
+        with pytest.raises(InputError, match=said):
+            planned(charged("geometric", tmp_path, vary=vary))
+    endless = charged("geometric", tmp_path)
+    endless["base"]["stop"] = {"time": "3 s"}
+    with pytest.raises(InputError, match="nobody can say what it releases at most; allowed: stop"):
+        planned(endless)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "said", "terms"),
+    [
+        ("delta", [1e-9, 1e-5], "delta 1e-05, .* and of 1e-09, ", {"delta": 1e-6}),
+        (
+            "relation",
+            ["agent", "replace-one"],
+            "agent, view coordinator and of .* replace-one, ",
+            {"relation": "agent"},
+        ),
+        (
+            "view",
+            ["coordinator", "final-model"],
+            "view coordinator and of .* final-model",
+            {"view": "coordinator"},
+        ),
+    ],
+)
+def test_all_candidates_are_charged_in_the_same_terms(key, values, said, terms, tmp_path):
+    """Else the price would be in those of the candidate that was drawn first."""
+    given = charged("geometric", tmp_path, vary={f"privacy.{key}": values})
+    with pytest.raises(InputError, match=f"found candidates of .*{said}"):
+        planned(given)
+    twin = mutant(candidates, "if len(stated) > 1", "if len(stated) > 2")
+    assert twin.planned(given)
+    plan = planned({**given, "compare": {"epsilon": terms}})
+    assert len({one.worst for one in plan.possible}) == 1
+
+
+def test_a_range_whose_least_value_fails_is_not_charged_by_others(tmp_path, monkeypatch):
+    """The candidates that cost most would be left out, and those above them drawn."""
+    vary = {
+        "algorithm.local.tau": {"uniform": [0.5, 1.0]}, "algorithm.local.epochs": [1, 3],
+        "algorithm.rho": [1.0, 2.0],
+    }  # fmt: skip
+    given = charged("geometric", tmp_path, vary=vary)
+
+    def failing(study, folder, values):
+        if list(values.values()) == [0.5, 3, 2.0]:
+            raise InputError("problem: together")
+        return scenario_of(study, folder, values)
+
+    scenario_of = candidates.scenario_of
+    monkeypatch.setattr(candidates, "scenario_of", failing)
+    with pytest.raises(InputError, match="as the least one may fail"):
+        planned(given)
+    twin = mutant(candidates, "if ranges:  #", "if not ranges:  #")
+    twin.scenario_of = failing
+    assert len(twin.planned(given).possible) == 3
+
+
+def test_a_budget_bounds_what_a_candidate_may_cost(tmp_path):
+    given = on_graph("zcdp-nfl", tmp_path)
+    given["base"]["privacy"] |= {"budget": 0.05, "noise": {"sigma": 100.0}}
+    given["base"]["stop"] = {"rounds": 10_000}
+    given["tune"]["vary"] = {"algorithm.rho": [1.0, 2.0]}
+    assert [one.worst for one in planned(given).possible] == pytest.approx([0.05, 0.05], rel=1e-9)
+    given["tune"]["vary"] = {"privacy.noise.sigma": [100.0, 1.0]}
+    with pytest.raises(InputError, match=r"candidate sigma 1: privacy\.budget: found 0\.05, but"):
+        planned(given)
+
+
 def test_what_cannot_be_priced_is_refused(tmp_path):
     wrong = charged("geometric", tmp_path, until={"loss": 1.0})
     with pytest.raises(InputError, match="would be one more release"):
@@ -340,9 +449,10 @@ def test_methods_whose_models_nobody_releases_are_not_charged(tmp_path):
 def test_a_run_that_failed_has_no_price(tmp_path, monkeypatch):
     made = desim.tune(charged("geometric", tmp_path), workers=0)
     runs = [desim.run(made.released[0])]
-    charge = planned(charged("geometric", tmp_path)).tune.charge
-    assert np.isfinite(price(runs, charge, {}).best)
+    plan = planned(charged("geometric", tmp_path))
+    charge, possible = plan.tune.charge, plan.possible
+    assert np.isfinite(price(runs, charge, {}, possible).best)
     runs[0].manifest["status"] = "failed"
-    found = price(runs, charge, {})
+    found = price(runs, charge, {}, possible)
     assert np.isinf(found.best)
     assert found.notes[0].startswith("infinite: the run of seed")

@@ -14,13 +14,14 @@ from study_scenes import BASE, STUDY
 from tuner_scenes import TUNER, VARY, private, tuner
 
 import desim
+from desim.amounts import amount
 from desim.errors import InputError
 from desim.experiments import pool
 from desim.experiments.studies.cases import key_of
 from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
 from desim.experiments.tuning.search import front, until
-from desim.experiments.tuning.tune import explained
+from desim.experiments.tuning.tune import explained, table
 from desim.scenario.load import resolved_yaml
 from desim.scenario.varied import Range, vary
 
@@ -62,6 +63,28 @@ def test_dropped_candidates_are_worse_and_were_played_less(found):
     level = table[table["status"].isin(["best", "within noise"])]
     assert (level["seeds"] == 4).all()
     assert (level["time ratio"] >= 1.0).all()
+
+
+def test_a_ratio_is_seed_by_seed_beside_the_best_one(found):
+    """As its head and its note say: not the ratio of the medians that stand beside it."""
+    shown, rows = table(found), found.runs.set_index(["case", "seed"])["time to error 0.1"]
+    column = shown.head.index("time / best's, same seeds")
+    assert any(
+        "ratios are seed by seed, over those that the best met" in one for one in shown.notes
+    )
+    numbers = found.candidates.set_index("label")["candidate"]
+    best = rows.loc[found.best[0].number]
+
+    def check(of):
+        for row in shown.rows:
+            own = rows.loc[numbers[row[0]]]
+            both = own.index.intersection(best.index).intersection(range(4))
+            expected = of(own[both], best[both]) if len(both) else np.nan
+            assert row[column] == ("" if np.isnan(expected) else amount(expected))
+
+    check(lambda own, other: float((own / other).median()))
+    with pytest.raises(AssertionError):
+        check(lambda own, other: own.median() / other.median())
 
 
 def test_what_is_best_of_many_is_played_on_seeds_that_chose_nothing(found):

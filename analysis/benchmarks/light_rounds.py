@@ -42,13 +42,23 @@ METHODS: dict[str, dict[str, Any]] = {
     "gradient-tracking": {"alpha": 0.005},
     "push-sum": {"alpha": 0.02},
     "gossip": {"alpha": 0.02},
+    "ad-psgd": {"alpha": 0.02},
+    "choco-sgd": {"alpha": 0.02, "gamma": 0.3},
+    "led": {"local": {"epochs": 3}},
+    "p-admm": {"rho": 0.4},
+    "dvp": {"rho": 2.0},
 }
 NOISE = {"kind": "gaussian", "sigma": 0.1, "decay": 0.99}
+OWN_NOISE: dict[str, Any] = {  # of methods that have another kind, or have it elsewhere
+    "dp-nfl": {"epsilon": 50.0, "delta": 1e-3, "composition": "basic"},
+    "led": {"sigma": 0.0},
+    "dvp": {"kind": "l2-laplace", "sigma": 0.1, "decay": 0.99},
+}
+CODED = {"choco-sgd": {"top-k": 0.3}}
 
 
 def simulated(name: str, agents: int, rounds: int) -> Simulation:
     """The method on a random regular graph."""
-    noise = {"epsilon": 50.0, "delta": 1e-3, "composition": "basic"} if name == "dp-nfl" else NOISE
     scenario = {
         "seed": 5,
         "engine": "cohort",
@@ -65,7 +75,8 @@ def simulated(name: str, agents: int, rounds: int) -> Simulation:
             "link": {"latency": {"uniform": ["5 ms", "40 ms"]}, "jitter": {"lognormal": 0.3}},
         },
         "compute": {"speed": {"uniform": [100, 900]}},
-        "privacy": {"noise": noise},
+        "privacy": {"noise": OWN_NOISE.get(name, NOISE)},
+        **({"codec": CODED[name]} if name in CODED else {}),
         "observe": {"metrics": []},
         "stop": {"rounds": rounds},
     }

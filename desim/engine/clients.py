@@ -183,10 +183,11 @@ class Assignments:
         """Which call of its round the agent's latest one is."""
         return self.calls[int(self.latest[agent])].exchange
 
-    @property
-    def one(self) -> Assignment | None:
-        """What is asked of all agents that were called, None where it differs."""
-        return self._of(self.number) if len(self.calls) == 1 else None
+    def one(self, who: Int) -> Assignment | None:
+        """What is asked of agents who (n,) in one call, None where they were not called at once."""
+        numbers = self.latest[who]
+        number = int(numbers[0])
+        return self._of(number) if np.logical_and.reduce(numbers == number) else None
 
     def groups(self, who: Int) -> Iterator[tuple[Assignment, Int]]:
         """What is asked of agents who (n,), with the places in `who` of those it is asked of."""
@@ -289,8 +290,8 @@ class Blank:
 
 def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
-    one, limit = hub.assignments.one, hub.world.settings.batch_limit
-    if one is not None and 0 < len(who) <= limit:
+    limit = hub.world.settings.batch_limit
+    if 0 < len(who) <= limit and (one := hub.assignments.one(who)) is not None:
         return reply_of(hub, one, who, rounds), np.zeros(len(who), np.int64) + one.exchange
     replies, exchange = np.empty((0, hub.payloads.width)), np.zeros_like(who)
     for asked, rows in hub.assignments.groups(who):

@@ -19,9 +19,9 @@ from desim.arrays import Array, Int
 from desim.engine.settings import Settings
 from desim.engine.signals import Feature
 from desim.memory import Tree, recall
+from desim.problem.kernels import codecs
 from desim.shapes import refuse, rows_given
 
-OWN = 1  # step of the draws' addresses; methods with a codec of their own have 0
 MEMORY = "codec_memory"  # the agents' state e or h
 
 
@@ -54,7 +54,7 @@ class Coding(Feature):
         if payload.shape[-1] != (dim := self.shape[1]):
             allowed = f"{dim} numbers with a lossy codec of the downlink"
             refuse("hub.call: payload", payload, allowed)
-        place = {"peer": who, "round": hub.round + (hub.exchange << 24), "step": OWN}
+        place = {"peer": who, "round": hub.round + (hub.exchange << 24), "step": codecs.OWN}
         change = payload - self.reference[who]
         self.reference[who] += self.down.coded(self.seed, change, False, **place)
         return who, self.reference[who]
@@ -73,7 +73,7 @@ class Coding(Feature):
 
     def replied(self, us: Any, reply: Array) -> Array:
         """What a coordinator hears of the replies (n, dim) of agents `us`."""
-        codec, place = self.up, {"agent": us.who, "round": us.address, "step": OWN}
+        codec, place = self.up, {"agent": us.who, "round": us.address, "step": codecs.OWN}
         if codec.memory == "none":
             return codec.coded(self.seed, reply, True, **place)
         rows_given("a reply that is coded with a memory", reply, len(us.who), self.shape[1])

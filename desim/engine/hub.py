@@ -348,8 +348,9 @@ class Hub:
         down, up = sizes(size, bits, reply_bits)
         up += self.beside
         if len(self.informed):
-            if not np.array_equal(self.informed, who):
-                self._station.post(self, np.setdiff1d(self.informed, who), down)
+            others = self.informed[~self.busy[self.informed]]  # who are called are busy by now
+            if len(others):
+                self._station.post(self, np.sort(others), down)
             self.informed = NOBODY
         self._station.call(self, who, down, up, self.work)
         self.exchange += 1

@@ -94,17 +94,19 @@ def earlier(one: RunError | None, other: RunError | None) -> RunError | None:
 
 # Whether models have gone far away while staying finite: seen at the start and the end alone.
 
-MANY = 1e6  # times what it was, or is of a model of zeros, from which on a value has grown
-DIVERGED = "diverged: "  # how the warning begins
+MANY = 1e6  # times what it was, or is of a model of zeros, from which on a run has diverged
+WORSE = 1e3  # the same, from which on it is worth a word: noise alone makes it hundreds
+DIVERGED = "diverged: "  # how the warning begins of a run whose last value says nothing
 
 
 def grown(
     problem: Problem, start: Array, end: Array, optimum: Array | None, cures: Sequence[str]
 ) -> list[str]:
-    """A warning where models end (n, dim) are far worse than at the start, (n, dim); or none.
+    """A warning where models end (n, dim) are worse than at the start, (n, dim); or none.
 
-    Rows: all agents' models, or the coordinator's. Worse is a loss of more than MANY times that of
-    the start and of zeros, or an error, where the optimum (dim,) is known: sum_i ||x_i - x*||^2.
+    Rows: all agents' models, or the coordinator's. Worse is a loss of more than WORSE times that of
+    the start and of zeros, or an error, where the optimum (dim,) is known: sum_i ||x_i - x*||^2;
+    from MANY times on, the run has diverged.
     """
     if np.array_equal(start, end):
         return []
@@ -117,25 +119,28 @@ def grown(
     name, value, times = found
     cure = f"lower {' or change '.join(cures)}, or set problem.clip"
     far = f"{times:.2g} times that of the start" if np.isfinite(times) else "no longer finite"
-    return [f"{DIVERGED}the {name} of the last models is {value:.3g}, {far}; {cure}"]
+    how = "" if times <= MANY else DIVERGED
+    return [f"{how}the {name} of the last models is {value:.3g}, {far}; {cure}"]
 
 
 def _worst(
     problem: Problem, start: Array, end: Array, optimum: Array | None
 ) -> tuple[str, float, float] | None:
-    """The first measure that has grown: its name, its value and how many times what it was."""
+    """The first measure that says most: its name, its value and how many times what it was."""
     zeros = np.zeros_like(start)
     measures: dict[str, Callable[[Array], float]] = {"loss": lambda x: _loss(problem, x)}
     if optimum is not None:
         norm = float(optimum @ optimum) or 1.0
         measures["error"] = lambda x: float(squared_distances(x, optimum).sum()) / norm
+    found = []
     for name, measure in measures.items():
         before = [abs(measure(x)) for x in ((start, zeros) if start.any() else (start,))]
         scale = max((value for value in before if np.isfinite(value)), default=0.0)
         value = measure(end)
-        if scale > 0.0 and not value <= MANY * scale:
-            return name, value, value / scale
-    return None
+        if scale > 0.0 and not value <= WORSE * scale:
+            found.append((name, value, value / scale))
+    diverged = [one for one in found if not one[2] <= MANY]
+    return next(iter(diverged or found), None)
 
 
 def _loss(problem: Problem, models: Array) -> float:
@@ -196,7 +201,7 @@ class Waits:
             graph = wires.graph
             for e in range(graph.incoming[i], graph.incoming[i + 1]):
                 source = int(graph.source[e])
-                sent = us.ended[source] if us.gone[source] else before[source]
+                sent = us.ended[source] if us.gone[source] else wires.left[source]
                 if wires.awaited[e] == np.inf and sent < np.inf:
                     self.lost(float(sent), source, int(i), int(us.round[i]))
 

@@ -16,7 +16,7 @@ from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import UNITS, Trials
 from desim.experiments.studies.words import failures, shown
 from desim.experiments.tuning.candidates import BEST, FRONT, ORDER
-from desim.experiments.tuning.tune import UNCHARGED, estimated
+from desim.experiments.tuning.tune import RATIOS, UNCHARGED, beside_best, estimated
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -84,14 +84,14 @@ def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table
     place = table["status"].map({name: n for n, name in enumerate(ORDER)})
     order = table.assign(place=place).sort_values(["place", goals[0]])
     rows: list[Any] = order.to_dict("records")
-    heads = [*keys, "status", "seeds", *(one for goal in goals for one in (goal, "ratio to best"))]
+    beside = (one for goal in goals for one in (goal, beside_best(goal)))
+    heads = [*keys, "status", "seeds", *beside]
     cells = [[str(row[key]) for key in (*keys, "status", "seeds")] for row in rows]
     for row, words in zip(rows, cells, strict=True):
         for goal in goals:
             ratio = row[f"{goal} ratio"]
             words += [estimated(row, goal, goal), "" if math.isnan(ratio) else amount(ratio)]
-    note = "Medians over the seeds that a candidate met; ratios over those it shares with the best."
-    return Table("Candidates", heads, cells, [note])
+    return Table("Candidates", heads, cells, [RATIOS])
 
 
 def _fresh(table: pd.DataFrame) -> Iterator[Table]:

@@ -75,5 +75,6 @@ class FedBuff(fedavg.FedAvg):
         return replace(plain, mechanism=Mechanism.CLIPPED_GAUSSIAN)
 
     def compiled(self) -> Compilable | None:
-        """FedAvg's rounds, where nothing is clipped."""
-        return super().compiled() if self.parameters.clip is None else None
+        """FedAvg's rounds, of changes that are clipped and noised alike in all of them."""
+        rounds = super().compiled() if self.noise is None or self.noise.constant else None
+        return rounds and replace(rounds, clip=self.parameters.clip, terms=self.planned(1))

@@ -5,6 +5,7 @@ sampling? Yes!" (arXiv 2212.14370), Algorithm 1. With mu the least strong convex
 of the objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) ||.||^2) / N.
 """
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -106,6 +107,24 @@ class FiveGCS(Federated):
         if self.mu == 0.0:
             text = "5gcs is proved for strongly convex losses only"
             self.warnings.append(f"problem.regularizer: {text}")
+        elif self.local.local.solvers == ("gradient",) and (few := self.enough()) > self.epochs:
+            text = f"{self.epochs} are fewer than the {few} local steps that its theorem asks for"
+            self.warnings.append(f"algorithm.local.epochs: {text}; 5gcs may diverge")
+
+    @property
+    def epochs(self) -> int:
+        """Local steps between two messages."""
+        return int(self.parameters.local.epochs)
+
+    def enough(self) -> int:
+        """Gradient steps that the theorem asks for: 2 kappa log(4 L / mu).
+
+        kappa is the condition number of psi_i; at the paper's tau that is (3/4 sqrt(c L / (N mu)) +
+        2) log(4 L / mu). A step below 1/smoothness is that of a function of as much more of it.
+        """
+        lo, hi, L = self.local.lo, self.local.hi, float(self.problem.moduli[1].max())
+        kappa = np.max(np.maximum(hi, 1.0 / self.local.gamma) / lo)
+        return math.ceil(2.0 * kappa * math.log(4.0 * L / self.mu)) if np.isfinite(kappa) else 0
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; c is the number of replies."""

@@ -28,10 +28,8 @@ from desim.method import (
     Strict,
     Terms,
     Us,
-    View,
     Whole,
     batch_gradient,
-    plain,
 )
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
@@ -87,10 +85,10 @@ class Gossip(DSGD):
         us.x = self.x0[us.who]
         for k in us.rounds():
             if steps:
-                step = np.full(len(us.who), self.alpha.at(k))
+                step = self.alpha.at(k) * np.ones((len(us.who), 1))
                 g = yield us.compute(self.slope, us.x, samples, step, work=steps * samples)
                 g = us.release(g, self.terms(us.who, k, samples), kept=True)
-                us.x = us.x - step[:, None] * g  # (1)
+                us.x = us.x - step * g  # (1)
             us.send(us.x, to=meets(k))
             heard = yield us.gather() if self.waits else us.arrived()
             us.x = (us.x + us.sum(heard, heard.fresh)) / (1.0 + heard.count)  # (2)
@@ -99,13 +97,13 @@ class Gossip(DSGD):
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """What a step costs; of several that follow each other no bound is known."""
         if self.parameters.steps > 1:
-            return plain(len(who), View.NEIGHBOURS)
+            return self.priced(k, len(who), lambda: (np.full(len(who), np.inf), None))
         return super().terms(who, k, samples)
 
     def slope(self, us: Us, x: Array, samples: Int, alpha: Array) -> Array:
         """Sum (n, dim) of the gradients of `steps` steps from x (n, dim)."""
         place, total = (us.round, self.settings.seed, self.problem.data), np.zeros_like(x)
         for h in range(self.parameters.steps):
-            g = batch_gradient(us.who, x - alpha[:, None] * total, samples, *place, step=h)
+            g = batch_gradient(us.who, x - alpha * total, samples, *place, step=h)
             total = total + g
         return total

@@ -186,7 +186,7 @@ def permutation_into(k0, k1, c0, out):
 
 @kernel
 def subset_with(k0, k1, c0, pool, out):
-    """As subset_into for n = len(pool), without allocating: pool (int64) is scratch."""
+    """A uniform subset of 0 .. len(pool) - 1 for out, ascending; pool (int64) is scratch."""
     for j in range(pool.size):
         pool[j] = j
     for j in range(out.size):
@@ -205,8 +205,10 @@ def subset_with(k0, k1, c0, pool, out):
 
 @kernel
 def subset_into(k0, k1, c0, n, out):
-    """A uniform subset of 0 .. n - 1 of len(out) <= n elements without replacement, ascending."""
-    subset_with(k0, k1, c0, np.empty(n, np.int64), out)
+    """Fill the rows of out with uniform subsets of 0 .. n - 1, ascending; k1, c0: a word a row."""
+    pool = np.empty(n, np.int64)
+    for r in range(out.shape[0]):
+        subset_with(k0, k1[r], c0[r], pool, out[r])
 
 
 @kernel
@@ -283,19 +285,19 @@ def integers(seed, stream, high, *, size=1, **place):
     return out.reshape((*shape, size))
 
 
-def subset(seed, stream, n, size, *, agent=-1, peer=-1, round=0, step=0):
-    """An ascending uniform subset (size,) of 0 .. n - 1; ValueError if n has not so many."""
+def subset(seed, stream, n, size, **place):
+    """Ascending uniform subsets of 0 .. n - 1, as `uniforms`; ValueError if n has not so many."""
     if not 0 <= size <= n:
         raise ValueError(f"subset: found {size} of {n}; allowed: 0 to {n}")
-    k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)
-    out = np.empty(size, np.int64)
-    subset_into(k0, k1[0], c0[0], n, out)
-    return out
+    k0, k1, c0, shape = words(seed, stream, **place)
+    out = np.empty((k1.size, size), np.int64)
+    subset_into(k0, k1, c0, n, out)
+    return out.reshape((*shape, size))
 
 
-def permutation(seed, stream, n, *, agent=-1, peer=-1, round=0, step=0):
+def permutation(seed, stream, n, **place):
     """A uniform order of 0 .. n - 1, int64 of shape (n,)."""
-    k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)
+    k0, k1, c0, _ = words(seed, stream, **place)
     out = np.empty(n, np.int64)
     permutation_into(k0, k1[0], c0[0], out)
     return out

@@ -145,16 +145,16 @@ def _joint(
     broken = dict(_broken(charged))
     holders = [(place, agent) for place, one in enumerate(charged) for agent in one.agents]
     sums = [_together(charged, broken, *one) for one in holders] or [NOTHING]
-    final, sharp = spent(sums, delta)
+    final, method = spent(sums, delta)
     first = int(final.argmax())
-    best, method = sums[first], "PLD" if sharp[first] else "RDP"
+    best = sums[first]
     found = [*repeated, *_shared(charged, broken), *_related(charged)]
     bound = any("added up" in text for text in found)
     risk = of_tally(best)
     said = each_once([(one.label, one.flags) for one in charged])
     return Joint(
         view, relation, delta, float(final[first]), holders[first][1] if holders else 0,
-        method if not best.exact else "GDP, an upper bound" if bound else "exact GDP",
+        "GDP, an upper bound" if best.exact and bound else method,
         risk._replace(exact=risk.exact and not bound),
         (*assumptions(relation, [one.signs for one in charged]), FIXED), (*found, *said),
     )  # fmt: skip

@@ -76,7 +76,7 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     if terms is not None and terms.budget is not None:
         budget = [terms.budget, terms.delta, str(terms.relation)]
     unreleased = [*disclosures.unreleased_targets(scenario)]
-    rows = None if unreleased else _listed(simulation)
+    rows = None if unreleased else listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
     return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
 
@@ -91,7 +91,7 @@ def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
         yield f"{method.name} releases what the answers to its queries say"
 
 
-def _listed(simulation: "Simulation") -> list[Any] | None:
+def listed(simulation: "Simulation") -> list[Any] | None:
     """The rows of `at_most`; None where nobody knows them, or they are too many to be listed."""
     from desim.engine.inviting import terms_of  # compiled, which whoever reads needs not
     from desim.network.conditions.choosing import Chooser
@@ -145,10 +145,10 @@ def allowed(run: "Run") -> Allowed | None:
     what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
     text = f"{by}: epsilon is that of {what}, which holds before the run"
     bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
-    return Allowed(None if rows is None else _table(rows), bound, (text,))
+    return Allowed(None if rows is None else table_of_listed(rows), bound, (text,))
 
 
-def _table(rows: Sequence[Any]) -> Columns:
+def table_of_listed(rows: Sequence[Any]) -> Columns:
     """The listed rows as a table of releases, one for each time."""
     columns: dict[str, list[Any]] = {name: [] for name in ("agent", *COLUMNS)}
     for who, kinds in rows:
@@ -189,7 +189,7 @@ def bounded(
         planned = replayed(might.rows)
         final, prices, method = planned.final.copy(), planned.prices, planned.method
     if (most := _budget(happened, might)) is not None:
-        budget = replayed(_one_each(happened.agents, mu_of(most, happened.delta)))
+        budget = replayed(one_each(happened.agents, mu_of(most, happened.delta)))
         cheap = budget.final < final
         prices = partial(_cheaper, cheap, budget.prices, prices)
         final = np.where(cheap, budget.final, final)
@@ -231,9 +231,9 @@ def _budget(happened: Account, might: Allowed) -> float | None:
     return epsilon if (delta, relation) == (happened.delta, happened.relation) else None
 
 
-def _one_each(agents: int, mu: float) -> Columns:
+def one_each(agents: int, mu: float) -> Columns:
     """A Gaussian release of each agent that costs mu whatever the relation."""
-    return _table([[list(range(agents)), [["clipped-gaussian", mu, 1.0, None, 1]]]])
+    return table_of_listed([[list(range(agents)), [["clipped-gaussian", mu, 1.0, None, 1]]]])
 
 
 def _lost(agent: int) -> Prices:
@@ -254,7 +254,7 @@ def stand_in(run: "Run", exact: bool, relation: str) -> tuple[Columns | None, tu
     epsilon, delta, of = might.budget
     if not exact or relation != of:
         return None, (f"infinite: {might.flags[0]}; under {relation} it bounds nothing",)
-    return _one_each(len(run.manifest["rows"]), mu_of(epsilon, delta)), might.flags
+    return one_each(len(run.manifest["rows"]), mu_of(epsilon, delta)), might.flags
 
 
 # What rows decide before a run, or at its end, and neither noise nor a charge covers.

@@ -15,16 +15,29 @@ import pandas as pd
 from desim.amounts import epsilon
 from desim.columns import Columns, gathered
 from desim.errors import DesimError, InputError
-from desim.privacy.accounting.accountants import Account
-from desim.privacy.accounting.gaussian import check_delta
+from desim.privacy.accounting.accountants import Account, account
+from desim.privacy.accounting.gaussian import check_delta, mu_of
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
-from desim.runs.premises import Stated, ended_by_rows, exposed, names, shortly, stored
+from desim.runs.premises import (
+    Stated,
+    ended_by_rows,
+    exposed,
+    listed,
+    names,
+    one_each,
+    shortly,
+    stored,
+    table_of_listed,
+    terms_of,
+)
 from desim.runs.run import Run, with_coordinator
 from desim.scenario import registry
+from desim.scenario.build import check
+from desim.scenario.schema import Scenario
 from desim.tabulated import each_once
 
 SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
@@ -157,6 +170,27 @@ def _brought(
         return claim_of(inputs, releases, delta, method.bounds), ""
     except InputError as error:
         return None, f"{theorem} of plug-in {algorithm} says nothing: {error}"
+
+
+def foreseen(
+    scenario: Scenario, delta: float | None = None, relation: str | None = None
+) -> Account | None:
+    """What all that a run may ever release costs, whoever sees it; known before any run.
+
+    Terms that are None are the scenario's; None where nothing but a budget bounds how much is
+    released. InputError for a scenario that cannot be played.
+    """
+    simulation, stated = check(scenario), terms_of(scenario)
+    delta, relation = delta or stated.delta, relation or stated.relation
+    cost = partial(account, rows=simulation.problem.rows, delta=delta, relation=relation)
+    rows, terms = listed(simulation), scenario.privacy
+    found = None if rows is None else cost(table_of_listed(rows))
+    if terms is None or terms.budget is None or found is None or found.method != "exact GDP":
+        return found
+    if (terms.delta, str(terms.relation)) != (delta, relation):
+        return found
+    most = cost(one_each(simulation.problem.agents, mu_of(terms.budget, delta)))
+    return most if most.worst < found.worst else found
 
 
 def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:

@@ -68,6 +68,7 @@ from desim.scenario.schema import Scenario
 
 
 Engine = Literal["compiled", "cohort", "agents"]
+NOISED = "none", "gaussian", "clipped-gaussian"  # how compiled replies may be
 
 
 def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
@@ -103,16 +104,19 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
         return why and f"{name} with these settings has no compiled rounds: {why}"
     if differs := type(method).overrides():
         return f"{name} has a function {differs} of its own"
-    if method.kind != "coordinator" or method.compiled() is None:
+    rounds = method.compiled() if method.kind == "coordinator" else None
+    if rounds is None:
         return f"{name} with these settings has no compiled rounds"
     settings = method.settings
     if text := disclosures.inside(scenario):
         return text
     if isinstance(settings.participation, Chooser):
         return "whom participation.choose invites is decided in Python, by what came before"
-    up, down = settings.codecs
-    if up.lossy or down.lossy or up.memory != "none":
-        return "messages of a lossy codec are coded in Python"
+    if any(one.lossy for one in settings.codecs) and hasattr(rounds.formulas, "messages"):
+        return "messages of two parts are coded in Python"
+    noise = (rounds.terms or rounds.local.terms).mechanism.name.lower().replace("_", "-")
+    if not rounds.local.noisy and noise not in NOISED:
+        return f"noise that is {noise} is drawn in Python"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
@@ -151,7 +155,7 @@ class Layout:
             case "edges":
                 self.edges = [*value]
         if self.edges is not None:
-            least = max(max(pair) for pair in self.edges) + 1
+            least = max((end for pair in self.edges for end in pair), default=-1) + 1
             self.agents = max(least, scenario.problem.agents or 0)
 
     def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:

@@ -181,7 +181,7 @@ class Tune(Strict):
             "sampler": (self.sampler != "random", self.sampler, "random: candidates drawn alike"),
             "runs": (self.runs is not None, self.runs, "none: the law draws how many"),
             "least": (len(self.least) > 1, list(self.least), "one: one candidate is released"),
-            "seeds": (len(self.seeds) > 1, f"{len(self.seeds)} seeds", "one: the first run's"),
+            "seeds": (len(self.seeds) > 1, f"{len(self.seeds)} seeds", "one, such as seeds: 0"),
             "fresh": (bool(self.fresh), self.fresh, "0: more runs are more releases"),
             "race": (self.race and written("race"), True, "false: no run looks at another"),
             "seed": (self.seed is not None and self.seed < SECRET, self.seed, DRAWN),

@@ -6,9 +6,10 @@ depend neither on the size of a batch nor on what else is in it. Jobs that are n
 run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -23,6 +24,7 @@ from desim.engine.releasing import outgoing_part
 from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.us import Cohort
 from desim.engine.world import World
+from desim.errors import Deadlock
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.messages import Links, broadcast
 from desim.network.timeline.record import UPLINK, Kind
@@ -87,6 +89,26 @@ class Jobs:
 # Messages, agents and the play.
 
 
+class Lost(NamedTuple):
+    """A message that was lost for good, at `time` s; number: None where only its round is known.
+
+    last: whether its sender has left with it.
+    """
+
+    time: float
+    sender: int
+    receiver: int
+    round: int
+    number: int | None = None
+    last: bool = False
+
+    def needed(self, wanted: int, round_: int) -> bool:
+        """Whether who waits in a round for messages of a number waits for it."""
+        if self.number is None:
+            return self.round == round_
+        return self.number == wanted or (self.last and self.number < wanted)
+
+
 class Post:
     """Carries messages of single agents as SimPy events."""
 
@@ -104,6 +126,7 @@ class Post:
         self.sent = np.zeros(graph.agents, np.int64)
         self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
         self.waits = Waits(world.settings.policy)
+        self.lost: list[Lost] = []
         self.ports: Any = None  # one at each agent, where messages share bandwidth
         self.pairs = meeting(world.settings, links)
         if self.pairs.shape[1]:
@@ -154,13 +177,23 @@ class Post:
             size = 1 if silent[0] else int(bits[0])
             served = self._share(self.ports, us, size, edges, receive)
         us.served(np.array([served.sum()]))
+        number = int(self.sent[i]) if self.changing is None else us.turn
         for e in edges[~served]:
-            self.waits.lost(float(us.clock[0]), i, int(self.graph.target[e]), int(us.round[0]))
+            target = int(self.graph.target[e])
+            self.lost.append(Lost(float(us.clock[0]), i, target, int(us.round[0]), number, last))
 
     def _gone(self, e: int, round_: int) -> None:
         """A connection has been given up with a message of a round."""
         source, target = self.links.ends[:, e].tolist()
-        self.waits.lost(float(self.clock.now), source, target, round_)
+        self.lost.append(Lost(float(self.clock.now), source, target, round_))
+
+    def deadlock(self, rounds: Sequence[int], waiting: int) -> Deadlock:
+        """Why nobody can go on, agents being in these rounds; of lost messages, those in need."""
+        for one in self.lost:
+            box, own = self.boxes[one.receiver], rounds[one.receiver]
+            if box.complete and one.needed(box.wanted, own):
+                self.waits.lost(one.time, one.sender, one.receiver, own)
+        return self.waits.deadlock(waiting)
 
     def _receive(self, number: int, letter: Array | None, last: bool, e: int) -> None:
         """A message arrives on link e."""
@@ -339,5 +372,6 @@ def play(program: Any, world: World) -> float:
     if all(a.finished for a in agents) or world.reached:
         return float(clock.now)
     if not more and not world.settings.over:
-        raise post.waits.deadlock(sum(not a.finished for a in agents))
+        rounds = [int(a.us.round[0]) for a in agents]
+        raise post.deadlock(rounds, sum(not a.finished for a in agents))
     return world.settings.horizon

@@ -18,11 +18,9 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.topology import Graph
-from desim.network.timeline.messages import Links, broadcast
+from desim.network.timeline.messages import DELIVER, SEND, Links, broadcast
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import (
-    DELIVER,
-    SEND,
     TOGETHER,
     send_all,
     span,
@@ -46,6 +44,7 @@ class Wires:
         self._lay(graph, links)
         self.nothing = np.full(graph.agents, -1, np.int64)
         self.sent: Array = np.empty((0, 0))
+        self.left = np.empty(0)  # clock s of each agent when it sent that
         self.silent = np.empty(0, bool)
         self.pending: deque[tuple[int, Array, Array, NDArray[np.bool_]]] = deque()
         self.last: Array | None = None  # (links, dim): latest message heard on each link
@@ -91,6 +90,7 @@ class Wires:
         self.awaited = self.arrival if used is None else np.where(used, self.arrival, -np.inf)
         self.ever_silent |= used is not None
         self.count += 1
+        self.left = us.clock
         self.sent = payload.copy()
         self.silent = silent
         self.ever_silent |= silent is not us._nobody and bool(np.count_nonzero(silent))

@@ -52,8 +52,7 @@ class Desk(NamedTuple):
     collections in a row without a reply; now (1,) s; who, idle (agents,): agents called or heard,
     and those that owe nothing; times s and agents (agents,): heap of due replies; heard (agents,
     width): the message that each agent was last sent, or its reply; model (width,): the next one;
-    trained (WAVE, dim): what agents of several rounds have trained to; coded: bits of a number that
-    agents are sent, and of one that they send.
+    trained (WAVE, dim): what agents of several rounds have trained to.
     """
 
     counts: np.ndarray
@@ -65,16 +64,15 @@ class Desk(NamedTuple):
     heard: np.ndarray
     model: np.ndarray
     trained: np.ndarray
-    coded: tuple[int, int]
 
 
-def desk_for(agents, dim, message, coded):
+def desk_for(agents, dim, message):
     """A desk before the first round, with the coordinator's message (width,)."""
     counts = np.array([1, 0, 0, agents, 0])
     return Desk(
         counts, np.zeros(1), np.empty(agents, np.int64), np.arange(agents), np.empty(agents),
         np.empty(agents, np.int64), np.empty((agents, len(message))), message.copy(),
-        np.empty((min(WAVE, agents), dim)), coded,
+        np.empty((min(WAVE, agents), dim)),
     )  # fmt: skip
 
 

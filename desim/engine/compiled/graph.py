@@ -17,8 +17,10 @@ import numpy as np
 
 from desim.engine.agents.programs import checked_requests
 from desim.engine.cohort import graph as cohort
+from desim.engine.compiled import calls
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
+from desim.engine.compiled.meeting import Meeting
 from desim.engine.compiled.player import Player
 from desim.engine.compiled.tape import BEFORE, GIVEN, Round, Stretch, Tape
 from desim.engine.compiled.values import BINARY
@@ -32,7 +34,7 @@ from desim.problem.kernels.gradients import Data
 from desim.problem.losses.scalar import OWN
 
 WORTH = 60_000  # rounds that gain what it takes to compile them
-TRIED = 5  # rounds of a program that are looked at before a run
+TRIED = 7  # rounds of a program that are looked at before a run
 ALIKE = 2  # rounds in a row that did the same, from which on they are played in blocks
 FUNCTIONS: dict[str, Any] = {name: ufunc for ufunc, name in BINARY.items()}
 Values = list[Any]  # what the operations of a round gave
@@ -68,7 +70,6 @@ def uncompiled(program: MethodType, settings: Settings) -> str:
         f"with policy {settings.policy.kind} rounds differ": settings.policy.kind != "all",
         "agents may be away": settings.churn is not None,
         "who may go on within privacy.budget is decided in Python": settings.budget is not None,
-        "messages of a codec are coded in Python": not settings.codecs.plain,
         "messages may be lost": links is not None and links.lossy,
         "messages take TCP, two hops, a trace or radio": links is None or not links.plain,
         "messages share lines": links is not None and (links.contention or links.lines.shape[1]),
@@ -83,7 +84,9 @@ def uncompiled(program: MethodType, settings: Settings) -> str:
         *_, before, last = [tape.next() for _ in range(TRIED)]
         if last is None or not last.like(before):
             return "its rounds are of several kinds"
-        Steps(last, settings.problem.agents)
+        steps = Steps(last, settings.problem.agents)
+        if steps.calls and not tape.steady:  # to know them takes what blocks would save
+            return "its rounds call what is not compiled, and are not known to be the same"
     except Unforeseen as why:
         return f"its program asks for {why}"
     except Unplayable as why:
@@ -156,7 +159,8 @@ class Played:
         if self.player is None or not self.latest.like(self.player.steps.round):
             try:
                 steps = Steps(self.latest, len(us.who))
-                self.player = Player(self.world, us, steps)
+                played = Player if steps.to is None else Meeting
+                self.player = played(self.world, us, steps)
             except Unplayable:
                 self.refused = self.latest
                 return 0
@@ -199,12 +203,12 @@ def acted(us: Cohort, round_: Round, before: Values) -> Generator[Any, Any, Valu
             pass
         elif name in FUNCTIONS:
             found = FUNCTIONS[name](value(words[0]), value(words[1]))
-        elif name in DONE:
-            found = DONE[name](value, *words)
         elif name == "compute":
             job, inputs, work, seconds = words[:4]
             inputs = [value(one) for one in inputs]
             found = yield us.compute(job, *inputs, work=value(work), seconds=value(seconds))
+            if np.shape(found) != round_.results[number]:
+                raise Unforeseen("a job that gives something else")
         elif name == "gather":
             found = yield us.gather()
         else:
@@ -218,23 +222,34 @@ def _set(us: Cohort, value: Any, name: str, rows: Any) -> Any:
     return value(rows)
 
 
-def _sent(us: Cohort, value: Any, bits: Any, turn: Any, payload: Any) -> Any:
-    us.send(value(payload), bits=value(bits), turn=value(turn))
+def _sent(us: Cohort, value: Any, bits: Any, turn: Any, *rest: Any) -> Any:
+    size = value(bits) if bits[0] == GIVEN else value(bits).astype(np.int64)
+    to = value(rest[0]) if len(rest) > 1 else None
+    us.send(value(rest[-1]), bits=size, turn=value(turn), to=to)
 
 
-DONE: dict[str, Any] = {
-    "load": lambda value, one: value(one),
-    "negative": lambda value, one: -value(one),
-    "column": lambda value, one: value(one)[:, None],
-    "columns": lambda value, one, low, high: value(one)[:, low:high],
-    "hstack": lambda value, parts, _: np.hstack([value(one) for one in parts]),
-    "float32": lambda value, one: value(one).astype(np.float32).astype(float),
-}
 VERBS: dict[str, Any] = {
+    "load": lambda us, value, one: value(one),
+    "negative": lambda us, value, one: -value(one),
+    "column": lambda us, value, one: value(one)[:, None],
+    "columns": lambda us, value, one, low, high: value(one)[:, low:high],
+    "numbers": lambda us, value, one, low, _: value(one)[:, low],
+    "hstack": lambda us, value, parts, _: np.hstack([value(one) for one in parts]),
+    "float32": lambda us, value, one: value(one).astype(np.float32).astype(float),
+    "count": lambda us, value, heard: value(heard).count,
     "set": _set,
     "send": _sent,
+    "meet": _sent,
     "release": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms)),
+    "keep": lambda us, value, terms, *rest: us.release(value(rest[-1]), value(terms), kept=True),
+    "coded": lambda us, value, one: us.coded(value(one)),
+    "call": calls.called,
+    "perturbation": lambda us, value, terms, *rest: us.perturbation(rest[-1], value(terms)),
+    "release_some": lambda us, value, where, terms, *rest: us.release(
+        value(rest[-1]), value(terms), value(where)
+    ),
     "known": lambda us, value, values: us.known(value(values)),
     "sum": lambda us, value, heard, weights: us.sum(value(heard), value(weights)),
+    "sum_fresh": lambda us, value, heard, other: us.sum(value(heard), value(other).fresh),
     "report": lambda us, value, models: us.report(value(models)),
 }

@@ -14,6 +14,7 @@ ARITHMETIC = {
 }  # fmt: skip
 DRAWN = (Mechanism.NONE, Mechanism.GAUSSIAN, Mechanism.LAPLACE)
 NOTHING = (THIS, 0, 0, 0)
+TOLD = ("compute", "release", "keep", "send", "meet")
 Place = tuple[int, int, int, int]  # of an operand: kind, where it begins, to the next row, column
 
 
@@ -25,51 +26,60 @@ class Steps:
     """Steps of a round, as of all others that are like it, of n agents and so many links.
 
     code (steps, STEP); half: numbers of what a round gives; timed: how many steps have a time. By
-    step: draws (timed, constant, n), sends (timed, draws before it, constants bits and turn), works
-    (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how many
-    timed steps models are, None where they are not; states: {name: operand}. slots: numbers of the
-    constants in the arithmetic. bare: whether a round leaves what it computed to the message of the
-    next one.
+    step: draws (timed, constant), sends (timed, draws before it, constants bits and turn; widths),
+    works (timed, constants work and seconds), waits (timed), gradients (constant). shown: after how
+    many timed steps models are, None where they are not; states: {name: operand}. slots: numbers of
+    the constants in the arithmetic. calls (operation, its name and words): what Python does. bare:
+    whether a round leaves what it computed to the message of the next one. to: the constant with
+    the neighbour that each agent sends to, if that is one.
     """
 
     def __init__(self, round_: Round, n: int) -> None:
         self.round, self.n, self.half, self.timed = round_, n, 0, 0
         self.places: list[int] = []
-        sent = -1
+        sent, self.to = -1, None
         for shape in round_.results:
             self.places.append(self.half)
             self.half += n * (shape[1] if len(shape) > 1 else 1)
         for number, (name, *words) in enumerate(round_.operations):  # what is there already
             if name == "compute" or name == "set":
                 self._alias(number, words[-1])
-            elif name == "send":
+            elif name in ("send", "meet"):
                 sent = number
+                self.to = words[2][1] if name == "meet" else self.to
             elif name == "gather":
                 self._alias(number, (THIS, sent))
-        self.steps: list[list[int]] = []
-        self.draws: list[tuple[int, int]] = []
-        self.sends: list[tuple[int, int, int, int]] = []
-        self.works: list[tuple[int, int, int]] = []
-        self.widths: list[int] = []  # of messages
+        self.steps, self.waits, self.gradients = list[list[int]](), list[int](), list[int]()
+        self.draws, self.works = list[tuple[int, int]](), list[tuple[int, int, int]]()
+        self.sends, self.widths = list[tuple[int, int, int | None, int]](), list[int]()
         self.latest = -1  # the operation that sends last
-        self.waits: list[int] = []
-        self.gradients: list[int] = []
-        self.states: dict[str, Operand] = {}
         self.shown: int | None = None
-        self.slots: set[int] = set()
+        self.states, self.slots = dict[str, Operand](), set[int]()
+        self.calls = list[tuple[int, str, tuple[Any, ...]]]()
+        self._ahead = list[int]()  # draws that the next computation takes, and the message tells
+        self._covered = False  # whether there are some, and no computation since
         self.ones = len(round_.shapes)  # slots of what all rounds have, behind their constants
         self.plain = self.ones + 1
-        told = [name for name, *_ in round_.operations if name in ("compute", "release", "send")]
+        told = [name for name, *_ in round_.operations if name in TOLD]
         self.bare = self._bare = told[-1:] == ["compute"]  # when a round begins, and now
         self._unsent = 0
         for number, (name, *words) in enumerate(round_.operations):
             if name in ARITHMETIC:
                 self._arithmetic(number, ARITHMETIC[name], words)
+            elif name == "call" or name == "coded":
+                self._python(number, name, *words)
             else:
                 getattr(self, f"_{name}", self._unknown)(number, *words)
-        if self.draws and any(one[1] == 0 for one in self.sends):
+        kept = "keep" in told
+        if kept and (len(self.draws) > 1 or self.to is None):
+            raise Unplayable("releases for later, and others")
+        if self.to is not None and (len(self.sends) > 1 or kept is not bool(self.draws)):
+            raise Unplayable("messages to chosen neighbours, and others, or releases for now")
+        if self.to is not None and self.calls:
+            raise Unplayable("messages to chosen neighbours, and what Python does")
+        if self.draws and any(one[1] == 0 for one in self.sends) and not kept:
             raise Unplayable("a message before the first release")
-        if self._unsent < len(self.draws) or not self.timed:
+        if (self._unsent < len(self.draws) and not kept) or not self.timed:
             raise Unplayable("a release that no message of its round carries")
         self.code = np.array(self.steps, np.int64)
 
@@ -105,12 +115,16 @@ class Steps:
         place = [what, self.places[number], columns, self.n, columns, timed, more]
         self.steps.append([*place, *one, *other])
 
+    def _on_clocks(self, what: int, more: int) -> None:
+        """A step of no numbers but clocks, at a time of its own."""
+        self.steps.append([what, 0, 0, self.n, 0, self.timed, more, *NOTHING, *NOTHING])
+        self.timed += 1
+
     def _arithmetic(self, number: int, what: int, operands: Any) -> None:
         """A step of `combine`: rows of one column stand for a number, whole arrays for a row."""
-        columns, places = self._width(number), [self._place(one) for one in operands]
-        one, other = (list(place) for place in (*places, (places[0]))[:2])
-        wide = [self._wide(one) for one in (operands * 2)[:2]]
-        for place, width in zip((one, other), wide, strict=True):
+        columns, both = self._width(number), (operands * 2)[:2]
+        one, other = (list(self._place(operand)) for operand in both)
+        for place, width in zip((one, other), map(self._wide, both), strict=True):
             if width == 1 and columns > 1:
                 place[m.COLUMN] = 0
             elif columns == 1:
@@ -151,6 +165,8 @@ class Steps:
         columns = self._width(number)
         self._copied(self.places[number], columns, columns, (kind, place + low, row, 1))
 
+    _numbers = _columns
+
     def _hstack(self, number: int, operands: Any, widths: Any) -> None:
         out = self.places[number]
         for operand, width in zip(operands, widths, strict=True):
@@ -158,27 +174,48 @@ class Steps:
             out += width
 
     def _gradient(self, number: int, point: Operand, rows: Operand, step: int) -> None:
-        self._step(
-            m.GRADIENT, number, self._rows(point, number), NOTHING, len(self.gradients), step
-        )
+        place = self._rows(point, number)
+        self._step(m.GRADIENT, number, place, NOTHING, len(self.gradients), step)
         self.gradients.append(rows[1])
 
     def _compute(self, number: int, job: Any, inputs: Any, work: Operand, seconds: Operand,
                  first: int, result: Operand) -> None:  # fmt: skip
-        if self._unsent < len(self.draws):
+        if self._unsent + len(self._ahead) < len(self.draws):
             raise Unplayable("a release before a computation")
         if result[0] != THIS:
             raise Unplayable("a job that gives what it was given")
-        place = m.WORK, 0, 0, self.n, 0, self.timed, len(self.works)
-        self.steps.append([*place, *NOTHING, *NOTHING])
         self.works.append((self.timed, work[1], seconds[1]))
-        self.timed, self._bare = self.timed + 1, True
+        self._on_clocks(m.WORK, len(self.works) - 1)
+        self._bare = self._bare or not self._covered
+        self._covered = False
 
     def _release(self, number: int, terms: Operand, mechanism: Any, view: Any,
                  value: Operand) -> None:  # fmt: skip
         if mechanism not in DRAWN:
-            raise Unplayable("noise of that kind")
-        self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+            return self._python(number, "release", terms, mechanism, view, value)
+        return self._charged(number, terms[1], mechanism, view, self._rows(value, number))
+
+    def _python(self, number: int, name: str, *words: Any) -> None:
+        """A step that Python does; noise is charged by it, too."""
+        place = [m.CALL, 0, 0, 0, 0, self.timed, len(self.calls), *NOTHING, *NOTHING]
+        place[m.OTHER + m.ROW] = len(self.draws)
+        self.steps.append(place)
+        self.calls.append((number, name, words))
+        if name == "release":
+            self.draws.append((self.timed, words[0][1]))
+            self.timed, self._bare = self.timed + 1, False
+
+    def _perturbation(self, number: int, *words: Any) -> None:
+        self._python(number, "perturbation", *words)
+        self._ahead.append(len(self.draws))
+        self.draws.append((-1, words[0][1]))
+        self._covered = True
+
+    def _keep(self, *release: Any) -> None:
+        if release[2] not in DRAWN:
+            raise Unplayable("noise of that kind, released for later")
+        self._release(*release)
+        self.steps[-1][m.WHAT] = m.KEEP
 
     def _charged(self, number: int, slot: int, mechanism: Any, view: Any, rows: Place) -> None:
         """A step that adds noise to rows by the terms in a slot, and charges it."""
@@ -195,26 +232,44 @@ class Steps:
         if self._bare:  # as `Releasing._bare` does: a release without noise
             self._charged(number, self.plain, Mechanism.NONE, View.NEIGHBOURS, place)
             place = THIS, self.places[number], *place[2:]
+        known = bits[1] if bits[0] == GIVEN else None
+        if known is None:
+            self._python(number, "bits", bits, len(self.sends))
+        for draw in self._ahead:
+            self.draws[draw] = self.timed, self.draws[draw][1]
+            self._on_clocks(m.STAMP, draw)
+        self._ahead = []
         carried = THIS, 0, self._unsent, len(self.draws)
         self._step(m.SEND, number, place, carried, self.timed, len(self.sends))
-        self.sends.append((self.timed, len(self.draws), bits[1], turn[1]))
+        self.sends.append((self.timed, len(self.draws), known, turn[1]))
         self.widths.append(self._width(number))
         self.timed, self._unsent, self.latest = self.timed + 1, len(self.draws), number
+
+    def _meet(self, number: int, bits: Operand, turn: Operand, _: Operand, rows: Operand) -> None:
+        self._send(number, bits, turn, rows)
+        self.steps[-1][m.WHAT] = m.MEET
+
+    def _sum_fresh(self, number: int, heard: Operand, other: Operand) -> None:
+        if heard != other or heard[0] != THIS or self.to is None:
+            raise Unplayable("messages of another round")
+        self._step(m.SUM_FRESH, number, self._rows(heard, number))
+
+    def _count(self, number: int, heard: Operand) -> None:
+        if heard[0] != THIS or self.to is None:
+            raise Unplayable("messages of another round")
+        self._step(m.COUNT, number)
 
     def _gather(self, number: int) -> None:
         if not self.sends:
             raise Unplayable("messages of the round before")
-        place = m.WAIT, 0, 0, self.n, 0, self.timed, len(self.waits)
-        self.steps.append([*place, *NOTHING, *NOTHING])
         self.waits.append(self.timed)
-        self.timed += 1
+        self._on_clocks(m.WAIT, len(self.waits) - 1)
 
     def _sum(self, number: int, heard: Operand, weights: Operand | None) -> None:
-        used = GIVEN, self.ones, 0, 0
-        if weights is None:
-            self.slots.add(used[1])
-        else:
-            used = self._place(weights)
+        if self.to is not None:
+            raise Unplayable("sums of what was heard in other rounds")
+        used = (GIVEN, self.ones, 0, 0) if weights is None else self._place(weights)
+        self.slots.add(used[1])
         self._step(m.SUM, number, self._rows(heard, number), used)
 
     def _set(self, number: int, name: str, value: Operand) -> None:

@@ -7,15 +7,17 @@ those of the functions that all engines call.
 
 import numpy as np
 
+from desim.engine.compiled.chosen import Chosen, heard, keep, send_chosen, sum_fresh, unsent
 from desim.network.timeline.messages import neighbour_sum
 from desim.network.timeline.together import send_all, span, wait_all, work_all
 from desim.numerics.jit import inline, kernel, lean_inline, lean_kernel
-from desim.privacy.ledger.ledger import charge_each, deliver, laplace_into, normal_into
+from desim.privacy.ledger.ledger import charge_each, deliver, laplace_into, normal_into, stamp
 from desim.problem.kernels.gradients import gradients_into
 
 # What a step does, and its numbers: see desim.engine.compiled.lowering.
 ADD, SUBTRACT, MULTIPLY, DIVIDE, COPY, NARROW, NEGATE = range(7)
-GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW = range(7, 14)
+GRADIENT, WORK, RELEASE, SEND, WAIT, SUM, SHOW, STAMP, CALL = range(7, 16)
+KEEP, MEET, SUM_FRESH, COUNT = range(16, 20)
 WHAT, OUT, OUT_ROW, ROWS, COLUMNS, NUMBER, MORE = range(7)  # of a step
 KIND, PLACE, ROW, COLUMN = range(4)  # of an operand
 ONE, OTHER = 7, 11  # where the numbers of its operands begin
@@ -148,7 +150,7 @@ def released(step, b, k, x, out, amounts, cohort, ledger, told):
 
 
 @inline
-def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, told, end):
+def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, chosen, told, end):
     """Play one step that is no arithmetic; return whether the round may go on in here."""
     what, n, m, v = step[WHAT], step[ROWS], step[COLUMNS], step[NUMBER]
     who, round_, clock, _, nobody, _ = cohort
@@ -165,19 +167,36 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
     elif what == SHOW:
         copied(values, shown[b])
         return finite(values)
-    elif what == RELEASE:
-        amounts = memory[extra : extra + 3 * n].reshape((3, n))
+    elif what == RELEASE or what == KEEP:
+        amounts, row = memory[extra : extra + 3 * n].reshape((3, n)), ledger[2][3][0]
         released(step, b, k, values, result, amounts, cohort, ledger, told)
+        if what == KEEP:
+            keep(row, ledger[2], chosen)
+    elif what == SUM_FRESH:
+        sum_fresh(incoming, source, values, chosen, result)
+    elif what == COUNT:
+        noted(Chosen(*chosen).came[b], memory[out : out + n])
     elif what == WORK:
         lasting = seconds[step[MORE], min(b, seconds.shape[1] - 1)]
         spans[v, b, 0], spans[v, b, 1] = work_all(clock, lasting, times[v, b])
         noted(times[v, b], clock)
         return spans[v, b, 1] <= end and spans[v, b, 1] < np.inf
+    elif what == STAMP:
+        stamp(ledger[2], ids[step[MORE], b], clock, cohort[3])
+        noted(clock, times[v, b])
+        spans[v, b, 0], spans[v, b, 1] = span(clock)
     elif what == WAIT:
         after, wait = times[v, b], waited[step[MORE], b]
         spans[v, b, 0], spans[v, b, 1] = wait_all(incoming, arrival, clock, after, wait)
         noted(times[v, b], clock)
         return spans[v, b, 1] <= end and spans[v, b, 1] < np.inf
+    elif what == MEET:
+        noted(clock, times[v, b])
+        copied(values, result)
+        place = clock, bits[0], network, ledger[2], sizes[0], out
+        total, earliest, latest, last = send_chosen(b, k, *place, chosen)
+        totals[0, b], spans[v, b, 0], spans[v, b, 1] = total, earliest, max(latest, last)
+        return total >= 0 and latest <= end and last < np.inf and finite(values)
     else:
         s = step[MORE]
         noted(clock, times[v, b])
@@ -192,35 +211,45 @@ def verb(step, b, k, x, out, extra, memory, cohort, network, problem, ledger, to
 
 
 @kernel
-def play_rounds(first, given, side, steps, half, memory, cohort, network, problem, ledger, told,
-                end):  # fmt: skip
+def play_rounds(first, given, side, steps, half, memory, cohort, network, problem, ledger, chosen,
+                told, end, at):  # fmt: skip
     """Play rounds first, first + 1, ... in which all agents do these steps; return how many.
+
+    Or -1 at a step that Python does, see `calls`; at (3,) says where to go on then: the round, its
+    step, and the rows of the ledger when it began.
 
     steps (steps, STEP); memory: values of a round from `side` half on and of the one before at the
     other, then constants, which begin at given (rounds, constants); cohort (who, round, clock s,
     ones, zeros, scratch (n,)); network (incoming, source, outgoing, recipients of all, Links.first,
     keys, arrival (links,) s); problem (seed, Data, batches (gradients, n)); ledger (seed, agents,
-    rows); told: what is logged and shown of each round. A round that does not end before `end` s,
-    or shows what is no number, is not played: all is as it was before it.
+    rows); chosen: Chosen; told: what is logged and shown of each round. A round that does not end
+    before `end` s, or shows what is no number, is not played: all is as it was before it.
     """
-    clock, before = cohort[2], cohort[5]
-    for b in range(given.shape[0]):
-        rows = ledger[2][3][0]
-        noted(clock, before)
-        for r in range(clock.shape[0]):
-            cohort[1][r] = first + b
-        for s in range(steps.shape[0]):
+    clock, before, s = cohort[2], cohort[5], at[1]
+    side = side ^ (at[0] & 1)
+    for b in range(at[0], given.shape[0]):
+        if s == 0:
+            at[2] = ledger[2][3][0]
+            noted(clock, before)
+            for r in range(clock.shape[0]):
+                cohort[1][r] = first + b
+        while s < steps.shape[0]:
             step = steps[s]
+            s += 1
+            if step[WHAT] == CALL:
+                at[0], at[1] = b, s
+                return -1
             x = place_of(step[ONE : ONE + 4], side, half, given[b])
             y = place_of(step[OTHER : OTHER + 4], side, half, given[b])
             out = step[OUT] + side * half
             if step[WHAT] < GRADIENT:
                 combine(step, x, y, out, memory)
-            elif not verb(
-                step, b, first + b, x, out, y, memory, cohort, network, problem, ledger, told, end
-            ):
+            elif not verb(step, b, first + b, x, out, y, memory, cohort, network, problem, ledger,
+                          chosen, told, end):  # fmt: skip
+                unsent(b, ledger[2], chosen)
                 noted(before, clock)
-                ledger[2][3][0] = rows
+                ledger[2][3][0] = at[2]
                 return b
-        side = 1 - side
+        side, s = 1 - side, 0
+        heard(b, memory, chosen)
     return given.shape[0]

@@ -4,15 +4,14 @@ A message or a reply is a row of one part, or of two, of which formulas have pai
 tuple of arrays; what the coordinator keeps is an array, or a tuple of arrays of one row.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import types
 from numba.extending import overload
 
-from desim.numerics.jit import LEAN, lean_inline, lean_kernel
+from desim.numerics.jit import LEAN
+from desim.problem.kernels import codecs
 from desim.problem.kernels.formulas import message, messages, paired, weighs
 from desim.problem.kernels.gradients import slopes_in
 
@@ -27,13 +26,13 @@ def counted(own, n, weights, room):
 
     room: see `pairwise`.
     """
-    return (n, pairwise(weights[:n], room)) if weighs(type(own)) else (n,)
+    return (n, codecs.pairwise(weights[:n], room)) if weighs(type(own)) else (n,)
 
 
 @_chosen(counted)
 def _counted(own: Any, n: Any, weights: Any, room: Any) -> Any:
     if weighs(own.instance_class):
-        return lambda own, n, weights, room: (n, pairwise(weights[:n], room))
+        return lambda own, n, weights, room: (n, codecs.pairwise(weights[:n], room))
     return lambda own, n, weights, room: (n,)
 
 
@@ -154,63 +153,6 @@ def _remember(memory: Any, j: Any, news: Any) -> Any:
         put(memory, 0, j, news)
 
     return several if isinstance(memory, types.BaseTuple) else one
-
-
-# Numbers that are sent in fewer bits, and sums as NumPy has them.
-
-
-@lean_inline
-def _half(x):
-    """A number in the format float16: the nearest one, of two the even."""
-    if not abs(x) < 65520.0:
-        return x * np.inf
-    _, exponent = math.frexp(x)
-    large = math.ldexp(1.5, max(exponent, -13) + 41)  # whose last place is worth that of the half
-    return math.copysign((x + large) - large, x)
-
-
-@lean_kernel
-def narrowed(bits, row):
-    """Round the numbers of row (width,) to 32 or 16 bits, in place, as `codec.rounded` does."""
-    for j in range(row.shape[0]):
-        row[j] = np.float64(np.float32(row[j])) if bits == 32 else _half(row[j])
-
-
-@lean_kernel
-def pairwise(values, room):
-    """Sum of values (n,), in the order of np.add.reduce; room (64, 2) is scratch.
-
-    Halves of up to 128 values (Higham 1993), each in eight sums that go side by side.
-    """
-    n, place, left = values.shape[0], 0, 0
-    while True:
-        while n > 128:  # its first half is next; room[left] keeps how many are in the other
-            half = n // 2 - n // 2 % 8
-            room[left, 0], n = n - half, half
-            left += 1
-        total = _side_by_side(values[place : place + n])
-        place += n
-        while left > 0 and room[left - 1, 0] == 0.0:  # the sum of a half whose other this is
-            left -= 1
-            total = room[left, 1] + total
-        if left == 0:
-            return total
-        n, room[left - 1, 0], room[left - 1, 1] = int(room[left - 1, 0]), 0.0, total
-
-
-@lean_inline
-def _side_by_side(x):
-    n, total = x.shape[0], 0.0
-    whole = n - n % 8 if n >= 8 else 0
-    if whole:
-        a, b, c, d, e, f, g, h = x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]
-        for r in range(8, whole, 8):
-            a, b, c, d = a + x[r], b + x[r + 1], c + x[r + 2], d + x[r + 3]
-            e, f, g, h = e + x[r + 4], f + x[r + 5], g + x[r + 6], h + x[r + 7]
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for r in range(whole, n):
-        total += x[r]
-    return total
 
 
 # Gradients, of methods that ask for them.

@@ -2,12 +2,15 @@
 
 import math
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.engine.arguments import effort, good_costs, terms_given
+from desim.engine.compiled.calls import Calls
+from desim.engine.compiled.chosen import Chosen, chosen_for
 from desim.engine.compiled.lowering import Steps, Unplayable
 from desim.engine.compiled.machine import play_rounds
 from desim.engine.compiled.tape import Stretch
@@ -16,7 +19,7 @@ from desim.engine.requests import Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.network.conditions.devices import overheads_of, speeds_of
-from desim.network.timeline.messages import log_each
+from desim.network.timeline.messages import DELIVER, SEND, log_each
 from desim.network.timeline.record import DISTANT, UPLINK, Batch, Kind
 from desim.network.timeline.together import TOGETHER, tell_rounds
 from desim.numerics import plain
@@ -29,8 +32,8 @@ from desim.shapes import whole_given
 MOST = 64  # rounds of a block
 NUMBERS = 1 << 20  # that a block tells of, at most
 BLOCK_WORK = 2e8  # multiply-adds of gradients in a block: a tenth of a second or so
+NOBODY_CHOSEN = chosen_for()
 BATCHED = 1 << 10  # rows of one kind that one batch of the log has, or those of one round
-SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
 class Player:
@@ -59,11 +62,15 @@ class Player:
         )  # fmt: skip
         constants = steps.round.constants
         self.fixed = [place for work in steps.works for place in work[1:]]
-        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends)]
+        self.fixed += [*steps.gradients, *(one[2] for one in steps.sends if one[2] is not None)]
         self.kept = [constants[place] for place in self.fixed]
         self.bits = np.empty((len(steps.sends), self.n), np.int64)
+        self.sized: dict[int, Array] = {}  # bits (rounds, n) of messages that Python knows
         for s, (_, _, bits, _) in enumerate(steps.sends):
-            size = 64 * steps.widths[s] if constants[bits] is None else constants[bits]
+            if bits is None:
+                continue
+            plainly = settings.codecs.up.bits(steps.widths[s])
+            size = plainly if constants[bits] is None else constants[bits]
             self.bits[s] = whole_given("us.send: bits", size, self.n)
         rows = [constants[place] for place in steps.gradients]
         counts = np.array(rows, np.int64).reshape(-1, self.n)
@@ -80,13 +87,17 @@ class Player:
 
     def ready(self, us: Cohort) -> bool:
         """Whether nothing has happened that only the verbs of `us` know."""
-        world, own, wires = self.world, us.__dict__, self.wires
+        world, own = self.world, us.__dict__
         exposure, bare = own["_exposure"], self.steps.bare
-        quiet = not (own["_unsent"] or own["_ahead"] or own["_sent"]) and exposure.bare == bare
+        quiet = not own["_sent"] and exposure.bare == bare and self.sent(us)
         quiet = quiet and (not bare or (exposure.computed and exposure.read is True))
         known = type(world.observer) is ClockObserver and world.observer.failed is None
         known = known and int(own["round"][0]) >= self.later
-        return bool(own["_all_live"] and quiet and known and wires.open and gradients.drawn is None)
+        return bool(own["_all_live"] and quiet and known and gradients.drawn is None)
+
+    def sent(self, us: Cohort) -> bool:
+        """Whether all was sent, to all."""
+        return not (us._unsent or us._ahead) and self.wires.open
 
     def wait(self) -> None:
         """Count the seconds since machine code was missed first, or since they were counted."""
@@ -100,28 +111,33 @@ class Player:
         half = self.memory[self.steps.half * (1 - self.side) :]
         for place, value in zip(self.steps.places, values, strict=True):
             rows = getattr(value, "values", value)  # of what is heard
-            if isinstance(rows, np.ndarray):
+            if isinstance(rows, np.ndarray) and len(rows) == self.n:  # but of some links
                 half[place : place + rows.size] = rows.ravel()
         self.values = True
 
+    def heard(self, rows: Array) -> Heard:
+        """What was heard in the latest round, of messages `rows` (n, dim)."""
+        graph = self.world.settings.graph
+        assert graph is not None
+        return Heard(graph.incoming, graph.source, rows, np.ones(self.links, bool))
+
     def taken(self) -> list[Any]:
         """What the operations of the latest round gave, which the next one may be played with."""
-        self.values, found, graph = False, list[Any](), self.world.settings.graph
-        assert graph is not None
+        self.values, found = False, list[Any]()
         for number, (name, *_) in enumerate(self.steps.round.operations):
             rows = self._rows(number)
-            if name == "gather":
-                fresh = np.ones(self.links, bool)
-                found.append(Heard(graph.incoming, graph.source, rows, fresh))
-            else:
-                found.append(rows)
+            found.append(self.heard(rows) if name == "gather" else rows)
         return found
+
+    def view(self, number: int, side: int) -> Array:
+        """What an operation gave, where it lies in memory, of a round of this side."""
+        place = self.steps.half * side + self.steps.places[number]
+        shape = self.steps.round.results[number]
+        return self.memory[place : place + math.prod(shape)].reshape(shape)
 
     def _rows(self, number: int) -> Array:
         """What an operation of the latest round gave."""
-        place = self.steps.half * (1 - self.side) + self.steps.places[number]
-        shape = self.steps.round.results[number]
-        return np.array(self.memory[place : place + math.prod(shape)].reshape(shape))
+        return self.view(number, 1 - self.side).copy()
 
     def usable(self, stretch: Stretch) -> int:
         """How many rounds, from the first on, differ from the latest in numbers and terms alone."""
@@ -160,12 +176,17 @@ class Player:
         ledger = world.ledger.seed, self.n, world.ledger.flat
         place = k + 1, given, self.side, self.steps.code, self.steps.half, self.memory
         end = float(world.settings.horizon)
-        calling = *place, self.cohort, self.network, self.problem, ledger, told, end
+        chosen, at = tuple(self.chosen(stretch, number)), np.zeros(3, np.int64)
+        calling = *place, self.cohort, self.network, self.problem, ledger, chosen, told, end, at
         if not plain.ready(play_rounds, calling, True):
             self.later = k + MOST
             self.wait()
             return 0
-        done = int(play_rounds(*calling))
+        self.sized = {}  # the log is to have what it was given
+        done, calls = int(play_rounds(*calling)), Calls(self, us, k, stretch, told)
+        while done < 0:
+            done = int(play_rounds(*calling)) if calls.done(at) else self._back(at)
+        own.pop("_codings", None)  # a round that is played again codes the same
         self.side ^= done & 1
         if done:
             self._log(us, k, done, told)
@@ -173,6 +194,15 @@ class Player:
             self._leave(us, stretch, done, k + done, told[2])
             world.tick(float(own["clock"].min()), whole=False)
         return done
+
+    def chosen(self, stretch: Stretch, number: int) -> Chosen:
+        """What `play_rounds` takes of messages to chosen neighbours: nothing."""
+        return NOBODY_CHOSEN
+
+    def _back(self, at: Any) -> int:
+        """All is as it was before a round; return how many were played before it."""
+        self.cohort[2][:], self.world.ledger.rows.n[0] = self.cohort[5], at[2]
+        return int(at[0])
 
     def _given(self, stretch: Stretch, number: int) -> Any:
         """Put constants of rounds into memory; return where each begins (rounds, constants)."""
@@ -252,7 +282,7 @@ class Player:
         self, us: Cohort, rounds: Any, part: slice, told: Any, spans: Any, totals: Any
     ) -> None:
         """Append the rows of a part of the rounds (rounds, n); spans and totals are lists."""
-        times, _, ids, _, factors, sizes, waited, seconds, *_ = told
+        times, _, ids, _, _, _, waited, seconds, *_ = told
         steps, done, later = self.steps, len(rounds), self.world.log.later
         (who, fresh, nothing, none, *rest), n = self._alike(us, done), self.n * done
         flat, end = rounds.ravel(), self.world.settings.horizon
@@ -265,16 +295,34 @@ class Player:
         for w, (v, *_) in enumerate(steps.works):
             lasts = rest[len(self.work) + w] if self.settled else seconds[w, part].ravel()
             each(Kind.COMPUTE, UPLINK, v, lasts, rest[w], nothing)
-        for (v, _), release in zip(steps.draws, ids, strict=True):
-            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
         for v, wait in zip(steps.waits, waited, strict=True):
-            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), fresh, nothing)
-        for s, (v, drawn, *_) in enumerate(steps.sends):
-            release = ids[drawn - 1, part] if drawn else np.tile(us.__dict__["_release"], (done, 1))
-            inputs = self.first, factors[s, part], times[v, part], rounds, sizes[s], release
-            number, total = done * self.links, sum(totals[s][part])
+            each(Kind.AGGREGATE, DISTANT, v, wait[part].ravel(), self.counted(fresh, part), nothing)
+        for (v, _), release in zip(steps.draws if steps.to is None else [], ids, strict=False):
+            each(Kind.RELEASE, UPLINK, v, none, none, release[part].ravel())
+        for s, (v, *_) in enumerate(steps.sends):
+            self.log_sent(us, s, rounds, part, told, withins[v], totals[s])
+
+    def log_sent(
+        self, us: Cohort, s: int, rounds: Any, part: slice, told: Any, within: Any, totals: Any
+    ) -> None:
+        """Append the rows of the messages number s of these rounds; totals: bytes of each round."""
+        times, _, ids, _, factors, sizes, *_ = told
+        (v, drawn, *_), done = self.steps.sends[s], len(rounds)
+        release = ids[drawn - 1, part] if drawn else np.tile(us._release, (done, 1))
+        for low, high in pairwise(range(done + 1)) if s in self.sized else [(0, done)]:
+            few = slice(part.start + low, part.start + high)
+            size = self.sized[s][few.start] if s in self.sized else sizes[s]
+            place = times[v, few], rounds[low:high], size, release[low:high]
+            number, total = (high - low) * self.links, sum(totals[few])
             counts = (SEND, number, total), (DELIVER, number, total)
-            later(Batch(tell_rounds, inputs, 2 * number, *withins[v], counts))
+            inputs = self.first, factors[s, few], *place
+            self.world.log.later(
+                Batch(tell_rounds, inputs, 2 * number, within[0], within[1], counts)
+            )
+
+    def counted(self, degrees: Array, part: slice) -> Array:
+        """How many messages each agent heard in a part of the rounds, one after the other."""
+        return degrees
 
     def _alike(self, us: Cohort, done: int) -> list[Any]:
         """Columns that all rounds of a run have, of so many: who, degrees, -1, 0, work, seconds."""

@@ -26,7 +26,6 @@ from desim.engine.compiled.desk import WAVE, Desk
 from desim.engine.compiled.numbers import (
     counted,
     entries,
-    narrowed,
     part,
     put,
     put_part,
@@ -40,6 +39,7 @@ from desim.network.timeline.waiting_rule import ALL, weight
 from desim.numerics.afar import called
 from desim.numerics.jit import lean_inline, lean_kernel
 from desim.numerics.plain import always_compiled
+from desim.problem.kernels import codecs
 from desim.problem.kernels.formulas import aggregate, begin, finish, model
 from desim.problem.kernels.local import train_in
 from desim.problem.kernels.sums import replace_row, summed_again
@@ -47,11 +47,15 @@ from desim.problem.kernels.sums import replace_row, summed_again
 PART = 16  # agents that a member of the crew takes at a time, at most
 IDLE = 1 << 14  # looks for work before a member rests
 SIDE, LOW, HIGH, SIZE, ALONE, FRESH = range(6)  # of a wave: see `share`
+SCRATCH, DOWN, UP = 5, 6, 7  # of a bench
 
 
 @lean_inline
-def taken_in(formulas, fresh, who, trained, state, desk_):
-    """Agents who (n,) have trained: take it in, replies to desk.heard; return a sum of models."""
+def taken_in(formulas, fresh, who, since, trained, state, desk_, bench):
+    """Agents who (n,) have trained, called in rounds since (n,): take it in; sum their models.
+
+    Their replies go to desk.heard, as they are heard.
+    """
     desk, total = Desk(*desk_), 0.0
     for r in range(who.shape[0]):
         i = who[r]
@@ -62,17 +66,10 @@ def taken_in(formulas, fresh, who, trained, state, desk_):
             news, answer = finish(formulas, part(formulas, heard, j), *known)
             put(state, i, j, news)
             put_part(reply, j, answer)
-        narrow(desk.coded[1], reply)
+        codecs.passed(bench[UP], i, since[r], reply, bench[SCRATCH])
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
-
-
-@lean_inline
-def narrow(bits, row):
-    """Round the numbers of row (width,) to so many bits, as they are sent."""
-    if bits < 64:
-        narrowed(bits, row)
 
 
 @lean_kernel
@@ -82,7 +79,8 @@ def share(formulas, wave, number, training, bench, state, desk_, ahead_):
     wave (side of ahead, its replies from LOW up to HIGH, SIZE of a part, whether it is of a round
     ALONE, so that agents are taken in at once, and whether agents heard the present model: FRESH);
     bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim), linear
-    terms (PART, dim) if they have any, and what `sloped` takes.
+    terms (PART, dim) if they have any, what `sloped` takes, scratch of `passed`, and the ways of
+    what agents are sent, and of what they send.
     """
     desk, plan, side = Desk(*desk_), Ahead(*ahead_), wave[SIDE]
     seed, epochs, codes, data = training
@@ -100,7 +98,7 @@ def share(formulas, wave, number, training, bench, state, desk_, ahead_):
     train_in(bench[0], who, aim[:m], shift[:m], since, epochs[:m], seed, codes, data, trained)
     sloped(bench[4], who, trained, data)
     if wave[ALONE]:
-        return taken_in(formulas, wave[FRESH] > 0, who, trained, state, desk_)
+        return taken_in(formulas, wave[FRESH] > 0, who, since, trained, state, desk_, bench)
     return 0.0
 
 
@@ -127,13 +125,17 @@ def assist(me, formulas, training, bench, state, desk, ahead, shared):
 
 
 @lean_inline
-def informed(r, side, desk_, ahead_):
-    """The agents called in round r of this side hear the present model."""
+def informed(r, side, whole, desk_, ahead_, bench):
+    """The agents called in round r of this side, who are waited for if `whole`, hear the model."""
     desk, plan = Desk(*desk_), Ahead(*ahead_)
-    for place in range(plan.ends[side, CALLS, r], plan.ends[side, CALLS, r + 1]):
-        heard = desk.heard[plan.called[side, place]]
+    which, called = (REPLIES, plan.replied) if whole else (CALLS, plan.called)
+    for place in range(plan.ends[side, which, r], plan.ends[side, which, r + 1]):
+        i = called[side, place]
+        heard = desk.heard[i]
         for j in range(desk.model.shape[0]):
             heard[j] = desk.model[j]
+        if not codecs.alike(bench[DOWN]):
+            codecs.passed(bench[DOWN], i, plan.counts[side, FIRST] + r, heard, bench[SCRATCH])
 
 
 @lean_inline
@@ -157,7 +159,7 @@ def gathered(who, since_, now, centre, desk_):
 
 
 @lean_inline
-def concluded(formulas, n, k, centre, desk_, models):
+def concluded(formulas, n, k, centre, desk_, models, bench):
     """The coordinator's step after n replies; its model goes to models[k]. Return the sum of it."""
     desk, total = Desk(*desk_), 0.0
     rows, sums, since, memory, _, weights, room = centre
@@ -173,15 +175,16 @@ def concluded(formulas, n, k, centre, desk_, models):
     if rows.shape[0] == 0:
         for j in range(sums.shape[0]):
             sums[j] = 0.0
-    narrow(desk.coded[0], desk.model)
+    if codecs.alike(bench[DOWN]):
+        codecs.passed(bench[DOWN], -1, 0, desk.model, bench[SCRATCH])
     return total
 
 
 @lean_inline
-def ended(formulas, who, k, close, total, state, centre, desk, seen):
+def ended(formulas, who, k, close, total, state, centre, desk, seen, bench):
     """End round k of the block, whose replies, of who (n,), are gathered; why it ends, or ON."""
     times, models, iterates, watch = seen
-    total += concluded(formulas, who.shape[0], k, centre, desk, models)
+    total += concluded(formulas, who.shape[0], k, centre, desk, models, bench)
     times[k] = close
     if iterates.shape[0]:
         for i in range(iterates.shape[1]):
@@ -194,20 +197,20 @@ def ended(formulas, who, k, close, total, state, centre, desk, seen):
 
 
 @lean_inline
-def round_ended(q, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead):
+def round_ended(q, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead, bench):
     """End round q of this side, of a trained wave from round `first` on; return as `ended`.
 
     alone: the wave has no other round, and total is the sum of its models.
     """
     plan, ends = Ahead(*ahead), ahead[2][side, REPLIES]
     who = plan.replied[side, ends[q] : ends[q + 1]]
+    since, now = plan.since[side, ends[q] : ends[q + 1]], plan.counts[side, FIRST] + q
     if not alone:
         copied(plan.copies[side, q], state[0], seen[3])
         trained = Desk(*desk).trained[ends[q] - ends[first] : ends[q + 1] - ends[first]]
-        total = taken_in(formulas, False, who, trained, state, desk)
-    since, now = plan.since[side, ends[q] : ends[q + 1]], plan.counts[side, FIRST] + q
+        total = taken_in(formulas, False, who, since, trained, state, desk, bench)
     gathered(who, since, now, centre, desk)
-    return ended(formulas, who, k + q, plan.close[side, q], total, state, centre, desk, seen)
+    return ended(formulas, who, k + q, plan.close[side, q], total, state, centre, desk, seen, bench)
 
 
 @lean_inline
@@ -284,7 +287,8 @@ def advance(
     OVER, STUCK: a collection closes after the horizon, or never; CLOSED: no further round begins;
     LOOK: a model is not finite.
     """
-    plan, watch = Ahead(*ahead), seen[3]
+    plan, watch, whole = Ahead(*ahead), seen[3], policy[0][0] == ALL
+    same = whole and codecs.alike(bench[DOWN])  # what those hear who reply in a round
     planned = span, policy, drawn, calling, desk, book, watch, ahead
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
     most, side, k = 1 if unsure else MOST_AHEAD, 0, 0
@@ -293,27 +297,29 @@ def advance(
         rounds, ends, r = plan.counts[side, ROUNDS], plan.ends[side, REPLIES], 0
         further = plan.counts[side, WHY] == ON
         while r < rounds:
-            end = r + 1 if policy[0][0] == ALL else wave_end(r, side, ahead)
+            end = r + 1 if whole else wave_end(r, side, ahead)
             alone, first = end == r + 1, r
-            informed(r, side, desk, ahead)
+            if not same:
+                informed(r, side, whole, desk, ahead, bench)
             if alone:
                 copied(plan.copies[side, r], state[0], watch)
-            parts = begun(side, ends[r], ends[end], alone, policy[0][0] == ALL, shared)
+            parts = begun(side, ends[r], ends[end], alone, same, shared)
             if further and not unsure:
                 called(play_ahead, clock, (1 - side, k + rounds, most, *planned))
                 further = False
             total = trained(parts, formulas, training, bench, state, desk, ahead, shared)
             while r < end:
                 why = round_ended(
-                    r, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead
-                )
+                    r, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead,
+                    bench,
+                )  # fmt: skip
                 if why == LOOK:
                     unwritten(r, side, book, ahead)
                 r += 1
                 if why != ON:
                     return why, k + r
                 if r < end:
-                    informed(r, side, desk, ahead)
+                    informed(r, side, whole, desk, ahead, bench)
         k += rounds
         if plan.counts[side, WHY] != ON:
             return plan.counts[side, WHY], k

@@ -4,20 +4,19 @@ Legal where the cohort engine is, for methods that are `Compilable`, if nothing 
 Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numba.core.errors import TypingError
 
 from desim.arrays import Array
+from desim.engine.coding import MEMORY
 from desim.engine.cohort.star import CohortStation, explained, under_way
-from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for, play_ahead
+from desim.engine.compiled.ahead import CLOSED, LOOK, ON, OVER, ROOM, STUCK, ahead_for, play_ahead
 from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.engine.compiled.numbers import sent
-from desim.engine.compiled.rounds import PART, advance, assist, narrow
+from desim.engine.compiled.rounds import PART, advance, assist
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
 from desim.engine.observer import MAX_OBSERVATIONS, SEEN_NUMBERS
@@ -26,10 +25,11 @@ from desim.errors import ProgramError
 from desim.log.event_log import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.participation import Everybody
 from desim.numerics import plain
 from desim.numerics.afar import address_of
 from desim.numerics.jit import threads, use_parallel
+from desim.privacy.ledger.ledger import Mechanism
+from desim.problem.kernels import codecs
 from desim.problem.kernels.compilable import Compilable
 from desim.problem.kernels.formulas import weighs
 from desim.problem.kernels.local import memory_for
@@ -81,17 +81,21 @@ class Engine:
         message = sent(formulas, memory, shown)
         heard = np.concatenate(message) if isinstance(message, tuple) else message
         width = len(heard)
-        coded = down.bits(1), up.bits(1)
-        self.desk = desk_for(self.agents, len(shown), heard, coded)
-        narrow(coded[0], self.desk.model)
+        reference = np.zeros((self.agents if down.lossy else 0, width))
+        coder = local.seed_word, codecs.coder_of(down, width, False), reference
+        there = coder if down.lossy else down.bits(1)
+        self.desk = desk_for(self.agents, len(shown), heard)
+        if codecs.alike(there):
+            codecs.passed(there, -1, 0, self.desk.model, codecs.scratch_for(0))
         latest = np.empty((0, width)) if program.latest is None else program.latest.copy()
-        self.centre = latest, column_sums(latest), np.zeros(1), np.array(memory)
+        self.centre: Any = latest, column_sums(latest), np.zeros(1), np.array(memory)
         kept = self.centre[3]
         weights = np.empty(self.agents if weighs(formulas.__class__) else 0)
         self.centred = (
             *self.centre[:3], kept if kept.ndim == 1 else tuple(kept[:, None]),
             tuple(policy.staleness), weights, np.empty((64, 2)),
         )  # fmt: skip
+        self.centre += (reference,) if down.lossy else ()
         self.slopes = np.zeros((self.agents, len(shown))) if program.sloped else None
         known = [array[0] for array in self._state(program.state)]
         self.shifted = _shifted(formulas, message, known, len(program.state))
@@ -99,23 +103,37 @@ class Engine:
             down.bits(width), up.bits(width), work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
         )  # fmt: skip
-        seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
+        noisy = terms.mechanism is not Mechanism.NONE
+        key = world.ledger.noise_key(terms) if noisy else local.seed_word
         plan, data, madds = local.trainer.parts
-        self.training = seed, local.epochs, plan, data
+        self.training = key if local.noisy else local.seed_word, local.epochs, plan, data
         replies = int(policy.training(self.agents))
         each = float(madds * local.epochs[0])
         self.work = each * replies  # of a collection
         self.ahead = ahead_for(self.agents)
         members = threads() if self.agents > 1 and use_parallel(each * self.agents) else 1
         self.shared = shared_by(members)
-        self.benches = [self._bench() for _ in range(members)]
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
             self.hub.publish(shown)
+        noise = key, terms.compiled[2][1] if noisy and not local.noisy else np.empty(0)
+        self.ways = there, self._way_back(up, noise, width)
+        self.benches = [self._bench() for _ in range(members)]
         self.most = self._most()
+        self.drawn: Any = (False, np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
         self.clock = 0  # where the clock's machine code is
         self.compiled = False  # whether the rounds are known to be, for what this play has
-        self.crew = Crew(members, self._assist)
+        self.crew = Crew(members, lambda member: assist(*self._assisted(member)))
+
+    def _way_back(self, codec: Any, noise: tuple[Any, Array], width: int) -> Any:
+        """Of replies (width,), as `passed` takes it; noise: seed, and scale (agents or 0,)."""
+        clip, seed = self.program.clip, self.program.local.seed_word
+        if not codec.lossy and clip is None and not len(noise[1]):
+            return codec.bits(1)
+        coder = codecs.coder_of(codec, width, codec.memory == "none")
+        memory = self.world.state.get(MEMORY, np.empty((0, 0)))
+        most = np.inf if clip is None else clip
+        return most, *noise, seed, coder, codec.memory == "known", memory
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the models that agents heard, of those that owe a reply."""
@@ -155,15 +173,18 @@ class Engine:
         work = BLOCK_WORK * len(self.benches)
         return max(1, min(most, int(work / self.work)))
 
-    def _drawn(self, most: int) -> tuple[Any, ...]:
-        """Who participates in the next rounds, as `invited` takes it."""
-        drawing, first = self.world.settings.participation, int(self.desk.counts[0])
-        if isinstance(drawing, Everybody):
-            return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
+    def _drawn(self, first: int, most: int) -> tuple[int, Any]:
+        """So many rounds, `first` and later, or fewer; who participates, as `invited` takes it."""
+        drawing, (_, pointer, _, begin) = self.world.settings.participation, self.drawn
+        if drawing.uniform and drawing.least >= self.agents:  # everybody
+            return most, (True, *self.drawn[1:])
         assert not isinstance(drawing, Chooser)  # nothing that remembers is compiled
-        drawn = [drawing.draw(first + k) for k in range(most)]
-        pointer = np.cumsum([0, *(len(who) for who in drawn)])
-        return False, pointer, np.concatenate(drawn), first
+        if first >= begin + len(pointer) - 1:
+            rounds: Any = np.arange(first, first + most)
+            drawn = drawing.draw(rounds) if drawing.uniform else [*map(drawing.draw, rounds)]
+            pointer = np.cumsum([0, *map(len, drawn)])
+            self.drawn, begin = (False, pointer, np.concatenate(drawn), first), first
+        return min(most, begin + len(pointer) - 1 - first), self.drawn
 
     def make_room(self) -> None:
         """Make room for one round of everybody at least, for some more, and for a flush."""
@@ -213,6 +234,7 @@ class Engine:
         """What the clock and `advance` are given for so many rounds from the first one on."""
         world, desk, settings = self.world, tuple(self.desk), self.world.settings
         last, x = min(settings.rounds, float(1 << 62)), world.state["x"]
+        most, drawn = self._drawn(first, most)
         full = self.observer.full and most > 1
         seen = (
             np.empty(most), np.empty((most, x.shape[1])),
@@ -221,7 +243,7 @@ class Engine:
         book, ahead = (self.hub.flat, world.log.flat, world.ledger.flat), tuple(self.ahead)
         clocked = (
             (int(last), settings.horizon, most), (*self.policy, self.station.defer, self.intake),
-            self._drawn(most), self.calling,
+            drawn, self.calling,
         )  # fmt: skip
         return (*clocked, desk, book, seen[3], ahead), (
             self.program.formulas, *clocked, self.training, self.benches[0],
@@ -245,28 +267,21 @@ class Engine:
         if self.slopes is not None:
             most = int(self.world.settings.problem.rows.max())
             own_slopes = self.slopes, np.zeros(dim), np.empty(most)
-        return memory_for(np.arange(self.agents), plan, data), aim, own, shift, own_slopes
+        memory, room = memory_for(np.arange(self.agents), plan, data), len(self.desk.model)
+        return memory, aim, own, shift, own_slopes, codecs.scratch_for(room), *self.ways
 
     def _state(self, arrays: dict[str, Array]) -> tuple[Array, ...]:
         """What formulas are given of agents that have these arrays."""
         slopes = () if self.slopes is None else (self.slopes,)
-        return *arrays.values(), *self.program.beside, *slopes
-
-    def _assist(self, member: int) -> None:
-        """What a member of the crew does while it finds something to do."""
-        assist(*self._assisted(member))
+        own = (arrays[name] for name in self.program.state)
+        return *own, *self.program.beside, *slopes
 
     def _assisted(self, member: int) -> tuple[Any, ...]:
+        """What `assist` takes of a member of the crew."""
         return (
             member, self.program.formulas, self.training, self.benches[member],
             self._state(self.world.state), tuple(self.desk), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """The crew helps, beside compiled code alone: what plain Python takes, two may take."""
-        with plain.at_once(), self.crew:
-            yield
 
     def _advance(self, plainly: bool, clocked: Any, *inputs: Any) -> tuple[int, int]:
         """What the rounds return; ProgramError where the formulas cannot be compiled."""
@@ -276,7 +291,7 @@ class Engine:
                 self.want(clocked, inputs)
                 why, done = plain.played(advance, (0, *inputs))
             else:
-                with self._together():
+                with plain.at_once(), self.crew:  # beside plain Python no member helps
                     self.clock = self.clock or address_of(play_ahead, (0, 0, 0, *clocked))
                     why, done = advance(self.clock, *inputs)
         except TypingError as error:
@@ -315,12 +330,11 @@ def want(program: Compilable, world: World) -> None:
 
 def _played(engine: Engine) -> float:
     world, station, hub = engine.world, engine.station, engine.hub
-    horizon = world.settings.horizon
+    horizon, why = world.settings.horizon, ON
     engine.make_room()
-    while True:
+    while why not in (OVER, STUCK, CLOSED):
         world.keep(engine.remembered)
         if world.reached:
-            end = station.now
             break
         why, done = engine.block()
         if done:
@@ -333,10 +347,4 @@ def _played(engine: Engine) -> float:
         if why == STUCK and not under_way(hub, horizon):
             pending = np.flatnonzero(hub.calls.pending)
             raise explained(hub, station, pending[hub.calls.due[pending] == np.inf])
-        if why in (OVER, STUCK):
-            end = horizon
-            break
-        if why == CLOSED:
-            end = station.now
-            break
-    return station.conclude(hub, end)
+    return station.conclude(hub, horizon if why in (OVER, STUCK) else station.now)

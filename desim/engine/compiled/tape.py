@@ -9,36 +9,34 @@ counters, is what it really has. Whatever would need a number ends the recording
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Rounds
-from desim.engine.compiled.steady import (
-    Later,
-    Turn,
-    Unseen,
-    asks_kinds,
-    held,
-    loops_plainly,
-    plainly,
-    seen,
-)
-from desim.engine.compiled.values import Messages, Value
+from desim.engine.compiled import calls
+from desim.engine.compiled.steady import asks_kinds, state, unknown
+from desim.engine.compiled.turns import EXACT_BELOW, Later, Looked, Unseen
+from desim.engine.compiled.values import Fresh, Messages, Value
 from desim.engine.releasing import entries_heard
 from desim.engine.settings import Settings
 from desim.engine.world import Unforeseen
+from desim.masks import is_public, of_agents, public
+from desim.network.conditions.devices import overheads_of, speeds_of
+from desim.network.timeline.computations import fitting
+from desim.numerics.keys import seed_word
+from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.mechanisms import Terms
 from desim.problem.kernels.plan import WHOLE
 from desim.shapes import REAL
 
 THIS, BEFORE, GIVEN = range(3)  # what an operand is of: this round, the one before, or a constant
 LONGEST = 200  # operations in a round
-ASKED = 3, 4  # rounds in which jobs are asked what they change; before, they may fill caches
-LOOKS = 6  # at what a program sees, before it runs beside all rounds
-EXACT = 1 << 53  # whole numbers below are floats
+ASKED = 3, 4  # rounds in which it is asked what is known of jobs
+LOOKS = 6  # at what a program holds, before it runs beside all rounds
 Operand = tuple[int, int]  # and its number there
 Operation = tuple[Any, ...]
 
@@ -67,7 +65,7 @@ class Round(NamedTuple):
         pairs = enumerate(zip(self.constants, other.constants, strict=True))
         return all(
             one is two
-            or (type(one) in (float, int) and repr(one) == repr(two))
+            or (type(one) in (float, int, str) and repr(one) == repr(two))
             or place in self.later
             for place, (one, two) in pairs
         )
@@ -104,40 +102,37 @@ class Stretch(NamedTuple):
         return self.varying.get(place, [self.first.constants[place]])
 
 
-class JobView:
-    """What stands for `us` in a job; looked: whether that has looked at its round."""
-
-    def __init__(self, who: NDArray[np.int64], round_: NDArray[np.int64]) -> None:
-        self.who, self.looked = who, False
-        self.round = Unseen(self, round_.view(Rounds))
-
-
 class Tape:
     """Runs a program beside a play and writes down what it does, round by round."""
 
     def __init__(self, program: Callable[[Any], Any], settings: Settings) -> None:
-        self.settings, self.round = settings, 0
-        self.why = ""  # why the program cannot be recorded
+        self.settings, self.program, self._told = settings, program, 0
+        # whether what it writes to is known: while nobody has looked at the number of a round
+        self.known = not unknown(program)
+        self.shown = 0  # rounds whose numbers are shown all the same: none, or the first
+        self._begin()
+        if not self.known and asks_kinds(program):
+            self.refuse("type(x) or id(x)")
+
+    def _begin(self) -> None:
+        """Run the program from its start; what was told of it need not be told again."""
+        self.round, self.why = 0, ""  # why the program cannot be recorded
         self.operations: list[Operation] = []
         self.results: list[tuple[int, ...]] = []
         self._constants: list[Any] = []
         self._later: dict[int, Later] = {}
         self._before: list[Any] = []  # those of the round before
-        self.looked = False  # whether the program has looked at the number of the round
         self.steady: Round | None = None  # what it does in all rounds that are left
         self._last: Round | None = None
-        self._state: Any = None  # all that it saw when the round began
+        self._state: Any = None  # what it held when the round began
         self._looks = 0  # how often that was looked for
-        self._told = 0  # the number of the next round to say something of
         self._shapes: list[Any] = []
         self._done: list[Round] = []
         self._over = False
-        self.job: JobView | None = None
+        self.job: Any = None  # what stands for `us` in the job that is run
         self.sealed: dict[int, tuple[Any, Value]] = {}  # arrays that stand for values
         self.us = Shadow(self)
-        if asks_kinds(program):
-            self.refuse("type(x) or id(x)")
-        self._generator: Generator[Any, Any, None] = program(self.us)
+        self._generator: Generator[Any, Any, None] = self.program(self.us)
         self._answer: Any = None
 
     def next(self) -> Round | None:
@@ -188,19 +183,23 @@ class Tape:
             self._over = True
             self.turn()
             return
+        except (Exception, Looked):
+            if not self.known:
+                raise
+            self.known = self.round <= 1 and not self.shown
+            self.shown = 1
+            self._begin()
+            return
         if request is not self.us.asked:
             self.refuse("what it yields")
         self._answer = self.us.answer
         vars(self.us).update(asked=None, answer=None)
 
-    @property
-    def notes(self) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        """What is written down of this round."""
-        return self.operations, self.results, self._shapes, self._constants
-
     def turn(self) -> None:
         """A round is over."""
-        self._done.append(Round(*self.notes, self._later))
+        if self.steady or self.round >= self._told:
+            notes = self.operations, self.results, self._shapes, self._constants
+            self._done.append(Round(*notes, self._later))
         self._before, self._later = self._constants, {}
         self.operations, self.results, self._shapes, self._constants = [], [], [], []
         self.sealed.clear()
@@ -214,30 +213,28 @@ class Tape:
 
     def look(self, frame: Any) -> None:
         """A round begins that is asked for in this frame: see whether all others are the same."""
-        done, looked, self.looked = self._done[-1], self.looked, False
-        same, self._last = done.same(self._last) and not looked, done
-        plain = frame.f_back.f_code is Tape._advance.__code__ and loops_plainly(frame.f_code)
-        if not same or not plain or self._looks >= LOOKS:
-            self._state = None
+        mine = frame is getattr(self._generator, "gi_frame", None)
+        if not (self.known and mine) or self._looks >= LOOKS:
             return
-        self._looks += 1
-        state = seen(frame, self._mark)
-        if state is not None and state == self._state:
-            if all(one.lasting for one in done.later.values()):
+        done, before, self._state = self._done[-1], self._state, None
+        if done.same(self._last):
+            self._looks += 1
+            held = frame.f_locals
+            self._state = state(held, self._mark), held  # whose objects live as long
+            if before and before[0] is not None and before[0] == self._state[0]:
                 self.steady = done
-        self._state = state
+        self._last = done
 
     def _mark(self, one: Any) -> Any:
         """What an object of the tape is when a round begins, None for others."""
         kind = type(one)
-        if kind is Turn:
-            return "turn", self.round - one.value
         if kind is Later:
             return "later", self.round - one.turn
         if kind is Value or kind is Messages:
             age = self.round - one.round
+            size = one.shape if kind is Value else one.width
             total = self._mark(one.total) if kind is Messages and one.total is not None else None
-            return ("before", one.number, total) if age == 1 else ("old",)
+            return ("before", one.number, total) if age == 1 else ("old", size)
         return "tape" if isinstance(one, Tape | Shadow) else None
 
     def refuse(self, what: str) -> NoReturn:
@@ -260,7 +257,7 @@ class Tape:
         kind = type(constant)
         if kind is np.ndarray and constant.dtype.kind in REAL and constant.itemsize <= 8:
             constant = self._seen(constant.astype(float))
-        elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT):
+        elif kind in (float, np.float64) or (kind is int and abs(constant) < EXACT_BELOW):
             constant = float(constant)
         else:
             self.refuse(f"a constant {kind.__name__}")
@@ -271,30 +268,25 @@ class Tape:
     def thing(self, constant: Any) -> Operand:
         """A constant that is no array of floats, or one that no arithmetic takes."""
         constant = self._now(constant)
-        kept = self._seen(constant.copy()) if type(constant) is np.ndarray else constant
-        self._constants.append(kept)
-        self._shapes.append(type(kept))
+        if type(constant) in (np.ndarray, Terms, tuple):  # an array may change meanwhile
+            copied = constant.copy() if type(constant) is np.ndarray else constant
+            constant = self._seen(copied)
+        self._constants.append(constant)
+        self._shapes.append(type(constant))
         return GIVEN, len(self._shapes) - 1
 
     def _now(self, constant: Any) -> Any:
         """What it is in this round; noted if it is a function of the round."""
-        kind = type(constant)
-        if kind is Turn:
-            ahead = constant.value - self.round
-            constant = Later(self, self.round, lambda turn: turn + ahead)
-        if type(constant) is Later and constant.turn == self.round:
-            self._later[len(self._constants)] = constant
-            return constant.now
-        return plainly(constant)
+        if type(constant) is not Later:
+            return constant
+        if constant.turn != self.round:
+            raise Looked
+        self._later[len(self._constants)] = constant
+        return constant.now
 
-    def _seen(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array, or that of the round before if it is the same."""
-        place = len(self._constants)
-        before: Any = self._before[place] if place < len(self._before) else None
-        same: Any = type(before) is np.ndarray and before.dtype == array.dtype
-        if same and before.shape == array.shape and before.tobytes() == array.tobytes():
-            array = before
-        return array
+    def _seen(self, constant: Any) -> Any:
+        """The next constant, or that of the round before if it is the same."""
+        return calls.same(constant, next(iter(self._before[len(self._constants) :]), None))
 
     def operand(self, value: Any) -> Operand:
         """A value or a constant as an operation names it."""
@@ -304,7 +296,7 @@ class Tape:
             return self.given(value)
         age = self.round - value.round
         if value.tape is not self or age > 1:
-            self.refuse("what it knows for more than a round")
+            self.refuse("what it computed two rounds ago, and does not keep in us")
         return (BEFORE if age else THIS), value.number
 
     def combine(self, name: str, one: Any, other: Any) -> Value:
@@ -328,10 +320,9 @@ class Tape:
         """np.hstack of arrays (n, m)."""
         if any(len(one.shape) != 2 or len(one) != len(self.us.who) for one in parts):
             self.refuse("np.hstack")
-        width = sum(one.shape[1] for one in parts)
         widths = tuple(one.shape[1] for one in parts)
         operands = tuple(self.operand(one) for one in parts)
-        return self.note(("hstack", operands, widths), (len(self.us.who), width))
+        return self.note(("hstack", operands, widths), (len(self.us.who), sum(widths)))
 
     def apart(self, value: Value, parts: Any) -> list[Value]:
         """np.hsplit of (n, m)."""
@@ -362,6 +353,12 @@ class Tape:
         rows = np.minimum(rows, WHOLE).astype(np.int64)
         return self.note(("gradient", self.operand(x), self.thing(rows), step), x.shape)
 
+    @property
+    def seed(self) -> int:
+        """The seed of the noise, as a job sees it."""
+        own = self.settings.noise_seed
+        return int(seed_word(self.settings.seed if own is None else own))
+
     def shape_of(self, value: Any) -> tuple[int, ...]:
         """Its shape, be it a value or an array."""
         if type(value) is Value:
@@ -382,6 +379,8 @@ class Shadow:
         own["tape"], own["asked"], own["answer"], own["state"] = tape, None, None, {}
         own["who"], own["degree"] = np.arange(graph.agents), graph.degree.copy()
         own["payload"], own["number"] = None, np.zeros(graph.agents, np.int64)
+        own["unseen"], own["code"] = own["number"], None  # and the latest message that is coded
+        own["chosen"] = False  # whether some message went to chosen neighbours
 
     def __getattr__(self, name: str) -> Any:
         found = self.state.get(name)
@@ -392,15 +391,18 @@ class Shadow:
     @property
     def round(self) -> NDArray[np.int64]:
         """The round (n,) of each agent."""
-        self.tape.looked = True
-        return self.number  # type: ignore[no-any-return]
+        return self.unseen  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or hasattr(type(self), name) or name.startswith("_"):
             self.tape.refuse(f"us.{name} = ...")
         value = self.tape.opened(value)
-        self._row(("set", name), value)
-        self.state[name] = value if type(value) is Value else np.array(value, float)
+        noted = self._row(("set", name), value)
+        if type(value) is not Value:
+            value = np.array(value, float)
+        elif value.round < self.tape.round:  # else it would be too old in the next round
+            value = noted
+        self.state[name] = value
 
     def _row(self, words: tuple[Any, ...], value: Any) -> Value:
         """Note what takes one value, or an array of floats, with a row for each agent."""
@@ -419,8 +421,10 @@ class Shadow:
             self.tape.turn()
             self.tape.look(sys._getframe().f_back)
             k += 1
-            self.__dict__["number"] = np.full(n, k)
-            yield Turn(self.tape, k)
+            self.__dict__["number"] = number = np.full(n, k)
+            hidden = self.tape.known and k > self.tape.shown
+            vars(self).update(unseen=Unseen() if hidden else number, code=None)
+            yield Later.number(k) if hidden else k
             if not self.tape.operations:
                 self.tape.refuse("a round in which nothing happens")
             if self.tape.steady:
@@ -440,21 +444,21 @@ class Shadow:
     def _worked(self, job: Any, inputs: Any) -> tuple[Operand, tuple[int, ...]]:
         """What a job gives, whose operations are noted."""
         tape = self.tape
-        asked = tape.round in ASKED
-        before = held(job, tape._mark) if asked else None
-        tape.job = view = JobView(self.who, self.number)
+        if not tape.known and tape.round in ASKED and (why := unknown(job)):
+            tape.refuse(f"a job with {why}")  # it is run once here, and once by `us`
+        hidden = type(self.unseen) is Unseen
+        round_ = Unseen() if hidden else self.number.view(Rounds)
+        tape.job = SimpleNamespace(who=self.who, round=round_, noise_seed=tape.seed)
         try:
-            result = tape.opened(job(view, *map(self._input, inputs)))
+            result = tape.opened(job(tape.job, *map(self._input, inputs)))
         finally:
             tape.job = None
-        if asked and held(job, tape._mark) != before:  # it is run once here, and once by `us`
-            tape.refuse("a job that changes what it sees")
-        tape.looked |= view.looked
         return tape.operand(result), tape.shape_of(result)
 
     def _input(self, value: Any) -> Any:
         """An input of a job: what holds floats may be others in the next round."""
-        if type(value) is np.ndarray and value.dtype.kind == "f":
+        later = type(value) is Later and value.now.dtype.kind == "f"
+        if later or (type(value) is np.ndarray and value.dtype.kind == "f"):
             return self._row(("load",), value)
         if type(value) is np.ndarray and value.dtype.kind in "iu":
             return value.copy()
@@ -469,31 +473,73 @@ class Shadow:
     def release(self, value: Any, terms: Any, where: Any = None, draw: Any = None,
                 kept: bool = False) -> Value:  # fmt: skip
         """Note a release of all agents."""
-        if where is not None or draw is not None or kept:
-            self.tape.refuse("us.release of some, of a numbered draw, or for later")
+        if not is_public(where) or draw is not None:
+            self.tape.refuse("us.release of some, or of a numbered draw")
+        if where is not None and not where.all():  # which no block plays
+            if kept:
+                self.tape.refuse("us.release of some for later")
+            words = "release_some", self.tape.thing(where), *self._costs(terms)
+            return self._row(words, value)
+        return self._row(("keep" if kept else "release", *self._costs(terms)), value)
+
+    def _costs(self, terms: Any) -> tuple[Operand, Any, Any]:
+        """The place of terms, their mechanism and view."""
         place, terms = self.tape.thing(terms), terms.now if type(terms) is Later else terms
         if type(terms) is not Terms:
             self.tape.refuse("terms of a release")
         terms_given("us.release: terms", terms, len(self.who))  # whose numbers it fixes now
-        words = "release", place, terms.mechanism, terms.view
-        return self._row(words, value)
+        return place, terms.mechanism, terms.view
+
+    def perturbation(self, dim: Any, terms: Any, where: Any = None) -> Value:
+        """Note noise that enters the next computation of all agents."""
+        if where is not None or type(dim) is not int:
+            self.tape.refuse("us.perturbation of some")
+        words = "perturbation", *self._costs(terms), dim
+        return self.tape.note(words, (len(self.who), dim))  # type: ignore[no-any-return]
+
+    def charged(self, terms: Any) -> NDArray[np.uint64]:
+        """Note a charge for noise inside the next computation; return its keys (n,)."""
+        told = [one[0] for one in self.tape.operations]
+        if "send" in told or "meet" in told:  # which may have charged for what was computed
+            self.tape.refuse("us.charged behind a message")
+        drawn = sum(map(told.count, ("release", "release_some", "perturbation")))
+        self.perturbation(0, terms)
+        terms = terms.now if type(terms) is Later else terms
+        key = Ledger.noise_key(cast(Any, self.tape), terms, drawn)
+        return np.full(len(self.who), key)
+
+    def released(self, output: Any, *_: Any) -> Any:
+        """What to use for an output of `charged` noise: nobody listens."""
+        return output
+
+    def coded(self, value: Any) -> Any:
+        """Note what the scenario's codec makes of a value."""
+        if not self.tape.settings.codecs.plain:
+            self.__dict__["code"] = value = self._row(("coded",), value)
+        return value
 
     def send(self, payload: Any, *, bits: Any = None, where: Any = None, turn: Any = None,
              to: Any = None) -> None:  # fmt: skip
-        """Note a message to all neighbours."""
-        if where is not None or to is not None:
-            self.tape.refuse("us.send to some")
-        self._row(("send", self.tape.thing(bits), self.tape.thing(turn)), payload)
-        self.__dict__["payload"] = self.tape.shape_of(payload)
+        """Note a message to all neighbours, or to whom all know."""
+        tape, known = self.tape, to.now if type(to) is Later else to
+        if where is not None or not is_public(known):
+            tape.refuse("us.send to some")
+        if not tape.settings.codecs.plain and (bits is not None or payload is not self.code):
+            tape.refuse("us.send of what is not coded")
+        size = tape.operand(bits) if type(bits) is Value else tape.thing(bits)
+        words = "send", size, tape.thing(turn)
+        self._row(words if known is None else ("meet", *words[1:], tape.thing(to)), payload)
+        vars(self).update(payload=tape.shape_of(payload))
+        vars(self)["chosen"] |= known is not None
 
     def gather(self, within: Any = None) -> object:
         """Note that all messages are waited for."""
         if within is not None or self.payload is None:
             self.tape.refuse("us.gather for a time")
-        return self._ask(self._heard(("gather",), self.payload))
+        return self._ask(self._heard(("gather",), self.payload, self.chosen))
 
-    def _heard(self, words: Operation, shape: tuple[int, ...]) -> Messages:
-        heard = Messages(self.tape, shape[1])
+    def _heard(self, words: Operation, shape: tuple[int, ...], chosen: bool = False) -> Messages:
+        heard = Messages(self.tape, shape[1], chosen)
         self.tape.note(words, shape)
         return heard
 
@@ -508,6 +554,9 @@ class Shadow:
         tape = self.tape
         if type(heard) is not Messages or type(weights) is Value:
             tape.refuse("us.sum")
+        if type(weights) is Fresh:
+            fresh = tape.operand(heard), tape.operand(weights.heard)
+            return tape.note(("sum_fresh", *fresh), (len(self.who), heard.width))
         if weights is None and heard.total is not None:
             return heard.total
         used = None if weights is None else tape.given(weights)
@@ -519,6 +568,18 @@ class Shadow:
     def report(self, models: Any) -> None:
         """Note what is shown."""
         self._row(("report",), models)
+
+    def public(self, mask: Any) -> Any:
+        """As `us` has it."""
+        return public(of_agents(np.asarray(mask), len(self.who), "us.public"))
+
+    def capacity(self, seconds: float) -> NDArray[np.int64]:
+        """As `us` has it, where speeds are the same in every round."""
+        speeds = self.tape.settings.speeds
+        if not speeds.settled or type(seconds) not in (int, float):
+            self.tape.refuse("us.capacity of speeds that change")
+        place = speeds, self.who, np.ones(len(self.who), np.int64)
+        return fitting(speeds_of(*place), seconds - overheads_of(*place))  # type: ignore
 
     def link_weights(self, matrix: Any, graph: Any = None) -> Any:
         """As `us` has it."""

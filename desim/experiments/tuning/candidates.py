@@ -17,8 +17,10 @@ from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.trials import Asked
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.log.event_log import levels_with
-from desim.privacy.accounting.accountants import UNBOUNDED
+from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.selection import drawn, epsilon_of_best
+from desim.runs.premises import terms_of
+from desim.runs.privacy import foreseen
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
 from desim.scenario.checks.chargeable import unchargeable
@@ -119,6 +121,7 @@ class Planned:
     asked: Asked
     sampler: Sampler
     base: Candidate
+    possible: tuple[Account, ...] = ()  # what each candidate's runs may cost at most, if charged
 
     @property
     def tune(self) -> Tune:
@@ -179,7 +182,8 @@ def planned(
         problems += dict.fromkeys(lines)
     if problems:
         raise InputError(problems)
-    return Planned(study, folder, asked, sampler_of(tune), base)
+    possible = foreseen_of(study, folder) if tune.charge is not None else ()
+    return Planned(study, folder, asked, sampler_of(tune), base, possible)
 
 
 def _seed(tune: Tune, path: Path | None) -> int:
@@ -237,8 +241,8 @@ def sampler_of(tune: Tune) -> Sampler:
 class Price:
     """What the best run's release costs, beside one run alone, in which terms.
 
-    one: the largest epsilon of a run's own; best: that of releasing the best; runs: how many were
-    drawn.
+    one: the largest epsilon that a run's own may be; best: that of releasing the best; runs: how
+    many were drawn.
     """
 
     one: float
@@ -269,13 +273,72 @@ def number_of_runs(charge: Charge, tune: Tune) -> int:
     return drawn(charge.law, charge.mean, rng)
 
 
-def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Price:
-    """What releasing the best of the runs costs, by the most costly of them; asked: terms.
+MOST = 1000  # candidates of which each is costed before a tuner begins
+LOWEST = ("privacy.noise.sigma", "algorithm.local.tau")  # least noise costs most
+UNCOSTED = "found a range of {}, of which not every value can be costed; allowed: a list of values"
 
-    At least one run. Candidates that were not drawn must not cost more, which is said.
+
+def foreseen_of(study: StudyFile, folder: Path) -> tuple[Account, ...]:
+    """What a run of each candidate that may be drawn costs at most, from public numbers alone.
+
+    Nobody may see in the price which candidates were drawn. InputError for ranges of which no
+    value is known to cost most, and for candidates of which nobody can say what they release, or
+    whose epsilons are in several terms: the price is in those of all.
     """
-    accounts = [run.account(**asked) for run in runs]
-    first = accounts[0]
+    assert study.tune is not None
+    vary = dict(study.tune.vary)
+    ranges = []
+    for key, one in vary.items():
+        if isinstance(one, Range) and one.kind != "integer":
+            if key not in LOWEST:
+                known = f"{{integer: [a, b]}}, ranges of {' and '.join(LOWEST)}"
+                raise InputError(f"tune.charge: {UNCOSTED.format(key)}, {known}")
+            ranges.append(key)
+            vary[key] = one.ends[:1]
+    if size(vary) > MOST:
+        allowed = f"at most {MOST} with tune.charge, which costs each before it begins"
+        raise InputError(f"tune.vary: {refusal(f'{size(vary):g} candidates', allowed)}")
+    asked = study.compare.epsilon.stated
+    terms = {key: one for key, one in asked.items() if key != "view"}
+    found, stated = [], set()
+    for values in Grid(vary).ask(MOST):
+        try:
+            scenario = scenario_of(study, folder, values)
+        except InputError as error:  # it may be proposed, and never be played
+            if ranges:  # but a larger value of the range may
+                why = f"{UNCOSTED.format(ranges[0])}, as the least one may fail"
+                raise InputError([f"tune.charge: {why}", *error.problems]) from None
+            continue
+        stated.add(terms_of(scenario)._replace(accountant=None, **asked))
+        label = Candidate(0, values, None).label
+        try:
+            account = foreseen(scenario, **terms)
+        except InputError as error:  # it could not be played
+            raise InputError([f"candidate {label}: {text}" for text in error.problems]) from None
+        if account is None:
+            text = f"found candidate {label}, of which nobody can say what it releases at most"
+            cure = "stop.rounds, with noise whose plan is known"
+            raise InputError(f"tune.charge: {text}; allowed: {cure}")
+        found.append(account)
+    if len(stated) > 1:
+        several = " and of ".join(sorted(f"{delta:g}, {x}, view {v}" for delta, v, x, _ in stated))
+        text = f"found candidates of delta {several}"
+        raise InputError(f"tune.charge: {text}; allowed: the same of all, as in compare.epsilon")
+    return tuple(found)
+
+
+def price(
+    runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any], possible: Sequence[Account]
+) -> Price:
+    """What releasing the best of the runs costs; at least one run.
+
+    asked: terms; possible: the accounts of all candidates that might have been drawn, of which the
+    most costly one counts. Runs count where they cost more than was foreseen, which they then say.
+    """
+    played = [run.account(**asked) for run in runs]
+    most = (1.0 + 1e-8) * max(one.worst for one in possible)  # sums round
+    accounts = [*possible, *(one for one in played if one.worst > most)]
+    first = played[0]
     best, method = epsilon_of_best(accounts, charge.law, charge.mean)
     failed = [run for run in runs if run.status != "done"]
     if failed:
@@ -286,12 +349,12 @@ def price(runs: Sequence[Run], charge: Charge, asked: Mapping[str, Any]) -> Pric
             "end, that it did tells of them"
             for run in failed
         ),
-        "of the most costly run that was drawn: it holds if no candidate that was not drawn costs "
-        "more",
+        "of the most costly candidate that might be drawn, in as many rounds as it may play: which "
+        "ones were drawn does not show in it",
         "runs have noise of their own, test rows are public, and who made the release keeps the "
         "other runs, their number, all seeds and all else that they showed to itself",
     ]
-    notes += dict.fromkeys(text for one in accounts for text in one.flags)
+    notes += dict.fromkeys(text for one in (*played, *possible) for text in one.flags)
     return Price(
         max(one.worst for one in accounts), best, len(runs), charge.law, charge.mean, first.view,
         first.relation, first.delta, method, tuple(notes),

@@ -209,12 +209,23 @@ def estimated(row: Any, name: str, kind: str) -> str:
     return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
 
 
+RATIOS = (
+    "medians are over the seeds that a candidate met; ratios are seed by seed, over those that the "
+    "best met, too: they need not agree"
+)
+
+
+def beside_best(kind: str) -> str:
+    """The head of the column that holds what is spent against what the best one spends of it."""
+    return f"{kind} / best's, same seeds"
+
+
 def table(found: Tuned) -> Table:
-    """The candidates that stand best, with their ratio to the best over the same seeds."""
+    """The candidates that stand best, each beside the best one on the same seeds."""
     level = f"{100 * found.level:g}% interval"
     head = ["candidate", "status", "seeds"]
     for kind in found.least:
-        head += [kind, level, "ratio to best", level]
+        head += [kind, level, beside_best(kind), level]
     if not len(found.candidates):
         return Table("candidates", head, [])
     place = found.candidates["status"].map(ORDER.index)
@@ -235,7 +246,8 @@ def table(found: Tuned) -> Table:
     more = len(order) - MAX_ROWS
     rest = [f"... and {more} more candidates, in the table candidates"] if more > 0 else []
     few = lacking("median", len(found.seeds), found.level)
-    notes = [*rest, *([few] if few and found.price is None else [])]
+    ratios = [RATIOS] if found.price is None else []
+    notes = [*rest, *([few] if few and found.price is None else []), *ratios]
     return Table("candidates", [*head, "why"], rows, notes)
 
 
@@ -527,4 +539,5 @@ def price_of(plan: Planned, cache: RunCache, able: list[Candidate]) -> Price | N
             runs.append(failed.run)
     if not runs:
         return None
-    return replace(price(runs, charge, plan.study.compare.epsilon.stated), runs=len(able))
+    found = price(runs, charge, plan.study.compare.epsilon.stated, plan.possible)
+    return replace(found, runs=len(able))

@@ -97,9 +97,13 @@ class Pairs:
     def __init__(self, settings: "Settings") -> None:
         graph = settings.graph
         assert graph is not None
-        self.graph = graph
-        self.matching = lru_cache(KEPT)(partial(random_matching, graph, settings.seed))
+        self.graph, self.seed = graph, settings.seed
+        self._matching = lru_cache(KEPT)(partial(random_matching, graph, settings.seed))
         self.neighbours = lru_cache(KEPT)(partial(random_neighbours, graph, settings.seed))
+
+    def matching(self, k: int) -> Any:
+        """Whom each agent meets in round k; of a round to come nothing is kept."""
+        return self._matching(k) if type(k) is int else random_matching(self.graph, self.seed, k)
 
 
 # Means of two neighbours by request and answer, for agents that wait for nothing.

@@ -10,15 +10,18 @@ import numpy as np
 from desim.methods.shared.checked_gradients import models_given
 from desim.problem.kernels import argmin, codecs, sums, zeroth
 from desim.shapes import has_rows, refuse, rows_given
+from desim.unplayed import of_unplayed
 
 
 def _looked_at(
-    kernel: Callable[..., Any], of: str, rows: str = "", each: str = "", three: str = ""
-) -> Any:
+    kernel: Callable[..., Any], of: str, rows: str = "", each: str = "", three: str = "",
+    gives: Any = None, late: str = "",
+) -> Any:  # fmt: skip
     """The kernel; ValueError unless its arguments have a row for each of the agents who (n,).
 
     of: models (n, dim) of the data, or with codecs numbers (n, any); rows: other arrays (n, dim);
-    each: one number, or an array (n,); three: numbers (3, T).
+    each: one number, or an array (n,); three: numbers (3, T). gives: of what it gives
+    of `of`, or of `late`, see `of_unplayed`.
     """
     name, signature = kernel.__name__, inspect.signature(kernel)
 
@@ -43,12 +46,21 @@ def _looked_at(
             refuse(f"{name}: {three}", np.asarray(values[three]), "three rows of numbers, (3, T)")
         return kernel(**values)
 
-    return looked_at
+    place = list(signature.parameters).index(late or of)
+    return of_unplayed(place, gives=gives)(looked_at) if gives else looked_at
 
 
-minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
-descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise", "steps")
-estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
+def _alike(columns: int) -> int:
+    return columns
+
+
+minimise = _looked_at(
+    argmin.minimise, "start", "v", "weight tolerance", gives=lambda columns: (columns, 2)
+)
+descend = _looked_at(
+    zeroth.descend, "x", "c", "round samples q deviation noise", "steps", _alike, "c"
+)
+estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise", "", _alike)
 capped_losses = _looked_at(sums.capped_losses, "x", each="where")
-quantize = _looked_at(codecs.quantize, "x", each="round_")
-sparsify = _looked_at(codecs.sparsify, "x", each="round_")
+quantize = _looked_at(codecs.quantize, "x", each="round_", gives=_alike)
+sparsify = _looked_at(codecs.sparsify, "x", each="round_", gives=lambda columns: (columns, None))

@@ -22,6 +22,7 @@ from desim.problem.kernels.local import Trainer
 from desim.problem.kernels.plan import plan_for, without_noise
 from desim.problem.kernels.sums import solve_rows
 from desim.problem.problem import Problem
+from desim.unplayed import of_unplayed
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
@@ -240,6 +241,7 @@ class LocalTraining:
             trained = us.released(trained, partial(self.silent_trainer, *job))
         return trained
 
+    @of_unplayed(3, gives=lambda columns: columns)
     def descend(
         self, us: "Cohort", key: Any, x: Array, shift: Array, silent: bool = False
     ) -> Array:

@@ -14,6 +14,7 @@ from desim.methods.shared.declarations import Ingredients
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.kernels.twofold import least_tolerance, longest_rows
 from desim.problem.problem import Problem
+from desim.unplayed import of_unplayed
 
 if TYPE_CHECKING:
     from desim.engine.us import Cohort
@@ -107,6 +108,7 @@ def _unresolved(problem: Problem, key: str, tolerance: float, penalty: float) ->
     return [f"{found}, {text}; allowed: {allowed}"]
 
 
+@of_unplayed(1, gives=lambda columns: columns - 2)
 def minimisers(us: "Cohort", solution: Array, tolerance: float, private: bool, keys: str) -> Array:
     """The minimisers (n, dim) of solution (n, dim + 2), which `argmin` returned.
 

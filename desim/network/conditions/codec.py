@@ -83,17 +83,9 @@ class Codec:
         """
         if not self.lossy:
             return x if self.kind == "none" else rounded(x, self.kind)
-        from desim.problem.kernels.codecs import levels, random_k, top_k
+        from desim.problem.kernels.codecs import encoded
 
-        dim = x.shape[1]
-        if self.kind == "quantise":
-            out: Array = levels(seed, x, self.most, **place)
-            return out if unbiased else out / self.tau(dim)
-        k = self.coordinates(dim)
-        if self.kind == "top-k":
-            return rounded(top_k(x, k), self.numbers)
-        out = rounded(random_k(seed, x, k, **place), self.numbers)
-        return out * (dim / k) if unbiased else out
+        return np.asarray(encoded(self, seed, x, unbiased, **place))
 
 
 def rounded(x: Array, number: str) -> Array:

@@ -87,10 +87,10 @@ class UniformSubset(Drawn):
         """Of all cohorts."""
         return self.count
 
-    def draw(self, round_: int) -> Who:
-        """So many, all subsets alike."""
-        chosen = keys.subset(self.seed, Stream.PARTICIPATION, self.agents, self.count, round=round_)
-        return np.sort(chosen)
+    def draw(self, round_: int | Who) -> Who:
+        """So many, all subsets alike; of rounds (n,) a row each."""
+        place = Stream.PARTICIPATION, self.agents, self.count
+        return np.asarray(keys.subset(self.seed, *place, round=round_))
 
 
 @dataclass(frozen=True)

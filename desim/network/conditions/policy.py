@@ -87,7 +87,9 @@ class Policy:
 
     def until(self, opened: float, calls: Calls) -> float:
         """When, s, the limit of a collection of replies to calls is, opened at `opened` s."""
-        pending = calls.pending > 0 if self.adaptive else slice(0)
+        if not self.adaptive:
+            return opened + self.rule.limit
+        pending = calls.pending > 0
         return until(self.rule, opened, calls.seen, calls.due[pending] - calls.sent[pending])
 
     def close(

@@ -22,6 +22,7 @@ from desim.numerics import keys
 from desim.numerics.keys import Stream
 from desim.numerics.later import Later
 from desim.readers import arrays, reading, require_whole
+from desim.unplayed import of_unplayed
 
 # Contact traces: who is near whom and when, as graphs of rounds or links that come and go.
 
@@ -506,24 +507,23 @@ class Changing:
 MATCHING = 1 << 20  # steps of draws that no participation makes
 
 
+@of_unplayed(2, columns=True)
 def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     """Whom each agent (agents,) is paired with in a round, -1 for nobody: j has i where i has j.
 
-    The pairs are neighbours, taken in a random order until no two neighbours are left over.
+    The pairs are neighbours, taken in a random order until no two neighbours are left over. Of a
+    column of rounds (rounds, 1) they are those of each, (rounds, agents).
     InputError unless every link has an opposite one: a pair sends both ways.
     """
     if not graph.symmetric:
         found = "found a directed graph, whose pairs would lack a link"
         raise InputError(f"random_matching: {found}; allowed: links in both directions")
-    forth = graph.source < graph.target
-    low, high = graph.source[forth], graph.target[forth]
-    place = {"agent": low, "peer": high, "round": round_, "step": MATCHING}
-    order = keys.uniforms(seed, Stream.PARTICIPATION, **place)[:, 0].argsort(kind="stable")
-    partner = [-1] * graph.agents
-    for i, j in zip(low[order].tolist(), high[order].tolist(), strict=True):
-        if partner[i] < 0 and partner[j] < 0:
-            partner[i], partner[j] = j, i
-    return public(np.array(partner, np.int64))
+    from desim.network.conditions.matchings import matchings
+
+    forth, rounds = graph.source < graph.target, np.array(round_, np.int64).ravel()
+    partner, ends = np.empty((len(rounds), graph.agents), np.int64), (graph.source, graph.target)
+    matchings(keys.seed_word(seed), rounds, MATCHING, *(end[forth] for end in ends), partner)
+    return public(partner if np.ndim(round_) else partner[0])
 
 
 def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:

@@ -210,11 +210,11 @@ UNBOUNDED = "no bound"  # the method of an epsilon that is infinite as nothing i
 class Account:
     """What a view learns, and in which terms that is said.
 
-    method, of the worst agent: exact GDP (mu^2 adds up); PLD or RDP, upper bounds, never above
-    exact GDP of known batches or the sum of pure epsilons; or no bound; final: epsilon (agents,) of
-    all that the view has seen, or might have where that follows from data; growth: times s at which
-    the largest of the agents' epsilons grows, and what it is from then on; void: whether more was
-    seen than the releases.
+    method: exact GDP (mu^2 adds up) of all agents; else what bounds the worst agent best: PLD, RDP,
+    GDP, or pure epsilons added up; or no bound; final: epsilon (agents,) of all that the view has
+    seen, or might have where that follows from data; growth: times s at which the largest of the
+    agents' epsilons grows, and what it is from then on; void: whether more was seen than the
+    releases.
     """
 
     view: str
@@ -308,7 +308,7 @@ def account(
         return Block.of(own, who, log, owned, relation, amplification)
 
     blocks = [partial(block, *ends) for ends in _blocks(counts)]
-    final, growth, signs, sharp, spent = _replayed(blocks, agents, delta)
+    final, growth, signs, method, spent = _replayed(blocks, agents, delta)
 
     def columns() -> Columns:
         found = [spent] if spent is not None else [each().spent(delta) for each in blocks]
@@ -319,7 +319,7 @@ def account(
         str(who),
         relation,
         delta,
-        _method(final, signs, sharp),
+        "exact GDP" if all(one.exact for one in signs) else method,
         assumptions(relation, signs),
         flags(who, star, signs, delta, owned),
         final,
@@ -331,32 +331,35 @@ def account(
 
 def _replayed(
     blocks: Sequence[Callable[[], Block]], agents: int, delta: float
-) -> tuple[Array, tuple[Array, Array], list[Signs], NDArray[np.bool_], Spent | None]:
-    """Final epsilons (agents,), growth, signs, where loss distributions tell; all, if one block."""
-    final, sharp = np.zeros(agents), np.zeros(agents, bool)
+) -> tuple[Array, tuple[Array, Array], list[Signs], str, Spent | None]:
+    """Final epsilons (agents,), growth, signs, method of the worst agent; all, if one block."""
+    final, method = np.zeros(agents), "RDP"
     growth, signs, one = [], [], None
     for block in blocks:
         mine = block()
         one = mine.spent(delta)
         np.maximum.at(final, one.agent, one.epsilon)
-        sharp |= _sharpened(final, mine, delta)
+        method = _sharpened(final, mine, delta) or method
         growth.append(_growing(one.time, np.minimum(one.epsilon, final[one.agent])))
         signs.append(one.signs)
-    return final, _merged(growth), signs, sharp, one if len(blocks) == 1 else None
+    return final, _merged(growth), signs, method, one if len(blocks) == 1 else None
 
 
-def _method(final: Array, signs: Sequence[Signs], sharp: NDArray[np.bool_]) -> str:
-    if all(one.exact for one in signs):
-        return "exact GDP"
-    return "PLD" if len(final) and sharp[final.argmax()] else "RDP"
+def _sharpened(final: Array, mine: Block, delta: float) -> str:
+    """Lower `final` (agents,) to what loss distributions say, where that is less.
 
-
-def _sharpened(final: Array, mine: Block, delta: float) -> NDArray[np.bool_]:
-    """Lower `final` (agents,) to what loss distributions say, where that is less; tell where."""
+    The method of the worst agent so far; "" if it is of another block, or all of this is Gaussian.
+    """
+    agent = np.asarray(mine.seen["agent"], np.int64)
     if mine.priced.gaussian.all():
-        return np.zeros(len(final), bool)
-    counted = tallies(mine.priced, np.asarray(mine.seen["agent"], np.int64))
-    return sharpen(final, counted, delta)
+        return "GDP" if len(agent) and (agent == final.argmax()).any() else ""
+    counted = tallies(mine.priced, agent)
+    sharp = sharpen(final, counted, delta)
+    worst = int(final.argmax())
+    if worst not in counted:
+        return ""
+    method = counted[worst].bound(delta)[1]
+    return "PLD" if sharp[worst] else "GDP" if counted[worst].exact else method
 
 
 def _glanced(pieces: Pieces) -> tuple[NDArray[np.int64], bool]:

@@ -86,10 +86,13 @@ def delta_at(tally: Tally, epsilon: Array) -> Array:
     return np.asarray(np.where(epsilon >= tally.pure, 0.0, found))
 
 
-def spent(tallies: Sequence[Tally], delta: float) -> tuple[Array, NDArray[np.bool_]]:
-    """The least epsilons (n,) that are proved, and where it is loss distributions that do it."""
-    final = np.array([one.bound(delta) for one in tallies])
-    return final, sharpen(final, dict(enumerate(tallies)), delta)
+def spent(tallies: Sequence[Tally], delta: float) -> tuple[Array, str]:
+    """The least epsilons (n,) that are proved, and the method of the largest of them."""
+    bounds = [one.bound(delta) for one in tallies]
+    final = np.array([epsilon for epsilon, _ in bounds])
+    sharp = sharpen(final, dict(enumerate(tallies)), delta)
+    worst = int(final.argmax())
+    return final, "PLD" if sharp[worst] else bounds[worst][1]
 
 
 def sharpen(final: Array, counted: Mapping[int, Tally], delta: float) -> NDArray[np.bool_]:

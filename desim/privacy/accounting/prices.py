@@ -338,13 +338,17 @@ class Tally(NamedTuple):
             return None if len(counted) > KIND_LIMIT else counted
         return (*counted, (Kind("gaussian", float(np.sqrt(self.mu2))), 1))
 
-    def bound(self, delta: float) -> float:
-        """The least epsilon at `delta` that follows without a distribution of the loss."""
+    def bound(self, delta: float) -> tuple[float, str]:
+        """The least epsilon at `delta` that follows without a distribution of the loss; by what."""
         if self.exact:
-            return float(epsilon_of(np.sqrt(self.mu2), delta))
-        known = epsilon_of(np.sqrt(self.known), delta)
-        divergent = epsilon_of_divergences(self.divergence, delta)
-        return min(float(known), self.pure, float(divergent))
+            return float(epsilon_of(np.sqrt(self.mu2), delta)), "exact GDP"
+        found = {
+            "RDP": float(epsilon_of_divergences(self.divergence, delta)),
+            "pure DP added up": self.pure,
+            "GDP, batches known": float(epsilon_of(np.sqrt(self.known), delta)),
+        }
+        method = min(found, key=found.__getitem__)
+        return found[method], method
 
 
 NOTHING = Tally(0.0, (), 0.0, 0.0, np.zeros(len(ORDERS)))

@@ -18,6 +18,7 @@ class Compilable:
     these are the first, None where it sums those of a collection; beside: arrays (agents, dim) that
     formulas are given after the state, and nobody changes; sloped: whether they are given the
     gradient where an agent has trained to, last. terms, work: of a call, those of local if None.
+    clip: replies are cut to this norm, and noised, Gaussian, as terms say if not inside training.
     """
 
     formulas: Any
@@ -29,3 +30,4 @@ class Compilable:
     sloped: bool = False
     terms: Any = None
     work: Any = None
+    clip: float | None = None

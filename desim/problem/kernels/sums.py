@@ -140,20 +140,24 @@ def squared_distances(x, centre):
 SHORT = 1.0 - 4.0 * float(np.finfo(float).eps)  # rounding lifts no norm above the bound
 
 
+@lean_inline
+def clip_row(row, most):
+    """A row (dim,) becomes itself times min(1, most / norm); 0 if it is not finite."""
+    square = 0.0
+    for j in range(row.shape[0]):
+        square += row[j] * row[j]
+    norm = np.sqrt(square)
+    factor = 1.0 if norm <= most * SHORT else SHORT * most / norm
+    for j in range(row.shape[0]):
+        row[j] = factor * row[j] if square < np.inf else 0.0
+
+
 @kernel
 def clipped_rows(rows, most):
     """Rows (n, dim) times min(1, most / norm) each; those that are not finite become 0."""
-    out = np.zeros_like(rows)
+    out = rows.copy()
     for r in range(rows.shape[0]):
-        square = 0.0
-        for j in range(rows.shape[1]):
-            square += rows[r, j] * rows[r, j]
-        if not square < np.inf:
-            continue
-        norm = np.sqrt(square)
-        factor = 1.0 if norm <= most * SHORT else SHORT * most / norm
-        for j in range(rows.shape[1]):
-            out[r, j] = factor * rows[r, j]
+        clip_row(out[r], most)
     return out
 
 
