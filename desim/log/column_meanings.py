@@ -222,6 +222,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "epsilon": ("", "what the agent has spent so far, in the terms of attrs"),
     },
     "pairwise": {
+        "time": ("s", "virtual time by which the observer has received that"),
         "agent": ("", "whose record it is about"),
         "observer": ("", "who looks: one agent, or several together"),
         "mu": ("", "mu of Gaussian differential privacy of what the observer has seen"),

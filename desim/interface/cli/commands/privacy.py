@@ -5,6 +5,7 @@ It prints one line that says it all, a table of views, then the fine print.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 from desim.interface.cli.options import RELATIONS, option, path_argument, switch
 from desim.interface.cli.progress import columns, wrapped
 from desim.tabulated import aligned, each_once
@@ -27,13 +28,20 @@ Runs = Annotated[
     path_argument("RUN...", "Directory of a run; of several: all together."),
 ]
 HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
+PAIR_HEADS = ("links away", "pairs", "epsilon, least", "median", "most", "of all released, most")
+TERMS = ("delta", "relation", "method", "reason", "assumptions")
 TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 
 
-VIEW = "E.g. neighbour:3; default: all that apply."
+VIEW = "E.g. neighbour:3; with --pairs also {agents: [3, 7]}; default: all that apply."
 RELATION = f"{RELATIONS}."
 ACCOUNTANT = "A plug-in's, beside desim's own."
-PAIRS = "What each agent has learnt of each other one; with --view collusion:[3, 7]: they together."
+PAIRS = (
+    "What each agent has learnt of each other one; with --view: what that one, or they together."
+)
+ONLY = "neighbour:3, {agents: [3, 7]} or collusion:[3, 7], with --pairs"
+AGENTS = re.compile(r"\{?\s*agents\s*:")
+BRACES = re.compile(r"\{\s*(\w+)\s*:\s*(.*?)\s*\}")
 PLUGIN = "Python file with an accountant or theorem."
 
 
@@ -64,8 +72,18 @@ def privacy(
         if len(opened) > 1 or accountant is not None:
             raise InputError("--pairs: found with several runs or --accountant; allowed: one run")
         table = opened[0].pairwise(delta, relation, observers_of(view))
-        plain = {"run": opened[0].name, **table.attrs, "pairs": table.to_dict("records")}
+        about = {name: table.attrs[name] for name in TERMS if name in table.attrs}
+        records = [
+            {
+                name: joint.number(one) if isinstance(one, float) else one
+                for name, one in row.items()
+            }
+            for row in table.to_dict("records")
+        ]
+        plain = {"run": opened[0].name, **about, "pairs": records}
         text = lines_of_pairs(opened[0].name, table, columns())
+    elif view is not None and AGENTS.match(view):
+        raise InputError(f"--view: found {view} without --pairs; allowed: {ONLY}")
     elif len(opened) == 1:
         single = statement(opened[0], delta, view, relation, accountant)
         plain, text = joint.plain(single), lines(opened[0].name, single, columns())
@@ -126,37 +144,52 @@ def observers_of(view: str | None) -> list[Any] | None:
 
     if view is None:
         return None
+    pair = BRACES.fullmatch(view.strip())
+    text = re.sub(r"^agents\s*:", "collusion:", f"{pair[1]}:{pair[2]}" if pair else view.strip())
     try:
-        agents = read_view(view).agents
-    except ValueError as wrong:
-        raise InputError(f"--view: {wrong}") from None
-    if not agents:
-        text = f"found {view} with --pairs; allowed: neighbour:3, or collusion:[3, 7]"
-        raise InputError(f"--view: {text}")
-    return [agents]
+        who = read_view(text)
+    except ValueError:
+        who = None
+    if who is None or who.kind not in ("neighbour", "collusion"):
+        raise InputError(f"--view: {refusal(view, ONLY)}")
+    return [who.agents]
 
 
 def lines_of_pairs(name: str, table: Any, width: float = math.inf) -> list[str]:
     """What observers have learnt: the most, then by how many links they are away."""
-    about, most = table.attrs, table.loc[table["epsilon"].idxmax()]
-    terms = f"{about['relation']}, delta {about['delta']:g}"
-    title = (
-        f"{name}: observer {most['observer']} has learnt most, epsilon {epsilon(most['epsilon'])} "
-        f"of agent {most['agent']}, of {epsilon(most['local'])} that this agent has released "
-        f"({terms}, {about['method']})"
+    about = table.attrs
+    facts = (
+        [("reason", f"all that was released is counted: {about['reason']}")]
+        if "reason" in about
+        else []
     )
-    heads = ("links away", "pairs", "epsilon, least", "median", "most", "of all released, most")
-    rows = [
-        (
-            "" if away < 0 else f"{away:g}", f"{len(some)}",
+    facts += [("assumes", text) for text in about["assumptions"]]
+    if not len(table):
+        return [f"{name}: nobody is there to be learnt of"]
+    most = table.to_dict("records")[int(table["epsilon"].argmax())]
+    terms, spent = f"{about['relation']}, delta {about['delta']:g}", epsilon(most["epsilon"])
+    title = (
+        f"{name}: nobody has learnt more than epsilon {spent} of agent {most['agent']} ({terms})"
+    )
+    if "reason" not in about:
+        title = (
+            f"{name}: observer {most['observer']} has learnt most, epsilon {spent} of agent "
+            f"{most['agent']}, of {epsilon(most['local'])} that this agent has released ({terms}, "
+            f"{about['method']})"
+        )
+    return _laid_out(title, PAIR_HEADS, by_links(table), facts, width)
+
+
+def by_links(table: Any) -> list[list[str]]:
+    """Rows of words: of each distance how many pairs, and their least, median and most epsilon."""
+    return [
+        [
+            "?" if away < 0 else f"{away:g}", f"{len(some)}",
             *(epsilon(value) for value in some["epsilon"].quantile([0, 0.5, 1], "higher")),
             epsilon(some["local"].max()),
-        )
+        ]
         for away, some in table.groupby("distance")
     ]  # fmt: skip
-    facts = [("reason", about["reason"])] if "reason" in about else []
-    facts += [("assumes", text) for text in about["assumptions"]]
-    return _laid_out(title, heads, rows, facts, width)
 
 
 def _laid_out(
