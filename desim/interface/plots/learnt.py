@@ -94,7 +94,7 @@ def _colour(axes: Axes, shown: Array, scale: Normalize) -> None:
         picture, cax=axes.inset_axes((1.05, 0.05, 0.05, 0.9)), extend="min" if low else "neither"
     )
     bar.set_label(LEARNT)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     if isinstance(scale, LogNorm):
         mark_decades(bar.ax.yaxis, FuncFormatter(lambda value, _: f"{value:g}"))
         bar.ax.yaxis.set_minor_locator(NullLocator())
