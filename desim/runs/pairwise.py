@@ -32,16 +32,23 @@ FIXED = (
 )
 EXACT = "mu is exact: no computation has read noise"
 ALLOWED = "agents, or tuples of agents, as in [0, (3, 7)]"
+LEAKS = 1.0 + 1e-6  # times what was charged: more than rounding, of what nobody was charged for
 SAME = 1e-9  # relative difference of mu that is none
 TIMES = 50  # at which a view is priced, over time
 
 
 class Pairs:
-    """Messages of a run as symbols, and what views of them tell; relation: of neighbouring data."""
+    """Messages of a run as symbols, and what views of them tell; relation: of neighbouring data.
 
-    def __init__(self, own: Symbols, log: dict[str, Array], relation: str, rows: Int | None):
-        self.own, self.log = own, log
-        self.bound, self.local = own.bounds(relation, rows)
+    log: columns of what was delivered, until `end` s.
+    """
+
+    def __init__(
+        self, own: Symbols, log: dict[str, Array], relation: str, rows: Int | None,
+        end: float = np.inf,
+    ) -> None:  # fmt: skip
+        self.own, self.log = own, {name: each[log["time"] <= end] for name, each in log.items()}
+        self.bound, self.local = own.bounds(relation, rows, end)
         self.kind, self.owner = own.kind[: own.count], own.owner[: own.count]
 
     @cached_property
@@ -115,7 +122,8 @@ class Pairs:
         for u in range(self.own.agents):
             part = slice(ends[u], ends[u + 1])
             if u not in who:
-                found[u] = min(squared(view.of(part), self.bound[inputs[part]]), self.local[u])
+                mu2, local = squared(view.of(part), self.bound[inputs[part]]), self.local[u]
+                found[u] = mu2 if mu2 > LEAKS * local else min(mu2, local)
         return np.sqrt(found)
 
 
@@ -158,7 +166,9 @@ def pairwise(
         if run.status not in ("done", "stopped"):
             raise Unfit(f"the run is {run.status}")
         own, log = symbols_of(simulation)
-        pairs = Pairs(own, log, relation, simulation.problem.rows)
+        pairs = Pairs(own, log, relation, simulation.problem.rows, run.manifest["time"])
+        if len(pairs.log["time"]) != run.manifest["counts"]["deliver"]:
+            raise Unfit("its messages are not those that the scenario delivers here")
         courses = [
             pairs.over_time(who) if over_time else (np.zeros(1), pairs.towards(who)[None])
             for who in views

@@ -174,9 +174,9 @@ def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
 class Symbols(Counts):
     """Symbols of a run, one a column: owner, kind; bound of inputs; scale of noise; messages.
 
-    priced: of releases agent, column of the input that each is the first to hold (-1: none), its
-    coefficient there, mechanism, sensitivity, scale. feedback: whether a job has read noise of
-    another agent.
+    priced: of releases time s, agent, column of the input that each is the first to hold (-1:
+    none), its coefficient there, mechanism, sensitivity, scale. feedback: whether a job has read
+    noise of another agent.
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
@@ -184,7 +184,7 @@ class Symbols(Counts):
         self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
         self.owner, self.kind = np.full((2, width), -1)
         self.scale = np.zeros(width)
-        self.priced: list[tuple[int, int, float, int, float, float]] = []
+        self.priced: list[tuple[float, int, int, float, int, float, float]] = []
         self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
         self.columns: dict[tuple[int, int], int] = {}  # of noise that serves again
@@ -215,7 +215,9 @@ class Symbols(Counts):
             self.values[c] = value @ self.directions
         return c
 
-    def released(self, agent: int, row: Array, terms: Terms, r: int, noisy: bool) -> None:
+    def released(
+        self, time: float, agent: int, row: Array, terms: Terms, r: int, noisy: bool
+    ) -> None:
         """Note which input a release row (width,) of an agent is the first to hold."""
         own = (self.owner == agent) & (self.kind == INPUT) & self.bare
         fresh = np.flatnonzero(own & (row != 0.0))
@@ -225,15 +227,18 @@ class Symbols(Counts):
         self.bare[fresh] = False
         kind = terms.mechanism if noisy else Mechanism.NONE
         amounts = float(terms.sensitivity[r]), float(terms.scale[r]) if noisy else 0.0
-        self.priced.append((agent, column, abs(weight), int(kind), *amounts))
+        self.priced.append((time, agent, column, abs(weight), int(kind), *amounts))
 
-    def bounds(self, relation: str, rows: Int | None) -> tuple[Array, Array]:
-        """How far inputs (symbols,) move under a relation, and mu^2 (agents,) of all releases."""
+    def bounds(self, relation: str, rows: Int | None, end: float) -> tuple[Array, Array]:
+        """How far inputs (symbols,) move under a relation, and mu^2 (agents,) of all releases.
+
+        end: of the time s in which these were made.
+        """
         bound, local = np.zeros(self.count), np.zeros(self.agents)
         bound[(self.kind[: self.count] == INPUT) & self.bare[: self.count]] = np.inf
         if not self.priced:
             return bound, local
-        agent, column, weight, kind, sensitivity, scale = map(
+        time, agent, column, weight, kind, sensitivity, scale = map(
             np.array, zip(*self.priced, strict=True)
         )
         table = {
@@ -242,7 +247,7 @@ class Symbols(Counts):
             "sampling": np.full(len(agent), np.nan),
         }  # fmt: skip
         mu2 = prices(table, rows, relation, amplification=False).mu2
-        np.add.at(local, agent, mu2)
+        np.add.at(local, agent, np.where(time <= end, mu2, 0.0))
         known = column >= 0
         moved = np.sqrt(mu2[known]) * np.where(scale > 0.0, scale, 1.0)[known] / weight[known]
         bound[column[known]] = moved
@@ -313,7 +318,7 @@ class SymbolsScreen(Screen):
         loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
         draw = also.get("draw")
         for r, (i, n) in enumerate(own.numbers(who, NOISE)):
-            own.released(i, value[r], terms, r, bool(loud[r]))
+            own.released(float(self._us.clock[r]), i, value[r], terms, r, bool(loud[r]))
             if not loud[r]:
                 continue
             c = own.columns.get((i, draw)) if draw is not None else None
