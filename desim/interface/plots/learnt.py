@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize, to_rgba
+from matplotlib.colors import LogNorm, Normalize, to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
@@ -53,10 +53,9 @@ def pairs(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) ->
 
     out: a file; asked: title, size (inches). InputErrors as of `Run.pairwise`.
     """
-    found = _found(run, run.pairwise(), "pairs")
-    n = int(found[["agent", "observer"]].to_numpy().max()) + 1
-    field = np.full((n, n), np.nan)
-    field[found["agent"], found["observer"]] = found["epsilon"]
+    found = _found(run, "pairs")
+    field = field_of(found)
+    n = len(field)
     shown = np.where(np.isfinite(field) & (field > 0.0), field, np.nan)
     size = asked.get("size") or SIZE
     with framed(out, SIZE, **asked) as axes:
@@ -68,9 +67,9 @@ def pairs(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) ->
             if where.any():
                 axes.plot([], [], "s", color=colour, markeredgecolor="#999999", label=name)
         if (known := shown[np.isfinite(shown)]).size:
-            _colour(axes, shown, _scale(known))
+            _colour(axes, shown, scale_of(known))
         if n <= WRITTEN:
-            _write(axes, shown, _scale(known), 8.0 * min(1.0, size[0] / SIZE[0]))
+            _write(axes, shown, scale_of(known), 8.0 * min(1.0, size[0] / SIZE[0]))
         _number(axes, n, min(size))
         axes.set_xlabel("\n".join(["observer", *_about(found, size[0])]))
         axes.set_ylabel("agent")
@@ -78,12 +77,25 @@ def pairs(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) ->
     return axes
 
 
-def _scale(known: Array) -> Normalize:
+def field_of(found: pd.DataFrame) -> Array:
+    """Epsilons (agents, observers) of a table of `Run.pairwise`; nan of an agent by itself."""
+    n = int(found[["agent", "observer"]].to_numpy().max()) + 1
+    field = np.full((n, n), np.nan)
+    field[found["agent"], found["observer"]] = found["epsilon"]
+    return field
+
+
+def scale_of(known: Array) -> Normalize:
     """The scale of epsilons (n,) > 0: logarithmic where they are of unlike sizes."""
     most = float(known.max(initial=0.0))
     if _spread(known):
         return LogNorm(max(float(known.min()), DECADES * most), most)
     return Normalize(0.0, most)
+
+
+def tint(scale: Normalize, value: float) -> str:
+    """The colour of an epsilon > 0, as #rrggbb."""
+    return str(to_hex(grade()(scale(value))))
 
 
 def _colour(axes: Axes, shown: Array, scale: Normalize) -> None:
@@ -128,7 +140,7 @@ def distance(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) -
     that spends most has released in all. out: a file; asked: title, size (inches), ylim, log.
     InputError for a graph that changes, or none, and as of `Run.pairwise`.
     """
-    found = _found(run, run.pairwise(), "distance")
+    found = _found(run, "distance")
     if (found["distance"] < 0).any():
         text = "as the graph changes or is none, nobody knows how many links lie between agents"
         raise InputError(f"distance: {text}; allowed: --kind pairs, --kind learnt")
@@ -166,9 +178,7 @@ def learnt(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) -> 
     most has released in all. out: a file; asked: title, size (inches), ylim, log. InputErrors as of
     `Run.pairwise`.
     """
-    every = _found(run, run.pairwise(), "learnt").sort_values(
-        ["epsilon", "mu"], ascending=False, kind="stable"
-    )
+    every = _found(run, "learnt").sort_values(["epsilon", "mu"], ascending=False, kind="stable")
     first = every.groupby("distance", sort=False).head(
         1 if (every["distance"] >= 0).all() else LINES
     )
@@ -205,8 +215,9 @@ def learnt(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) -> 
     return axes
 
 
-def _found(run: "Run", table: pd.DataFrame, kind: str) -> pd.DataFrame:
+def _found(run: "Run", kind: str) -> pd.DataFrame:
     """The pairs; InputError where there are none."""
+    table = run.pairwise()
     if table.empty:
         raise InputError(f"{kind}: run {run.name} has one agent; allowed: runs of several")
     return table
