@@ -23,7 +23,7 @@ TINY = 1e-9  # of the largest singular value: below, doubles tell nothing apart
 class Tape(Listener):
     """One play: gradients and noise (agent, number) -> vector, zero for none; what came of it."""
 
-    def __init__(self, given=None, noise=None, drawn=False):
+    def __init__(self, given=None, noise=None, drawn=None):
         self.given, self.noise, self.drawn = given or {}, noise or {}, drawn
         self.inputs, self.releases, self.payloads = [], [], defaultdict(list)
         self.counts, self.tables, self.terms = defaultdict(int), [], []
@@ -40,14 +40,16 @@ class Tape(Listener):
         return out
 
     def releasing(self, release):
-        out = release.output if self.drawn else release.value.copy()
+        out = release.value.copy()
         amounts = release.terms.sensitivity[release.rows], release.terms.scale[release.rows]
         for r, agent in enumerate(release.who.tolist()):
             key = self.number("noise", agent)
             loud = release.terms.mechanism is not Mechanism.NONE
             terms = float(amounts[0][r]), float(amounts[1][r]) if loud else 0.0
             self.releases.append((key, terms, release.value[r].copy()))
-            if not self.drawn and loud:
+            if self.drawn is not None and agent not in self.drawn:
+                out[r] = release.output[r]
+            elif loud:
                 out[r] += self.noise.get(key, 0.0)
         return out
 
@@ -94,8 +96,11 @@ class Tape(Listener):
         return found
 
 
-def play(simulation: Simulation, given=None, noise=None, drawn=False, seed=None) -> Tape:
-    """Play a simulation with these gradients and this noise; drawn: with its own noise."""
+def play(simulation: Simulation, given=None, noise=None, drawn=None) -> Tape:
+    """Play a simulation with these gradients and this noise.
+
+    drawn: with its own noise instead, but for that of agents `drawn`, who would take it away.
+    """
     tape, method = Tape(given, noise, drawn), simulation.method
     before = dict(vars(method))
     for name in JOBS:
