@@ -15,7 +15,7 @@ from desim.arrays import Array, Int
 from desim.errors import InputError, chosen, refusal
 from desim.numerics.later import pd
 from desim.privacy.accounting.gaussian import check_delta, epsilon_of, mu_of
-from desim.privacy.accounting.linear_views import CLOSE, RESOLVED, Whitened, squared, whitened
+from desim.privacy.accounting.linear_views import RESOLVED, Whitened, squared, whitened
 from desim.privacy.accounting.prices import RELATIONS
 from desim.runs.premises import require_virtual, stated
 from desim.runs.reading.series import Meter
@@ -33,6 +33,7 @@ FIXED = (
 EXACT = "mu is exact: no computation has read noise"
 ALLOWED = "agents, or tuples of agents, as in [0, (3, 7)]"
 LEAKS = 1.0 + 1e-6  # times what was charged: more than rounding, of what nobody was charged for
+SAME = 1e-9  # relative difference of mu that is none
 TIMES = 50  # at which a view is priced, over time
 
 
@@ -149,7 +150,6 @@ def pairwise(
     observers: Iterable[Any] | None = None, over_time: bool = False,
 ) -> "pd.DataFrame":  # fmt: skip
     """Columns agent, observer, mu, epsilon, local, distance: see `Run.pairwise`."""
-    from desim.runs.run import require_known
     from desim.scenario.build import build
 
     require_virtual(run.manifest, "nothing replays it")
@@ -157,7 +157,7 @@ def pairwise(
     delta = terms.delta if delta is None else delta
     check_delta(delta)
     relation = terms.relation if relation is None else relation
-    require_known(run, chosen("relation", relation, RELATIONS))
+    chosen("relation", relation, RELATIONS)
     simulation = build(run.scenario)
     agents = simulation.problem.agents
     views = _views(range(agents) if observers is None else observers, agents)
@@ -209,8 +209,8 @@ def _table(
     who: Sequence[int], times: Array, mu: Array, delta: float, local: Array, away: Int
 ) -> "pd.DataFrame":
     """A view's rows: of each other agent those times s (k,) at which its mu (k, agents) grows."""
-    mu = np.where(mu >= mu[-1] * (1.0 - CLOSE), mu[-1], mu)
-    grows = mu > np.vstack([np.zeros_like(mu[:1]), mu[:-1] * (1.0 + 0.5 * CLOSE)])
+    mu = np.where(mu >= mu[-1] * (1.0 - SAME), mu[-1], mu)
+    grows = mu > np.vstack([np.zeros_like(mu[:1]), mu[:-1] * (1.0 + 0.5 * SAME)])
     grows[0] |= ~grows.any(0)
     grows[:, list(who)] = False
     agent, k = np.nonzero(grows.T)

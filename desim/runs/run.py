@@ -332,6 +332,7 @@ class Run:
         """
         from desim.runs.pairwise import pairwise
 
+        require_known(self, relation or stated(self).relation)
         return described(pairwise(self, delta, relation, observers, over_time), "pairwise")
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":

@@ -16,6 +16,7 @@ from desim.amounts import epsilon
 from desim.errors import InputError, refusal
 from desim.interface.cli.options import RELATIONS, option, path_argument, switch
 from desim.interface.cli.progress import columns, wrapped
+from desim.interface.pair_words import PAIR_HEADS, by_links, largest, resting
 from desim.tabulated import aligned, each_once
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ Runs = Annotated[
     path_argument("RUN...", "Directory of a run; of several: all together."),
 ]
 HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
-PAIR_HEADS = ("links away", "pairs", "epsilon, least", "median", "most", "of all released, most")
 TERMS = ("delta", "relation", "method", "reason", "assumptions")
 TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 
@@ -81,7 +81,9 @@ def privacy(
             for row in table.to_dict("records")
         ]
         plain = {"run": opened[0].name, **about, "pairs": records}
-        text = lines_of_pairs(opened[0].name, table, columns())
+        text = [f"{opened[0].name}: {largest(table)}"]
+        if records:
+            text = _laid_out(text[0], PAIR_HEADS, by_links(table), resting(table), columns())
     elif view is not None and AGENTS.match(view):
         raise InputError(f"--view: found {view} without --pairs; allowed: {ONLY}")
     elif len(opened) == 1:
@@ -153,43 +155,6 @@ def observers_of(view: str | None) -> list[Any] | None:
     if who is None or who.kind not in ("neighbour", "collusion"):
         raise InputError(f"--view: {refusal(view, ONLY)}")
     return [who.agents]
-
-
-def lines_of_pairs(name: str, table: Any, width: float = math.inf) -> list[str]:
-    """What observers have learnt: the most, then by how many links they are away."""
-    about = table.attrs
-    facts = (
-        [("reason", f"all that was released is counted: {about['reason']}")]
-        if "reason" in about
-        else []
-    )
-    facts += [("assumes", text) for text in about["assumptions"]]
-    if not len(table):
-        return [f"{name}: nobody is there to be learnt of"]
-    most = table.to_dict("records")[int(table["epsilon"].argmax())]
-    terms, spent = f"{about['relation']}, delta {about['delta']:g}", epsilon(most["epsilon"])
-    title = (
-        f"{name}: nobody has learnt more than epsilon {spent} of agent {most['agent']} ({terms})"
-    )
-    if "reason" not in about:
-        title = (
-            f"{name}: observer {most['observer']} has learnt most, epsilon {spent} of agent "
-            f"{most['agent']}, of {epsilon(most['local'])} that this agent has released ({terms}, "
-            f"{about['method']})"
-        )
-    return _laid_out(title, PAIR_HEADS, by_links(table), facts, width)
-
-
-def by_links(table: Any) -> list[list[str]]:
-    """Rows of words: of each distance how many pairs, and their least, median and most epsilon."""
-    return [
-        [
-            "?" if away < 0 else f"{away:g}", f"{len(some)}",
-            *(epsilon(value) for value in some["epsilon"].quantile([0, 0.5, 1], "higher")),
-            epsilon(some["local"].max()),
-        ]
-        for away, some in table.groupby("distance")
-    ]  # fmt: skip
 
 
 def _laid_out(
