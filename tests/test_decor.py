@@ -88,7 +88,7 @@ def test_it_is_dsgd_in_another_order_where_nothing_is_shared(name):
 
 # What is known of whom ---------------------------------------------------------------------------
 
-RATIO = {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}}}  # as large as a sensitivity
+RATIO = {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}}}  # of sensitivity .1
 
 
 def decor(topology, scale, rounds=4, agents=6):
@@ -172,3 +172,19 @@ def test_its_published_account_has_a_verdict():
     (bound,) = theorems("decor")
     assert bound.verdict == "loose"
     assert "Run.pairwise" in bound.rigorous
+
+
+PAGE = [  # analysis/docs/reference/algorithms/decor.md
+    ("ring", (1,), (0.969, 0.763, 0.138)),
+    ("ring", (1, 5), (1.0, 1.0, 1.0)),
+    ("complete", (1,), (1.0, 0.577, 0.449)),
+    ("complete", (1, 2), (1.0, 0.632, 0.502)),
+]
+
+
+@pytest.mark.parametrize(("topology", "who", "shares"), PAGE)
+def test_the_numbers_of_its_page(topology, who, shares):
+    for scale, share in zip((0.0, 0.1, 1.0), shares, strict=True):
+        pairs, _ = decor(topology, scale, 5)
+        found = pairs.towards(who)[0] / np.sqrt(pairs.local[0])
+        assert abs(found - share) < 6e-4
