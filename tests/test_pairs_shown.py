@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 from matplotlib.colors import to_hex, to_rgba
 from mutant import mutant
 
@@ -265,6 +266,13 @@ def test_a_star_says_why_nothing_is_known_of_pairs(call):
 # Figures.
 
 
+@pytest.fixture
+def closed():
+    """Figures without a file are pyplot's: they are never drawn, and closed."""
+    yield
+    pyplot.close("all")
+
+
 class Told:
     """What stands for a run of n agents on a ring: agent 1 is known, nobody far away is."""
 
@@ -298,10 +306,10 @@ def fields(axes, n):
     return seen
 
 
-def check_field(module, tmp_path):
+def check_field(module):
     """Rows are agents, columns observers; 0, infinite and itself have colours of their own."""
     run, n = Told(6), 6
-    axes = module.pairs(run, tmp_path / "a.svg")
+    axes = module.pairs(run)
     seen, table = fields(axes, n), run.pairwise()
     at = {
         (u, v): e
@@ -322,8 +330,8 @@ def check_field(module, tmp_path):
     assert names == ["itself", "0", "infinite"]
 
 
-def test_each_pair_has_its_field(tmp_path):
-    check_field(figures, tmp_path)
+def test_each_pair_has_its_field(closed):
+    check_field(figures)
 
 
 @pytest.mark.parametrize(
@@ -334,26 +342,26 @@ def test_each_pair_has_its_field(tmp_path):
         ("np.isfinite(field) & (field > 0.0)", "np.isfinite(field)"),
     ],
 )
-def test_a_wrong_field_is_noticed(tmp_path, right, wrong):
+def test_a_wrong_field_is_noticed(closed, right, wrong):
     with pytest.raises(AssertionError):
-        check_field(mutant(figures, right, wrong), tmp_path)
+        check_field(mutant(figures, right, wrong))
 
 
 @pytest.mark.parametrize(
     ("n", "size", "marks"), [(5, None, 5), (50, None, 11), (12, (2.8, 2.6), 6)]
 )
-def test_agents_are_numbered_as_there_is_room(tmp_path, n, size, marks):
-    axes = figures.pairs(Told(n), tmp_path / "a.svg", size=size)
+def test_agents_are_numbered_as_there_is_room(closed, n, size, marks):
+    axes = figures.pairs(Told(n), size=size)
     shown = [tick for tick in axes.get_xticks() if 0 <= tick < n]
     assert 3 <= len(shown) <= marks
     assert all(float(tick).is_integer() for tick in shown)
     assert len(axes.texts) == (0 if n > 8 else n * (n - 1) - (n - 1))  # agent 1 has no number
 
 
-def check_distance(module, tmp_path):
+def check_distance(module):
     """The line is the median of what is finite; 0 and infinite are marked at the edges."""
     run = Told(7)
-    axes, table = module.distance(run, tmp_path / "a.svg"), run.pairwise()
+    axes, table = module.distance(run), run.pairwise()
     lines = {line.get_label(): np.asarray(line.get_xydata()) for line in axes.lines}
     known = table[np.isfinite(table["epsilon"]) & (table["epsilon"] > 0.0)]
     middle = known.groupby("distance")["epsilon"].median()
@@ -364,16 +372,16 @@ def check_distance(module, tmp_path):
     assert axes.get_xlabel().endswith("replace-one; pairwise")
 
 
-def test_what_is_known_far_away(tmp_path):
-    check_distance(figures, tmp_path)
+def test_what_is_known_far_away(closed):
+    check_distance(figures)
     for right, wrong in ((".median()", ".max()"), ("away[value == 0.0]", "away[value <= 1.0]")):
         with pytest.raises(AssertionError):
-            check_distance(mutant(figures, right, wrong), tmp_path)
+            check_distance(mutant(figures, right, wrong))
 
 
-def check_learnt(module, tmp_path, run):
+def check_learnt(module, run):
     """One line for each distance: the largest pair's course, to the end."""
-    axes, table = module.learnt(run, tmp_path / "a.svg"), run.pairwise()
+    axes, table = module.learnt(run), run.pairwise()
     grown, end = run.pairwise(over_time=True), run.manifest["time"]
     steps = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
     most = table.groupby("distance")["epsilon"].max()
@@ -389,18 +397,17 @@ def check_learnt(module, tmp_path, run):
         np.testing.assert_allclose(x[1:] / x[-1], [*(rows["time"] / end), 1.0])
 
 
-def test_what_is_known_by_when(tmp_path, ring):
-    check_learnt(figures, tmp_path, ring)
+def test_what_is_known_by_when(closed, ring):
+    check_learnt(figures, ring)
     with pytest.raises(AssertionError):
         check_learnt(
-            mutant(figures, '["epsilon", "mu"], ascending=False', '["epsilon", "mu"]'),
-            tmp_path, ring,
-        )  # fmt: skip
+            mutant(figures, '["epsilon", "mu"], ascending=False', '["epsilon", "mu"]'), ring
+        )
 
 
 def test_figures_by_command_and_by_run(call, ring, tmp_path):
     for kind in ("pairs", "distance", "learnt"):
-        assert call("plot", "ring", "--kind", kind) == (0, f"ring/{kind}.png\n")
+        assert call("plot", "ring", "--kind", kind, "--size", "2x2") == (0, f"ring/{kind}.png\n")
         assert Path("ring", f"{kind}.png").stat().st_size > 1000
     axes = ring.plot.distance(tmp_path / "a.svg", ylim=(0.1, None), log=True, title="Far")
     assert axes.get_yscale() == "log"
