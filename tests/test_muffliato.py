@@ -7,7 +7,16 @@ from laws import check_log
 from mutant import mutant
 from test_against_naive import INSTANT, TOLERANCE, Rows, gap
 from test_gossip_methods import (
-    ALPHA, EDGES, SIGMA, SLOW, averaging, batches, gradient, metropolis, noise_of, scenario,
+    ALPHA,
+    EDGES,
+    SIGMA,
+    SLOW,
+    averaging,
+    batches,
+    gradient,
+    metropolis,
+    noise_of,
+    scenario,
 )  # fmt: skip
 
 import desim

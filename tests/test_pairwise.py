@@ -5,8 +5,8 @@ import pytest
 from dense_views import largest_mean, play, views_of
 from mutant import mutant
 
-from desim.privacy.accounting import pairwise as accounting
-from desim.privacy.accounting.pairwise import largest
+from desim.privacy.accounting import linear_views as accounting
+from desim.privacy.accounting.linear_views import largest
 from desim.runs import pairwise as runs
 from desim.runs.symbols import symbols_of
 from desim.scenario.build import build

@@ -1,7 +1,7 @@
 """`Run.pairwise`: what each agent of a run has learnt of each other one.
 
 The rows of a view are the messages that its agents received in this execution, whatever was lost,
-late or addressed to others, as `runs.symbols` plays them; `privacy.accounting.pairwise` prices
+late or addressed to others, as `runs.symbols` plays them; `privacy.accounting.linear_views` prices
 them. Where a program is not linear, or nobody can say, epsilon is that of all that was released.
 """
 
@@ -15,7 +15,7 @@ from desim.arrays import Array, Int
 from desim.errors import InputError, chosen, refusal
 from desim.numerics.later import pd
 from desim.privacy.accounting.gaussian import check_delta, epsilon_of, mu_of
-from desim.privacy.accounting.pairwise import RESOLVED, Whitened, squared, whitened
+from desim.privacy.accounting.linear_views import RESOLVED, Whitened, squared, whitened
 from desim.privacy.accounting.prices import RELATIONS
 from desim.runs.premises import require_virtual, stated
 from desim.runs.reading.series import Meter

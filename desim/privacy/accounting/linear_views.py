@@ -108,7 +108,7 @@ def relaxed(H: Array) -> Array:
     Newton's method for X (diag(y) - H) = m I, m to 0 (Helmberg, Rendl, Vanderbei, Wolkowicz 1996).
     """
     size, X = np.abs(H).sum(1), np.eye(len(H))
-    y = 1.1 * size + 0.1 * size.mean()
+    y: Array = 1.1 * size + 0.1 * size.mean()
     Z = np.diag(y) - H
     m = float((X * Z).sum()) / (2 * len(H))
     for _ in range(STEPS):
