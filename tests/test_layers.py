@@ -15,7 +15,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6200,  # matchings of many rounds at once
-    "log": 1380,
+    "log": 1390,  # when something was learnt
     "privacy": 4560,  # by which bound an epsilon is the least
     "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
     "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
@@ -23,7 +23,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 6060,  # what a run may cost at most, before any run
     "deployments": 8820,
     "experiments": 10350,  # the price of all candidates that might be drawn
-    "interface": 6290,
+    "interface": 6790,  # what agents learn of each other: three figures, a part of reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
