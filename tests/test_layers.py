@@ -16,11 +16,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6200,  # matchings of many rounds at once
     "log": 1390,  # when something was learnt
-    "privacy": 4560,  # by which bound an epsilon is the least
+    "privacy": 4720,  # what a view of linear messages tells
     "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
-    "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
+    "methods": 6250,  # gossip between steps, noise of links; which methods are linear
     "scenario": 8960,  # runs of pairs, as edges are, are read apart from YAML
-    "runs": 6060,  # what a run may cost at most, before any run
+    "runs": 6780,  # a method played with symbols, what agents learn of each other
     "deployments": 8820,
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6790,  # what agents learn of each other: three figures, a part of reports
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 140, "methods": 64,
-    "scenario": 112, "runs": 53, "deployments": 41, "experiments": 72, "interface": 49,
+    "scenario": 112, "runs": 61, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from desim.method import Array, Count, Ingredients, NonNegative, Program, Strict, Us
+from desim.method import Array, Count, Ingredients, Int, NonNegative, Program, Strict, Us
 from desim.methods.decentralised_sgd import Averaging
 from desim.methods.dsgd import DSGD
 from desim.numerics.keys import Stream, normals
@@ -44,13 +44,13 @@ class SharedNoise:
     def __init__(self, settings: Any, scale: float) -> None:
         self.graph, self.dim, self.scale = settings.graph, settings.problem.dim, scale
 
-    def links(self, us: Us) -> tuple[Array, Array, Array]:
+    def links(self, us: Us) -> tuple[Int, Int, Int]:
         """Of the links of agents `us`: the place of its agent, its lower and its higher end."""
         links = self.graph.into(us.who)
         ends = self.graph.source[links], self.graph.target[links]
         return np.repeat(np.arange(len(us.who)), us.degree), np.minimum(*ends), np.maximum(*ends)
 
-    def drawn(self, seed: int, low: Array, high: Array, k: int) -> Array:
+    def drawn(self, seed: int, low: Int, high: Int, k: int) -> Array:
         """What lower ends add in round k, (links, dim)."""
         place = {"agent": low, "peer": high, "round": k, "step": SECRET}
         return np.asarray(self.scale * normals(seed, Stream.NOISE, size=self.dim, **place))
