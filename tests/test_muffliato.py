@@ -3,9 +3,11 @@
 import naive.muffliato
 import numpy as np
 import pytest
+from cases import merged
 from laws import check_log
 from mutant import mutant
 from test_against_naive import INSTANT, TOLERANCE, Rows, gap
+from test_engines import differences
 from test_gossip_methods import (
     ALPHA,
     EDGES,
@@ -58,6 +60,15 @@ def test_it_is_its_naive_twin(tmp_path, form):
 )
 def test_another_twin_is_noticed(tmp_path, form, right, wrong):
     assert twin_gap(tmp_path, form, twin=mutant(naive.muffliato, right, wrong)) > 1e-4
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_compiled_blocks_have_the_same_bits(tmp_path, form):
+    made = scenario(tmp_path, "muffliato", INSTANT, EDGES, SIGMA, algorithm=FORMS[form])
+    made = merged(made, {"stop": {"rounds": 60}, "observe": {"iterates": False}})
+    runs = [desim.run(made, overrides={"engine": one}) for one in ("auto", "cohort", "agents")]
+    assert runs[0].manifest["engine"] == "compiled"
+    assert [differences(runs[0], other) for other in runs[1:]] == [[], []]
 
 
 def left(folder, **keys):

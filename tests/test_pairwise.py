@@ -106,7 +106,7 @@ def test_one_number_moved_at_a_time_tells_the_same():
 
 TWINS = [  # of the rows, the noise, the bounds, the deviations and who was meant
     ("dsgd", "one in self.heard(who) for row", "one in self.heard(who)[1:] for row"),
-    ("dsgd", "(self.kind == NOISE) & others", "(self.kind == NOISE)"),
+    ("dsgd", "(self.kind == NOISE) & unknown", "(self.kind == NOISE)"),
     ("dsgd", "own.bounds(relation, rows, end)", "own.bounds('add-or-remove-one', rows, end)"),
     ("dsgd", "rows[:, noise] * self.own.scale[noise]", "rows[:, noise] * 0.5"),
     ("ad-psgd each", "one.to[peer] == agent", "True"),

@@ -98,8 +98,8 @@ def test_an_attack_finds_what_another_account_leaves_out():
     found, error, _ = attacked(given, (0,), u)
     assert wrong[u] < found - 5.0 * error
     given = scenario(5, 5, **LOUD)
-    right = "noise = np.flatnonzero((self.kind == NOISE) & others"
-    twin = mutant(runs, right, right.replace(" & others", ""))
+    right = "(self.kind == NOISE) & unknown"
+    twin = mutant(runs, right, right.replace(" & unknown", ""))
     assert account(given, source=twin).towards((0,))[2] < 0.95 * attacked(given, (0,), 2)[0]
 
 

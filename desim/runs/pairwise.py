@@ -110,7 +110,8 @@ class Pairs:
     def _apart(self, who: Sequence[int]) -> tuple[Int, Array, Array]:
         """Inputs of others, by agent; what rows of a view say of these and of their noise."""
         rows, others = self.rows(who), ~np.isin(self.owner, who)
-        noise = np.flatnonzero((self.kind == NOISE) & others & rows.any(0))
+        unknown = others & ~np.isin(self.own.other[: self.own.count], who)
+        noise = np.flatnonzero((self.kind == NOISE) & unknown & rows.any(0))
         inputs = np.flatnonzero((self.kind == INPUT) & others & rows.any(0))
         inputs = inputs[np.argsort(self.owner[inputs], kind="stable")]
         return inputs, rows[:, inputs], rows[:, noise] * self.own.scale[noise]

@@ -174,6 +174,8 @@ def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
 class Symbols(Counts):
     """Symbols of a run, one a column: owner, kind; bound of inputs; scale of noise; messages.
 
+    other: who knows noise beside its owner, or -1.
+
     priced: of releases time s, agent, column of the input that each is the first to hold (-1:
     none), its coefficient there, mechanism, sensitivity, scale. feedback: whether a job has read
     noise of another agent.
@@ -182,12 +184,12 @@ class Symbols(Counts):
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
         super().__init__()
         self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
-        self.owner, self.kind = np.full((2, width), -1)
+        self.owner, self.other, self.kind = np.full((3, width), -1)
         self.scale = np.zeros(width)
         self.priced: list[tuple[float, int, int, float, int, float, float]] = []
         self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
-        self.columns: dict[tuple[int, int], int] = {}  # of noise that serves again
+        self.columns: dict[tuple[int, ...], int] = {}  # of noise that serves again
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
         self.to: Int | None = None
         rng = np.random.default_rng(0)
@@ -348,6 +350,25 @@ class SymbolsScreen(Screen):
         self._us.report(np.zeros((len(models), self._own.dim)))
 
 
+class SharedSymbols:
+    """Noise that the ends of links share, with a symbol for each link and round."""
+
+    def __init__(self, own: Symbols, noise: Any) -> None:
+        self.own, self.noise = own, noise
+
+    def of(self, us: Any, k: int) -> Array:
+        """What agents `us` add in round k."""
+        own, rows = self.own, np.zeros((len(us.who), self.own.width))
+        for r, *ends in zip(*(each.tolist() for each in self.noise.links(us)), strict=True):
+            key = (*ends, k)
+            if key not in own.columns:
+                value = self.noise.drawn(us.noise_seed, *map(np.array, ends), k)
+                own.columns[key] = own.column(ends[0], NOISE, value, self.noise.scale)
+                own.other[own.columns[key]] = ends[1]
+            rows[r, own.columns[key]] = 1.0 if us.who[r] == ends[0] else -1.0
+        return rows
+
+
 def _basis(width: int, us: Any, columns: Array) -> Array:
     rows = np.zeros((len(columns), width))
     rows[np.arange(len(columns)), columns[:, 0].astype(np.int64)] = 1.0
@@ -359,7 +380,7 @@ def _noisy(own: Symbols, who: Int, rows: Any) -> bool:
     if np.ndim(rows) != 2 or rows.shape[1] < own.width:
         return False
     noise = np.flatnonzero(own.kind == NOISE)
-    others = own.owner[noise][None, :] != who[:, None]
+    others = (own.owner[noise] != who[:, None]) & (own.other[noise] != who[:, None])
     return bool(((rows[:, noise] != 0.0) & others).any())
 
 
@@ -390,12 +411,16 @@ def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
 
     type(method)(Ingredients(method.parameters, replace(settings, initial=initial), method.noise))
     width = agents * len(asked) + sum(seen.counts.values())
+    if (shared := method.shared) is not None:
+        width += len(shared.graph.source) // 2 * max(seen.counts.values(), default=0)
     width += width % 2 + 4096  # numbers of a message's bits are fewer
     own, wide = Symbols(agents, dim, width, seen), copy(settings.problem)
     wide.__dict__["dim"] = width
     starts = {name: own.start(settings.initial(name)) for name in sorted(asked)}
     ours = replace(settings, problem=wide, initial=lambda name: starts[name].copy())
     twin = type(method)(Ingredients(method.parameters, ours, method.noise))
+    if shared is not None:
+        twin.shared = SharedSymbols(own, shared)
     listens = Heard(own.heard)
     _play(Watched(twin, SymbolsScreen, own), settings, engine, listens)
     one, other = (_joined(each.delivered) for each in (hears, listens))
