@@ -7,9 +7,9 @@ file's. x_i = x_i - alpha (g_i(x_i) + noise) (1), then K times x_i = sum_j w_ij 
 with r = sqrt(l (1 - l/4)), l = 1 minus the second largest eigenvalue of W; the first is (2). What
 is sent is a function of releases. With alpha 0 there is nothing to mix but the start.
 
-What an agent far away learns is less than what is released: `Run.pairwise` says how much. The
-paper's account adds what each message tells as if its noise were its own, though all of one step
-have the same, which an observer of several messages takes away: analysis/docs/errata.md.
+What an agent far away learns is at most what is released: `Run.pairwise` says how much. The paper's
+account adds what each message tells as if its noise were its own. All of one step have the same,
+which an observer of several messages takes away, and often it learns no less than a neighbour.
 """
 
 from typing import ClassVar
