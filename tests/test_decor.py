@@ -86,6 +86,14 @@ def test_it_is_dsgd_in_another_order_where_nothing_is_shared(name):
     np.testing.assert_allclose(one.state["x"], other.state["x"], rtol=1e-12)
 
 
+def test_ends_of_links_that_have_no_seed_in_common_are_refused(tmp_path):
+    given = linear(4, 2, {"name": "decor", "alpha": 0.1, "shared": 1.0})
+    given["privacy"] = {**given["privacy"], "noise_seed": "os"}
+    with pytest.raises(InputError, match=r"privacy\.noise_seed: found os, so that the ends of a"):
+        desim.deploy(given, tmp_path / "run", loopback=True)
+    assert not (tmp_path / "run").exists()
+
+
 # What is known of whom ---------------------------------------------------------------------------
 
 RATIO = {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}}}  # of sensitivity .1

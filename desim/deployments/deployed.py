@@ -319,6 +319,9 @@ def deployed(
     try:
         refuse(simulation)
         reserved = secret(scenario)
+        if reserved and simulation.method.shared is not None:
+            text = "found os, so that the ends of a link would not share their noise"
+            raise InputError(f"privacy.noise_seed: {text}; allowed: scenario")
         seen = released(simulation, fleet) if reserved else simulation.observation
         with preparing():
             asked = warm(simulation)
