@@ -106,15 +106,16 @@ def test_an_attack_finds_what_another_account_leaves_out():
 # Published accounts -------------------------------------------------------------------------------
 
 
-def added(W, u, v, rounds):
+def added(W, u, v, rounds, power_of=2):
     """Muffliato's mu^2 of one noise of deviation = sensitivity, as its authors' program has it.
 
-    Each message's own, added up: sum_t sum_{w ~ v} (W^t)_uw^2 / |(W^t)_w|^2.
+    Each message's own, added up: sum_t sum_{w ~ v} (W^t)_uw^2 / |(W^t)_w|^2; in the later version
+    (W^t)_uw is not squared.
     """
     total, power = 0.0, np.eye(len(W))
     for _ in range(rounds):
         for w in np.flatnonzero(W[v]):
-            total += power[u, w] ** 2 / (power[w] @ power[w]) if w != v else 0.0
+            total += power[u, w] ** power_of / (power[w] @ power[w]) if w != v else 0.0
         power = power @ W
     return total
 
@@ -127,10 +128,14 @@ def muffliato(agents, rounds, topology="ring"):
 
 
 @pytest.mark.parametrize(
-    ("agents", "topology", "rounds", "u", "published"),
-    [(12, "ring", 10, 6, 0.019), (12, "ring", 2, 2, 0.333), (5, "path", 5, 4, 0.021)],
+    ("agents", "topology", "rounds", "u", "published", "later"),
+    [
+        (12, "ring", 10, 6, 0.019, 1.089),
+        (12, "ring", 2, 2, 0.333, 1.0),
+        (5, "path", 5, 4, 0.021, 0.392),
+    ],
 )
-def test_gossip_of_one_noise_hides_nobody(agents, topology, rounds, u, published):
+def test_gossip_of_one_noise_hides_nobody(agents, topology, rounds, u, published, later):
     """A message adds what it tells to the others: v subtracts, as the linear system is observable.
 
     Muffliato's account adds marginals of messages that share their noise, which bounds nothing.
@@ -141,6 +146,7 @@ def test_gossip_of_one_noise_hides_nobody(agents, topology, rounds, u, published
     assert abs(pairs.towards((0,))[u] ** 2 / local - 1.0) < 1e-6
     claimed = added(W, u, 0, rounds)
     assert abs(claimed - published) < 6e-4
+    assert abs(added(W, u, 0, rounds, 1) - later) < 6e-4
     rows = pairs.rows((0,))
     noise, inputs = (rows[:, (pairs.kind == kind) & (pairs.owner != 0)] for kind in (2, 1))
     mine = pairs.owner[(pairs.kind == 1) & (pairs.owner != 0)] == u

@@ -222,7 +222,8 @@ BOUNDS = (
         ("muffliato",), "what one agent receives", "wrong",
         "adds up what each message tells as if its noise were its own, though those of one step "
         "share it: who hears several subtracts, and on a ring of 12 an agent six hops away is "
-        "known as if its release were heard, mu^2 1.000 where 10 rounds would cost .019",
+        "known as if its release were heard, mu^2 1.000 where 10 rounds would cost .019; with the "
+        "numerator of the paper's later version, on a path of 5 from end to end, for .392",
         "Run.pairwise, exact for inputs that follow from no unseen noise; else all releases",
     ),
     Bound(
