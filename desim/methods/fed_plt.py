@@ -129,9 +129,12 @@ class FedPLT(Federated):
         hub.publish(y := self.formulas.model(state.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
-            who, payload, *_ = yield hub.collect()
-            total = column_sums(payload) if self.increments else z.replace(who, payload)
-            state.mean = self.formulas.aggregate(state.mean, total, len(who))
+            replies = yield hub.collect()
+            if self.increments:
+                total, _ = hub.total(replies)
+            else:
+                total = z.replace(replies.who, replies.payload)
+            state.mean = self.formulas.aggregate(state.mean, total, len(replies.who))
             hub.publish(y := self.formulas.model(state.mean))
 
     def train(self, us: Clients, y: Array) -> Array:
