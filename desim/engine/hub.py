@@ -40,6 +40,7 @@ from desim.network.timeline.computations import AT_WORK
 from desim.network.timeline.messages import CALLED, PENDING, Calls, learned, no_calls
 from desim.network.timeline.record import DISTANT, Kind, release_id
 from desim.privacy.ledger.ledger import Terms, View, plain
+from desim.problem.kernels.sums import column_sums
 from desim.shapes import row_given
 
 # What the latest call of each agent carried: one row for all that were sent the same.
@@ -180,6 +181,10 @@ def features(world: World) -> tuple[Feature, ...]:
         from desim.engine.budgets import Spending
 
         found.insert(0, Spending(world, world.filter, price))
+    if settings.trust is not None:
+        from desim.engine.trusted import Trusted
+
+        found.append(Trusted(world))
     return tuple(found)
 
 
@@ -358,6 +363,17 @@ class Hub:
     def collect(self) -> Collect:
         """Yield this to wait until the policy closes the collection; the answer is Replies."""
         return COLLECT
+
+    def total(self, replies: Replies) -> tuple[Array, float]:
+        """The sum (dim,) of weighed replies as whoever adds them up has it, and how many it counts.
+
+        That is what a program takes that reads replies in no other way: it works whoever is trusted
+        with them.
+        """
+        for one in self.features:
+            if (found := one.total(self, replies)) is not None:
+                return found
+        return column_sums(replies.weighed), len(replies.who)
 
     def tell(self, who: Int, job: Job, payload: Array) -> None:
         """Let agents who (n,), whose replies are in, run job(us, payload rows) on news (p,).

@@ -164,6 +164,10 @@ class Feature:
         """What is heard of replies (n, dim) of agents `us`."""
         return reply
 
+    def total(self, hub: Any, replies: Any) -> tuple[Array, float] | None:
+        """The sum (dim,) of weighed replies, and how many it counts; None: as it is."""
+        return None
+
     def taken(self, hub: Any, who: Int, rounds: Int, exchange: Int) -> None:
         """Replies of agents who (n,) to calls of rounds and exchanges (n,) are in."""
 

@@ -4,7 +4,8 @@ Bastianello, Liu, Johansson 2024, "Enhancing privacy in federated learning throu
 (arXiv 2403.17572), Algorithm 1. Problem: min sum_i f_i(x) + h(x).
 """
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -91,6 +92,7 @@ class FedPLT(Federated):
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
     has_prox = True
+    summed: ClassVar[bool | Mapping[str, Any]] = {"send": "increments"}
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     unweighable = "every agent's latest z_i counts alike in the splitting"
@@ -129,9 +131,12 @@ class FedPLT(Federated):
         hub.publish(y := self.formulas.model(state.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
-            who, payload, *_ = yield hub.collect()
-            total = column_sums(payload) if self.increments else z.replace(who, payload)
-            state.mean = self.formulas.aggregate(state.mean, total, len(who))
+            replies = yield hub.collect()
+            if self.increments:
+                total, _ = hub.total(replies)
+            else:
+                total = z.replace(replies.who, replies.payload)
+            state.mean = self.formulas.aggregate(state.mean, total, len(replies.who))
             hub.publish(y := self.formulas.model(state.mean))
 
     def train(self, us: Clients, y: Array) -> Array:

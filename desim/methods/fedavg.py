@@ -61,7 +61,7 @@ class Formulas(NamedTuple):
         """Its model, the latest that it was sent, and its reply, what training changed."""
         return (x,), y - x
 
-    def aggregate(self, x: Any, total: Any, replies: int) -> Any:
+    def aggregate(self, x: Any, total: Any, replies: float) -> Any:
         """The new x: the mean of the y_i where the global step is 1 and no reply is late."""
         return x + self.global_step * (total / max(replies, 1))
 
@@ -82,6 +82,7 @@ class FedAvg(Federated):
     restarts = policies
     sent_model = True
     unweighable = ""
+    summed = True
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
     messages = "changes"
@@ -104,8 +105,7 @@ class FedAvg(Federated):
             who, work, charge = hub.invite(), self.local.work, self.planned(hub.round)
             hub.call(who, self.train, state.x, work=work, charge=charge)  # down, compute, up
             replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
-            total = column_sums(replies.weighed)  # what training changed
-            total, n = self.server.along(state, total, len(replies.who))  # or its optimiser's step
+            total, n = self.server.along(state, *hub.total(replies))  # of what training changed
             state.x = self.formulas.aggregate(state.x, total, n)  # x <- x + eta total / n
             hub.publish(state.x)  # the round ends
 

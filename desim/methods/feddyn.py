@@ -69,7 +69,7 @@ class Formulas(NamedTuple):
         change = theta_k - theta
         return (theta_k, g - self.alpha * change), change
 
-    def aggregate(self, memory: Any, change: Any, n: int) -> Any:
+    def aggregate(self, memory: Any, change: Any, n: float) -> Any:
         """theta^t and h^t."""
         theta, h = memory
         if n == 0:
@@ -96,6 +96,7 @@ class FedDyn(Federated):
     forgetting = "h keeps the g_k that an agent which begins anew has lost"
     unweighable = "h is the mean of all g_k only where their changes weigh alike"
     cohorts = "uniform"
+    summed = True
     unproved = ("gradient", "accelerated", "sgd", "noisy")
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -116,8 +117,9 @@ class FedDyn(Federated):
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, state.theta, work=work, charge=charge)
             replies = yield hub.collect()
-            came, n = replies.payload, len(replies.who)
-            change = column_sums(came - state.theta if self.printed else came)
+            if self.printed:
+                replies = replies._replace(payload=replies.payload - state.theta)
+            change, n = hub.total(replies)
             state.theta, state.h = self.formulas.aggregate((state.theta, state.h), change, n)
             hub.publish(state.theta)
 

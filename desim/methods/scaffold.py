@@ -62,7 +62,7 @@ class Formulas(NamedTuple):
         ahead = c_i - c + (x - y) / path  # line 12, option II
         return (y, ahead), (y - x, ahead - c_i)  # line 13
 
-    def aggregate(self, memory: Any, change: Any, replies: int) -> Any:
+    def aggregate(self, memory: Any, change: Any, replies: float) -> Any:
         """The new x, m and v of the optimiser, and c; change: sums of the replies' parts."""
         x, m, v, c = memory
         m, v, along, n = step_along(self.steps, m, v, change[0], replies)
@@ -90,6 +90,7 @@ class Scaffold(Federated):
     restarts = policies
     no_exact = "c_i divides by the number of steps"
     cohorts = "uniform"
+    summed = True
     forgetting = "the server's control variate keeps what an agent that begins anew has lost"
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -113,8 +114,8 @@ class Scaffold(Federated):
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
-            change = np.add.reduce(replies.payload)  # line 16
-            news = self.formulas.aggregate(memory, np.split(change, 2), len(replies.who))
+            change, n = hub.total(replies)  # line 16
+            news = self.formulas.aggregate(memory, np.split(change, 2), n)
             state.x, *own, state.c = news  # line 17
             server.put(state, *own)
             hub.publish(state.x)

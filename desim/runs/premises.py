@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
+from desim.privacy.accounting.trusted_sums import table_of_sums
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.scenario import disclosures
@@ -74,11 +76,23 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     rounds, terms = simulation.settings.rounds, scenario.privacy
     budget = None
     if terms is not None and terms.budget is not None:
-        budget = [terms.budget, terms.delta, str(terms.relation)]
+        budget = [terms.budget, terms.delta, terms.neighbours]
     unreleased = [*disclosures.unreleased_targets(scenario)]
     rows = None if unreleased else listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
-    return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    found = {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    return found | _planned_sums(simulation)
+
+
+def _planned_sums(simulation: "Simulation") -> dict[str, Any]:
+    """Of a trusted coordinator the terms of all sums, each with how often, if they are not many."""
+    from desim.scenario.trusting import terms_of
+
+    trust, rounds = simulation.settings.trust, simulation.settings.rounds
+    if trust is None or not rounds * simulation.problem.agents <= FORESEEN:
+        return {}
+    terms = ([*one, None if np.isnan(q) else q] for *one, q in terms_of(trust, int(rounds)))
+    return {"sums": [[*one, len(list(same))] for one, same in groupby(terms)]}
 
 
 def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
@@ -97,6 +111,8 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
+    if simulation.settings.trust is not None:
+        return None
     if not rounds * agents <= FORESEEN:
         return None
     planned = simulation.method.most(int(rounds))
@@ -137,13 +153,20 @@ def allowed(run: "Run") -> Allowed | None:
     by = ", and ".join(found["by"])
     if unreleased := found.get("unreleased"):
         return Allowed(None, None, tuple(f"infinite: {one}" for one in unreleased))
-    budget, rows = found.get("budget"), found.get("rows")
-    if rows is None and budget is None:
+    budget, rows, sums = found.get("budget"), found.get("rows"), found.get("sums")
+    if rows is None and budget is None and sums is None:
         text = "nothing bounds beforehand how much that is" if found.get("by") else UNREPEATED
         cure = "stop.rounds with noise whose plan is known, or privacy.budget, does"
         return Allowed(None, None, (f"infinite: {by}, and {text}; {cure}",))
-    what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
+    bare = rows is None and sums is None
+    what = "its budget" if bare else f"all {found.get('rounds')} rounds"
     text = f"{by}: epsilon is that of {what}, which holds before the run"
+    if sums is not None:
+        agents = len(run.manifest["rows"])
+        terms = [
+            (*one, np.nan if q is None else q) for *one, q, times in sums for _ in range(times)
+        ]
+        return Allowed(table_of_sums(terms, agents, agents), None, (text,))
     bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
     return Allowed(None if rows is None else table_of_listed(rows), bound, (text,))
 
@@ -238,8 +261,7 @@ def one_each(agents: int, mu: float) -> Columns:
 
 def _lost(agent: int) -> Prices:
     """No privacy at all."""
-    nothing, none = np.zeros(1), np.zeros(1, np.int64)
-    return Prices(np.full(1, np.inf), nothing, nothing, nothing, nothing, nothing, none, none)
+    return Prices(np.full(1, np.inf), *[np.zeros(1)] * (len(Prices._fields) - 1))
 
 
 def stand_in(run: "Run", exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
@@ -369,6 +391,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "basis": basis,
         "tuned": [*tuned(scenario, bounded)],
     }
+    if simulation.settings.trust is not None:
+        own["trust"] = "coordinator"
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):
@@ -412,6 +436,11 @@ def stored(run: "Run") -> dict[str, Any]:
     return {"terms": terms, "tuned": [*tuned(known)]}
 
 
+def trusted(run: "Run") -> bool:
+    """Whether the run's coordinator is trusted: its sums are releases, of agent -1."""
+    return "trust" in (run.manifest.get("privacy") or {})
+
+
 def stated(run: "Run") -> Stated:
     """The terms of the run; without a section privacy, what that has by default."""
     return Stated(**(stored(run).get("terms") or {}))
@@ -430,7 +459,7 @@ def terms_of(scenario: "Scenario") -> Stated:
     terms = scenario.privacy
     if terms is None:
         return Stated()
-    return Stated(terms.delta, str(terms.view), str(terms.relation), terms.accountant)
+    return Stated(terms.delta, str(terms.view), terms.neighbours, terms.accountant)
 
 
 # Runs that were deployed: what can be done with a simulation and not with real seconds.
@@ -520,6 +549,8 @@ def with_noise(run: "Run") -> bool:
 def coarse(run: "Run") -> str:
     """COARSE where noise was added to what singles computed: by an older version, a plug-in."""
     kind = (run.manifest.get("privacy") or {}).get("arithmetic")
+    if trusted(run):  # who clips in doubles
+        return ""
     if kind is not None:
         return COARSE if kind == "float32" and with_noise(run) else ""
     try:

@@ -33,11 +33,13 @@ from desim.runs.premises import (
     stored,
     table_of_listed,
     terms_of,
+    trusted,
 )
 from desim.runs.run import Run, with_coordinator
 from desim.scenario import registry
 from desim.scenario.build import check
 from desim.scenario.schema import Scenario
+from desim.scenario.trusting import planned
 from desim.tabulated import each_once
 
 SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
@@ -65,7 +67,8 @@ class Statement:
     (the best attack on that agent, see `risk`), assumptions, flags, and own epsilon,
     what the plug-in `accountant` says; paper and own epsilon are nan where nothing is claimed;
     claim: the paper's, or None for the reason `silence`; tuned: what was computed from the data
-    without being charged; unsure: whose word the sensitivities are, empty where they are desim's.
+    without being charged; unsure: whose word the sensitivities are, empty where they are desim's;
+    trusted: whether the coordinator is, so that the first view, the stated one, is what counts.
     """
 
     table: pd.DataFrame
@@ -75,6 +78,7 @@ class Statement:
     caveats: tuple[str, ...] = CAVEATS
     accountant: str = ""
     unsure: str = ""
+    trusted: bool = False
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """What numbers rest on, by name; with the views that one is about where not all have it."""
@@ -125,14 +129,16 @@ def statement(
     if named is not None:
         own = partial(_own, registry.accountant(named, "accountant"), must=accountant is not None)
     claim, silence = _claim(run, terms.delta)
-    views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
+    views = (
+        [view] if view is not None else views_of(with_coordinator(run), terms.view, trusted(run))
+    )
     assumed = [basis] if (basis := known.get("basis")) else []
     unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
     caveats = tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
-        caveats=caveats, accountant=named or "", unsure=shortly(run),
+        caveats=caveats, accountant=named or "", unsure=shortly(run), trusted=trusted(run),
     )  # fmt: skip
 
 
@@ -177,25 +183,35 @@ def foreseen(
 ) -> Account | None:
     """What all that a run may ever release costs, whoever sees it; known before any run.
 
+    With a trusted coordinator: whoever has the scenario's view.
+
     Terms that are None are the scenario's; None where nothing but a budget bounds how much is
     released. InputError for a scenario that cannot be played.
     """
     simulation, stated = check(scenario), terms_of(scenario)
     delta, relation = delta or stated.delta, relation or stated.relation
+    if simulation.settings.trust is not None:
+        view = str(stated.view)
+        return planned(simulation.settings, simulation.settings.trust, delta, view, relation)
     cost = partial(account, rows=simulation.problem.rows, delta=delta, relation=relation)
     rows, terms = listed(simulation), scenario.privacy
     found = None if rows is None else cost(table_of_listed(rows))
     if terms is None or terms.budget is None or found is None or found.method != "exact GDP":
         return found
-    if (terms.delta, str(terms.relation)) != (delta, relation):
+    if (terms.delta, terms.neighbours) != (delta, relation):
         return found
     most = cost(one_each(simulation.problem.agents, mu_of(terms.budget, delta)))
     return most if most.worst < found.worst else found
 
 
-def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:
-    """The views of which an account speaks unless one is chosen; star: there is a coordinator."""
-    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
+def views_of(star: bool, asked: str = "eavesdropper", trust: bool = False) -> list[str]:
+    """The views of which an account speaks unless one is chosen; star: there is a coordinator.
+
+    trust: whether it is trusted.
+    """
+    views = ["eavesdropper", *["coordinator"] * star, "final-model"]
+    if trust:  # what sums are for comes first
+        return [*dict.fromkeys((asked, "participants", "final-model", *views))]
     return views if asked in views else [asked, *views]
 
 
@@ -218,7 +234,7 @@ def _record(
         "risk": risk(replay),
         "own epsilon": own_epsilon,
         "assumptions": (*replay.assumptions, *assumed),
-        "flags": (*_flags(replay, other, claim), *doubts, *unread),
+        "flags": (*_flags(replay, other, claim, trusted(run)), *doubts, *unread),
     }
 
 
@@ -235,11 +251,14 @@ def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | No
     return (known, None) if known.worst <= amplified.worst else (amplified, known)
 
 
-def _flags(replay: Account, known: Account | None, claim: Claim | None) -> Iterator[str]:
+def _flags(
+    replay: Account, known: Account | None, claim: Claim | None, trust: bool
+) -> Iterator[str]:
     yield from replay.flags
     if known is not None:
         worst = f"{known.worst:.4g}" if np.isfinite(known.worst) else "infinite"
-        yield f"epsilon {worst} ({known.method}) where batches are known: no amplification"
+        drawn = "it is known who took part" if trust else "batches are known"
+        yield f"epsilon {worst} ({known.method}) where {drawn}: no amplification"
     if claim is not None and replay.relation != claim.relation:
         yield f"the paper claims nothing under this relation, only under {claim.relation}"
     elif claim is not None and not claim.bound.covers(replay.view):

@@ -19,10 +19,20 @@ from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.privacy.accounting.accountants import Account, account
-from desim.privacy.accounting.prices import RELATIONS
+from desim.privacy.accounting.prices import OF_SUMS
 from desim.privacy.accounting.views import read_view
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
-from desim.runs.premises import Stated, allowed, bounded, declared, names, real, stated, void
+from desim.runs.premises import (
+    Stated,
+    allowed,
+    bounded,
+    declared,
+    names,
+    real,
+    stated,
+    trusted,
+    void,
+)
 from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
 from desim.scenario import own
 
@@ -36,7 +46,7 @@ if TYPE_CHECKING:
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
-TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
+TERMS = ("view", "unit", "relation", "delta", "method", "assumptions", "flags")
 
 
 class Run:
@@ -288,11 +298,12 @@ class Run:
             "rows": self.manifest.get("rows"), "delta": terms.delta if delta is None else delta,
             "relation": relation, "amplification": amplification and not real(self.manifest),
         }  # fmt: skip
-        released = self.store.pieces("releases", RELEASED)
+        released = self.store.pieces("releases", [*RELEASED, *["round"] * trusted(self)])
         found = account(released, view=seen, events=arrivals(self, seen), **asked_for)
         private = found.worst > 0.0 or bool(self.manifest.get("privacy", {}).get("terms"))
         if private and (might := allowed(self)) is not None:
-            found = bounded(self, found, might, partial(account, view="eavesdropper", **asked_for))
+            whole = seen if trusted(self) else "eavesdropper"
+            found = bounded(self, found, might, partial(account, view=whole, **asked_for))
         found = replace(found, flags=(*found.flags, *doubts(self)))
         return found.voided(why) if (why := void(self)) else found
 
@@ -301,8 +312,8 @@ class Run:
     ) -> "pd.DataFrame":
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
-        What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags,
-        and of the agent that spends most its `risk`. Terms are those of `account`.
+        `.attrs` says what they mean: view, unit, relation, delta, method, assumptions, flags, and
+        of the agent that spends most its `risk`. Terms are those of `account`.
         """
         from desim.privacy.accounting.risk import risk
 
@@ -410,7 +421,9 @@ def with_coordinator(run: Run) -> bool:
 def require_known(run: Run, relation: str) -> None:
     """InputError for a relation for which the sensitivities of the run's method are not known."""
     name = names(run)[0]
-    if name in own.METHODS and relation in RELATIONS and relation not in own.RELATIONS:
+    if trusted(run):
+        return
+    if name in own.METHODS and relation in OF_SUMS and relation not in own.RELATIONS:
         from desim.scenario import registry  # of compiled methods, which takes a while
 
         known = registry.get(name).relations

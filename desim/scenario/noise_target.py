@@ -18,7 +18,7 @@ from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.noise_scale import Target, factor, planned
 from desim.privacy.accounting.plugged import answered
-from desim.privacy.accounting.prices import prices
+from desim.privacy.accounting.prices import OF_AGENTS, prices
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 from desim.privacy.ledger.mechanisms import (
     Allotted,
@@ -130,8 +130,9 @@ AGREES = 1e-5  # relative, of a calibrated amount in a stored scenario
 
 
 def noise_of(scenario: Scenario) -> Noise | None:
-    """The noise as written, None for none; of deviation 1 (phi: 1) where a target sets it."""
-    written = None if scenario.privacy is None else scenario.privacy.noise
+    """The method's noise, None for none; of deviation 1 (phi: 1) where a target sets it."""
+    privacy = scenario.privacy
+    written = None if privacy is None or privacy.trusted else privacy.noise
     if written is None:
         return None
     if written.form == "classical":
@@ -171,7 +172,7 @@ def calibrated(
     if rounds > PLANNED:
         allowed = f"at most {PLANNED} with privacy.target, whose noise is planned round by round"
         raise InputError(f"stop.rounds: {refusal(rounds, allowed)}")
-    wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.relation)
+    wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.neighbours)
     releases = planned(method.planned, rounds)
     if releases is None:
         raise InputError(
@@ -189,8 +190,8 @@ def calibrated(
     return method
 
 
-def completed(scenario: Scenario, noise: Noise | None) -> Scenario:
-    """The scenario with the noise that its target has set written out."""
+def completed(scenario: Scenario, noise: Any) -> Scenario:
+    """The scenario with what its target has given written out: noise, or what has it, or None."""
     privacy = scenario.privacy
     if privacy is None or privacy.target is None or privacy.noise is None or noise is None:
         return scenario
@@ -211,10 +212,12 @@ def warnings(scenario: Scenario, rows: Rows) -> list[str]:
     deltas = {"privacy.delta": privacy.delta}
     if privacy.target is not None:
         deltas["privacy.target.delta"] = privacy.target.delta
-    most = int(rows.max(initial=1))
+    most, units, one = int(rows.max(initial=1)), "rows", "a whole record"
+    if privacy.trusted and privacy.neighbours in OF_AGENTS:
+        most, units, one = len(rows), "agents", "all records of an agent"
     return [
-        f"{key}: {delta:g} is not below 1/rows = {1.0 / most:g}; with such a delta a mechanism may "
-        "publish a whole record"
+        f"{key}: {delta:g} is not below 1/{units} = {1.0 / most:g}; with such a delta a mechanism "
+        f"may publish {one}"
         for key, delta in deltas.items()
         if delta * most >= 1.0
     ]
@@ -236,7 +239,7 @@ def try_accountant(scenario: Scenario, first: Terms | None, rows: NDArray[np.int
         "scale": first.scale[:1],
         "sampling": first.sampling[:1],
     }
-    priced = prices(table, rows, terms.relation)
+    priced = prices(table, rows, terms.neighbours)
     if np.isinf(priced.mu2).any():
         return
     try:

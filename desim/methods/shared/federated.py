@@ -83,7 +83,7 @@ class Steps(NamedTuple):
     tau: float = 0.0
 
 
-def step_along(own: Steps, m: Any, v: Any, total: Any, n: int) -> tuple[Any, Any, Any, int]:
+def step_along(own: Steps, m: Any, v: Any, total: Any, n: float) -> tuple[Any, Any, Any, float]:
     """The new m and v, and what n replies of which `total` is the sum move the model along.
 
     That is a direction times a number: (m, v, total, n) where there is no optimiser. For arrays or
@@ -124,7 +124,7 @@ class Served(NamedTuple):
         """As without it."""
         return finish(self.own, heard, y, *state)
 
-    def aggregate(self, memory: Any, total: Any, replies: int) -> Any:
+    def aggregate(self, memory: Any, total: Any, replies: float) -> Any:
         """The new x, m and v."""
         x, m, v = memory
         m, v, total, replies = step_along(self.steps, m, v, total, replies)
@@ -170,7 +170,7 @@ class ServerSteps:
         for name, value in zip(self.memory(), (m, v), strict=False):
             setattr(state, name, value)
 
-    def along(self, state: Any, total: Array, n: int) -> tuple[Array, int]:
+    def along(self, state: Any, total: Array, n: float) -> tuple[Array, float]:
         """What n replies, of which `total` (dim,) is the sum, move the model along, times a number.
 
         (direction, number) is (total, n) where there is no optimiser.

@@ -18,7 +18,7 @@ from desim.columns import Columns
 from desim.errors import InputError, refusal
 from desim.privacy.accounting.prices import Prices
 
-NAMELESS = ("eavesdropper", "coordinator", "final-model")
+NAMELESS = ("eavesdropper", "coordinator", "final-model", "participants")
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
 PATTERN = rf"^({'|'.join(NAMELESS)}|{ONE.pattern}|{SET.pattern})$"
@@ -144,6 +144,8 @@ NEIGHBOURS = {
     "contributions lie in a ball around 0, so that it moves a value half as far as a replaced one "
     "(but for roundings and ranges)",
     "agent": "all records of one agent are replaced",
+    "add-or-remove-agent": "all records of one agent are left out, so that it adds 0 to each sum "
+    "that it would be in",
 }
 ALWAYS = (
     "no record is in the data of two agents",
@@ -186,8 +188,8 @@ class Signs:
         where = (reused, bare, unbounded & ~bare & ~reused, ~unbounded & ~bare & ~reused)
         return cls(
             bool(priced.gaussian.all()),
-            bool((priced.laplace + priced.pure + priced.ratio > 0.0).any()),
-            bool((priced.ratio > 0.0).any()),
+            bool((priced.laplace + priced.pure + priced.sampled > 0.0).any()),
+            bool(((priced.ratio > 0.0) & (priced.rows > 1.0)).any()),
             bool((priced.xi > 0.0).any()),
             bool(mechanism.equal("noisy-gradient").any()),
             {why: np.unique(agent[lost & rows]) for why, rows in zip(LOST, where, strict=True)},

@@ -1,0 +1,135 @@
+"""What a scenario says of a trusted coordinator: its clip, its noise, and who is in a sum."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from desim.amounts import epsilon
+from desim.engine.settings import Settings
+from desim.engine.trusted import Quantile, Trust
+from desim.errors import InputError, refusal
+from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
+from desim.privacy.accounting.accountants import Account, account
+from desim.privacy.accounting.noise_scale import least
+from desim.privacy.accounting.trusted_sums import Terms, table_of_sums
+from desim.privacy.ledger.ledger import Mechanism
+from desim.privacy.ledger.mechanisms import Gaussian
+from desim.scenario.noise_target import AGREES, PLANNED
+from desim.scenario.schema import Scenario
+
+
+def trusted(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings with what a trusted coordinator does, as they are where none is trusted."""
+    privacy = scenario.privacy
+    if privacy is None or not privacy.trusted:
+        return settings
+    noise, clip = privacy.noise, privacy.clip
+    assert noise is not None
+    assert clip is not None
+    relative = noise.sigma is None
+    amount = noise.multiplier if relative else noise.sigma
+    law, share = drawn(settings)
+    adaptive = None
+    if clip.quantile is not None and clip.rate is not None and clip.noise is not None:
+        adaptive = Quantile(clip.quantile, clip.rate, clip.noise)
+    schedule: dict[str, Any] = {"period": noise.period or 1, "iteration": noise.iteration}
+    added = Gaussian(1.0 if amount is None else amount, noise.decay or 1.0, **schedule)
+    trust = Trust(
+        clip.start, added if amount != 0.0 else None, expected(settings), relative, adaptive, law,
+        share,
+    )  # fmt: skip
+    return replace(settings, trust=_calibrated(scenario, settings, trust))
+
+
+def _calibrated(scenario: Scenario, settings: Settings, trust: Trust) -> Trust:
+    """With the noise that the target asks for; InputError where a stored one does not agree."""
+    privacy = scenario.privacy
+    if privacy is None or privacy.target is None or trust.noise is None:
+        return trust
+    target, one = privacy.target, trust.noise
+    due = trust if target.calibrated else replace(trust, noise=replace(one, sigma=1.0))
+    view, relation = str(privacy.view), privacy.neighbours
+
+    def excess(scale: float) -> float:
+        assert due.noise is not None
+        tried = replace(due, noise=due.noise.times(float(np.exp(scale))))
+        found = planned(settings, tried, target.delta, view, relation)
+        return float(np.log(max(1e-300, found.worst if found else np.inf) / target.epsilon))
+
+    if planned(settings, due, target.delta, view, relation) is None:
+        raise InputError(f"stop.rounds: found {settings.rounds:g}; allowed: at most {PLANNED}")
+    factor = float(np.exp(least(excess, 0.0, 1.0)))
+    amount = due.given[key := next(iter(due.given))] * factor
+    if target.calibrated and abs(factor - 1.0) > AGREES:
+        allowed = f"{amount:.9g}, which privacy.target gives, or neither it nor calibrated"
+        raise InputError(f"privacy.noise.{key}: {refusal(due.given[key], allowed)}")
+    if due.adaptive is not None and not amount < 2.0 * due.adaptive.noise:
+        text = refusal(
+            due.adaptive.noise, f"above {0.5 * amount:.6g}, half of what the target asks"
+        )
+        raise InputError(f"privacy.clip.noise: {text}")
+    return trust if target.calibrated else replace(due, noise=replace(one, sigma=amount))
+
+
+def planned(
+    settings: Settings, trust: Trust, delta: float, view: str, relation: str
+) -> Account | None:
+    """The account of all planned sums, for an agent that is in all that it may be in.
+
+    None where nothing says how many there are.
+    """
+    if not settings.rounds <= PLANNED:
+        return None
+    terms, agents = list(terms_of(trust, int(settings.rounds))), settings.problem.agents
+    table, rows = table_of_sums(terms, 1, agents), settings.problem.rows
+    return account(table, rows=rows, delta=delta, view=view, relation=relation)
+
+
+def expected(settings: Settings) -> float:
+    """How many replies a sum holds, as far as is known beforehand."""
+    who, policy = settings.participation, settings.policy
+    invited = float(who.least)
+    if isinstance(who, Schedule):
+        invited = float(np.mean([len(some) for some in who.sets]))
+    return float(policy.number(invited))
+
+
+def drawn(settings: Settings) -> tuple[Mechanism, float]:
+    """How agents come to be in a sum, where a theorem knows it, and the share of them, else nan.
+
+    Where a wait may end with some of those invited, who else is in a sum depends on whether an
+    agent was invited; where it was invited to an earlier round, on more than one draw.
+    """
+    who, policy = settings.participation, settings.policy
+    waits = policy.kind == "all" or (policy.kind == "deadline" and policy.late == "discard")
+    if waits and isinstance(who, Bernoulli) and who.p < 1.0:
+        return Mechanism.POISSON_SUM, who.p
+    if waits and isinstance(who, UniformSubset) and who.count < who.agents:
+        return Mechanism.SUBSET_SUM, who.count / who.agents
+    return Mechanism.SUM, np.nan
+
+
+def terms_of(trust: Trust, rounds: int) -> Iterator[Terms]:
+    """The terms of the sums of so many rounds."""
+    for k in range(1, rounds + 1):
+        mechanism, _, sensitivity, scale, sampling = trust.terms(k, trust.clip)
+        yield mechanism, sensitivity, scale, sampling
+
+
+def sums_of(simulation: Any) -> list[str]:
+    """What a trusted coordinator does and what all planned rounds will cost, a line each."""
+    trust, origin = simulation.settings.trust, simulation.origin
+    if trust is None or origin is None:
+        return []
+    privacy, dim = origin.scenario.privacy, simulation.settings.problem.dim
+    deviation, clip = trust.deviation(1, trust.clip), trust.clip
+    text = f"clips replies to {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
+    text += f"{deviation:.6g} to each of {dim} sums, and divides by {trust.number:.6g}"
+    lines = [f"coordinator: trusted; {text}"]
+    found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
+    if found is None:
+        return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]
+    lines.append(f"privacy: at most epsilon {epsilon(found.worst)} ({found.terms})")
+    return lines + [f"warning: {flag}" for flag in found.flags if flag.startswith(("inf", "no "))]
