@@ -22,6 +22,7 @@ from analysis.reproductions import (
     zcdp_nfl_panels,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
+from desim.engine.compiled import otherwise
 from desim.interface.plots import save
 from desim.numerics.jit import set_threads
 
@@ -131,6 +132,8 @@ def test_table_2(alone, monkeypatch):
     monkeypatch.setattr(tuning, "BATCH", 2)
     monkeypatch.setattr(tuning, "TUNING", range(1001, 1002))
     monkeypatch.setattr(tuning, "ROUNDS", {"stop.rounds": 20})
+    # Short runs of many methods on many rows: each method's rounds would be compiled, or be slow.
+    monkeypatch.setattr(otherwise, "play", lambda *run: run[4](run[2], "cohort"))
     cells = [one for one in fed_plt_table2.CELLS if one.solver == "gradient"]
     rows = fed_plt_table2.study(alone, 2, cells)
     assert {(row["parameters"], row["method"]) for row in rows} == {
