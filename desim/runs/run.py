@@ -359,6 +359,14 @@ class Run:
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")
 
+    def participation(self) -> "pd.DataFrame":
+        """How often agents contribute, and how far apart: columns agent, contributions, gap."""
+        from desim.runs.reading.traffic import participation
+
+        return described(
+            participation(self.staleness(), self.scenario.problem.agents), "participation"
+        )
+
     @property
     def plot(self) -> "Figures":
         """Figures: `run.plot(x=, metric=, out=)` and `run.plot.timeline()`, see its methods."""
