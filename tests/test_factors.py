@@ -17,9 +17,9 @@ MADE = {  # name: a factor of so many rounds
     "banded, largest": lambda own, n: own.banded(n, 6, "max"),
     "buffered": lambda own, n: own.buffered(n, 2, 3, 4),
     "growing": lambda own, n: own.Toeplitz(n, np.array([1.0, 0.2, 0.9, 0.0, 0.5])),
-    "tree": lambda own, n: own.Tree(n, n),
-    "trees": lambda own, n: own.Tree(n, 5),
-    "powers of 2": lambda own, n: own.Tree(n, 4),
+    "tree": lambda own, n: own.tree(n),
+    "trees": lambda own, n: own.tree(n, 5),
+    "powers of 2": lambda own, n: own.tree(n, 4),
 }
 TREES = ("tree", "trees", "powers of 2")
 PATTERNS = [(1, 1), (3, 1), (2, 3), (4, 3), (3, 4), (99, 2), (99, 4)]  # times, apart
@@ -97,11 +97,11 @@ def honaker(n):
 
 def test_estimates_from_below_are_least_squares():
     """Of the whole subtree of each node: no linear estimate of it has less variance."""
-    tree = factors.Tree(ROUNDS, 16)
+    tree = factors.tree(ROUNDS, 16)
     expected = [tree.levels * honaker(n) for n in range(1, ROUNDS + 1)]
     assert np.allclose(tree.errors(), expected, rtol=1e-12)
     wrong = mutant(factors, "1.0 / (1.0 + 0.5 / found[-1])", "1.0 / (1.0 + 1.0 / found[-1])")
-    assert not np.allclose(wrong.Tree(ROUNDS, 16).errors(), expected, rtol=1e-3)
+    assert not np.allclose(wrong.tree(ROUNDS, 16).errors(), expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("until", [ROUNDS, 6])
@@ -110,7 +110,7 @@ def test_patterns_that_happened(name, until):
     factor, rng = MADE[name](factors, ROUNDS), np.random.default_rng(1)
     c = dense(factor, until if until < ROUNDS else None)
     for taken in ([1], [3], [1, 2, 3], [2, 6], [1, 4, 5, 6]):
-        found = factor.squared(taken, until)
+        found = factor.growth([t for t in taken if t <= until])[until - 1]
         columns = c[:, np.array(taken) - 1]
         assert np.isclose(found, (columns.sum(axis=1) ** 2).sum(), rtol=1e-12)
         for _ in range(20):
@@ -143,7 +143,7 @@ def test_no_pattern_is_above_its_bound(name, rounds):
 
 def test_trees_of_powers_of_2_have_the_bound():
     """16 rounds, 2 or 4 apart, as often as they can be: no bound is smaller."""
-    factor = factors.Tree(16, 16)
+    factor = factors.tree(16)
     for apart in (2, 4):
         assert np.isclose(factor.bound(99, apart), worst(dense(factor), 99, apart))
 
@@ -246,7 +246,7 @@ def test_buffers_are_the_optimum():
 
 def test_more_correlation_costs_less_error():
     """One contribution of 128 rounds: by the published order, at one noise multiplier."""
-    made = [factors.independent(128), factors.Tree(128, 128), factors.root(128),
+    made = [factors.independent(128), factors.tree(128), factors.root(128),
             factors.banded(128, 128)]  # fmt: skip
     errors = [one.errors().mean() for one in made]
     assert errors == sorted(errors, reverse=True)

@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
-    "numerics": 2700,  # filters, imported late; a process of its own compiles; a full disk keeps no code
+    "numerics": 2700,  # filters, imported late; a process compiles; a full disk keeps no code
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6200,  # matchings of many rounds at once
     "log": 1390,  # the table of contributions
     "privacy": 4920,  # factors of prefix sums, and what patterns cost with them
     "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
     "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
-    "scenario": 8980,  # separation, and what it needs; runs of pairs, as edges are, are read apart from YAML
+    "scenario": 8980,  # separation and what it needs; runs of pairs are read apart from YAML
     "runs": 6070,  # how far apart contributions are; what a run may cost at most, before any run
     "deployments": 8820,
     "experiments": 10350,  # the price of all candidates that might be drawn

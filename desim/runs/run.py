@@ -363,9 +363,8 @@ class Run:
         """How often agents contribute, and how far apart: columns agent, contributions, gap."""
         from desim.runs.reading.traffic import participation
 
-        return described(
-            participation(self.staleness(), self.scenario.problem.agents), "participation"
-        )
+        used = participation(self.staleness(), len(self.manifest["rows"]))
+        return described(used, "participation")
 
     @property
     def plot(self) -> "Figures":

@@ -4,7 +4,7 @@ Of the sums g (rounds, dim) of each round, DP-FTRL and its like release A g + B 
 z are independent normal vectors. So the noise of round t is w_t, row t of A^-1 B z; that of the
 prefix sum up to t is row t of B z. Whoever sees all learns no more than C g + z, which is one
 Gaussian release however g follows from what was seen before (Denisov, McMahan, Rush, Smith,
-Thakurta 2022, arXiv 2202.08312, Theorem 2.1): `squared` is the square of how far C g moves at most.
+Thakurta 2022, arXiv 2202.08312, Theorem 2.1): `growth` has the squares of how far C g moves.
 
 All C are >= 0, and scaled so that their largest column has norm 1: one contribution of norm 1 in
 one round is worth mu <= 1 / z where the noise is z w_t. All are streamed: a round needs `memory`
@@ -50,14 +50,18 @@ class Factor:
         """Variance (rounds,) of the noise of each coordinate of the prefix sums."""
         raise NotImplementedError
 
-    def squared(self, taken: Sequence[int], until: int | None = None) -> float:
-        """Largest |C g|^2 of contributions of norm 1 in rounds `taken`, all of them different.
+    def growth(self, taken: Sequence[int]) -> Array:
+        """Largest |C g|^2 (rounds,) of what is released by each round.
 
-        C'C >= 0, so that equal contributions are the worst ones (Choquette-Choo, McMahan, Rush,
-        Thakurta 2023, arXiv 2211.06530). until: what is released up to that round, by
-        default in all.
+        Of contributions of norm 1 in rounds `taken`, all of them different. C'C >= 0, so that equal
+        contributions are the worst ones (Choquette-Choo, McMahan, Rush, Thakurta 2023, arXiv
+        2211.06530).
         """
         raise NotImplementedError
+
+    def squared(self, taken: Sequence[int]) -> float:
+        """The same of all rounds."""
+        return float(self.growth(taken)[-1])
 
     def bound(self, times: int, apart: int) -> float:
         """A bound on `squared` of `times` rounds that are at least `apart` apart."""
@@ -106,14 +110,9 @@ class Toeplitz(Factor):
         """Sums of the squares of B's coefficients."""
         return np.asarray(np.cumsum(prefix(self.c, self.rounds) ** 2))
 
-    def squared(self, taken: Sequence[int], until: int | None = None) -> float:
-        """|sum of the columns|^2."""
-        until = self.rounds if until is None else until
-        total = np.zeros(until)
-        for round_ in taken:
-            rest = total[round_ - 1 :][: len(self.c)]
-            rest += self.c[: len(rest)]
-        return float(total @ total)
+    def growth(self, taken: Sequence[int]) -> Array:
+        """Squares of the sum of the columns."""
+        return of_columns(self.c, self.rounds, taken)
 
     def bound(self, times: int, apart: int) -> float:
         """Of rounds 1, 1 + apart, ...: the maximum where bands do not overlap, or c never grows.
@@ -131,6 +130,15 @@ class Toeplitz(Factor):
         near = lags < len(worst)
         pairs = (times - np.arange(1, times)[near]) * worst[lags[near]]
         return float(times + 2.0 * pairs.sum())
+
+
+def of_columns(c: Array, rounds: int, taken: Sequence[int]) -> Array:
+    """Growth (rounds,) with the Toeplitz matrix of coefficients c (bands,)."""
+    total = np.zeros(rounds)
+    for round_ in taken:
+        rest = total[round_ - 1 :][: len(c)]
+        rest += c[: len(rest)]
+    return np.asarray(np.cumsum(total * total))
 
 
 def prefix(c: Array, rounds: int) -> Array:
@@ -279,7 +287,7 @@ class Tree(Factor):
     @property
     def levels(self) -> int:
         """Nodes over the first round, the most that any round has."""
-        return min(self.every, self.rounds).bit_length()
+        return self.every.bit_length()
 
     @cached_property
     def variance(self) -> Array:
@@ -325,16 +333,9 @@ class Tree(Factor):
         before = np.cumsum(ends) - ends
         return np.asarray(self.levels * (own + before))
 
-    def squared(self, taken: Sequence[int], until: int | None = None) -> float:
-        """Squares of how many of the rounds each node has, of nodes that are over."""
-        until, total = self.rounds if until is None else until, 0
-        first, place = np.divmod(np.asarray(taken, np.int64) - 1, self.every)
-        last = np.minimum(self.every, until - first * self.every)
-        for height in range(self.levels):
-            over = ((place >> height) + 1) << height <= last
-            node = first[over] * self.every + (place[over] >> height)
-            total += int((np.unique(node, return_counts=True)[1] ** 2).sum())
-        return total / self.levels
+    def growth(self, taken: Sequence[int]) -> Array:
+        """Squares of how many of the rounds each node has, once it is over."""
+        return of_nodes(self.every, self.rounds, taken)
 
     def bound(self, times: int, apart: int) -> float:
         """Of each height so many nodes with as many rounds as they can have.
@@ -350,3 +351,20 @@ class Tree(Factor):
             full, partly = divmod(times, most)
             total += min(full, nodes) * most**2 + (partly**2 if full < nodes else 0)
         return total / self.levels
+
+
+def of_nodes(every: int, rounds: int, taken: Sequence[int]) -> Array:
+    """Growth (rounds,) with trees over so many rounds each."""
+    found, levels = np.zeros(rounds + 1), every.bit_length()
+    first, place = np.divmod(np.asarray(taken, np.int64) - 1, every)
+    for height in range(levels):
+        end = ((place >> height) + 1) << height  # of the node, in its tree
+        last = np.where(end <= every, first * every + end, rounds + 1)
+        ends, number = np.unique(last[last <= rounds], return_counts=True)
+        found[ends] += number**2
+    return np.asarray(np.cumsum(found[1:]) / levels)
+
+
+def tree(rounds: int, every: int | None = None) -> Tree:
+    """Trees over so many rounds each, by default one over all."""
+    return Tree(rounds, rounds if every is None else min(every, rounds))
