@@ -182,8 +182,10 @@ def features(world: World) -> tuple[Feature, ...]:
 
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
-        from desim.engine.trusted import Trusted
-
+        if settings.trust.factor is None:
+            from desim.engine.trusted import Trusted
+        else:
+            from desim.engine.correlating import Correlating as Trusted
         found.append(Trusted(world))
     return tuple(found)
 

@@ -24,6 +24,7 @@ from desim.arrays import Array, Int
 from desim.engine.signals import Feature
 from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
+from desim.privacy.correlated.factors import Factor, most_times
 from desim.privacy.ledger.ledger import BESIDE, Mechanism, View, add_normal
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.problem.kernels.sums import clipped_rows, column_sums
@@ -57,7 +58,8 @@ class Trust:
     """What a trusted coordinator does: clip S (where it starts), noise, None for none.
 
     relative: whether the deviation of the noise is in units of S; number: of replies that are
-    expected; law, share: how those in a sum were drawn, see `Mechanism`.
+    expected; law, share: how those in a sum were drawn, see `Mechanism`; factor: of noise that is
+    correlated over rounds.
     """
 
     clip: float
@@ -67,6 +69,7 @@ class Trust:
     adaptive: Quantile | None = None
     law: Mechanism = Mechanism.SUM
     share: float = np.nan
+    factor: Factor | None = None
 
     @property
     def given(self) -> dict[str, float]:
@@ -96,7 +99,20 @@ class Trust:
         scale = self.deviation(round_, clip)
         if self.adaptive is not None:
             scale = clip * self.multiplier(round_, clip)
-        return int(self.law), int(View.PUBLIC), 2.0 * clip, scale, self.share
+        law, share = self.law, self.share
+        if self.factor is not None and scale > 0.0:
+            law, share = self.factor.charged(round_)
+        return int(law), int(View.PUBLIC), 2.0 * clip, scale, share
+
+    def most(self, apart: int) -> tuple[int, float, float]:
+        """How often an agent takes part, at least so many rounds apart, at most, and what it costs.
+
+        Sensitivity and scale of one release that tells as much as all sums with correlated noise.
+        """
+        assert self.factor is not None
+        times = most_times(self.factor.rounds, apart)
+        moved = 2.0 * self.clip * np.sqrt(self.factor.bound(times, apart))
+        return times, float(moved), self.deviation(1, self.clip)
 
 
 class Trusted(Feature):

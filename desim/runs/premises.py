@@ -27,7 +27,7 @@ from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
-from desim.privacy.accounting.gaussian import mu_of
+from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.prices import Prices
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
@@ -97,8 +97,11 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
-    if simulation.settings.trust is not None:
-        return None
+    if (trust := simulation.settings.trust) is not None:
+        if trust.factor is None:
+            return None
+        _, moved, scale = trust.most(apart_of(simulation))
+        return [[[*range(agents)], [["sum", moved, scale, None, 1]]]] if scale > 0.0 else None
     if not rounds * agents <= FORESEEN:
         return None
     planned = simulation.method.most(int(rounds))
@@ -126,6 +129,25 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     if any(not np.isfinite(kind[1]) for kinds in groups for kind in kinds):
         return None  # without any bound, as each row says
     return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
+
+
+def apart_of(simulation: "Simulation") -> int:
+    """Rounds between two contributions of an agent at least."""
+    return int(getattr(simulation.settings.participation, "separation", 1))
+
+
+def at_worst(run: "Run", happened: Account) -> tuple[str, ...]:
+    """What sums with correlated noise cost whoever contributes as often as it may; known before."""
+    found = run.manifest.get("privacy", {}).get("contributions")
+    if found is None or np.isinf(happened.worst):
+        return ()
+    apart, times, moved, scale = found
+    half = 0.5 if happened.relation == "add-or-remove-agent" else 1.0
+    epsilon = float(epsilon_of(half * moved / scale, happened.delta))
+    text = (
+        f"epsilon is that of the rounds each agent was in; {epsilon:.4g} holds before the run, of"
+    )
+    return (f"{text} {times} contributions at most, {apart} rounds apart at least",)
 
 
 def allowed(run: "Run") -> Allowed | None:
@@ -370,8 +392,11 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "basis": basis,
         "tuned": [*tuned(scenario, bounded)],
     }
-    if simulation.settings.trust is not None:
+    if (trust := simulation.settings.trust) is not None:
         own["trust"] = "coordinator"
+        if trust.factor is not None:
+            apart = apart_of(simulation)
+            own["contributions"] = [apart, *trust.most(apart)]
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

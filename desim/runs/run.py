@@ -25,6 +25,7 @@ from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, wr
 from desim.runs.premises import (
     Stated,
     allowed,
+    at_worst,
     bounded,
     declared,
     names,
@@ -303,7 +304,7 @@ class Run:
         private = found.worst > 0.0 or bool(self.manifest.get("privacy", {}).get("terms"))
         if private and (might := allowed(self)) is not None:
             found = bounded(self, found, might, partial(account, view="eavesdropper", **asked_for))
-        found = replace(found, flags=(*found.flags, *doubts(self)))
+        found = replace(found, flags=(*found.flags, *at_worst(self, found), *doubts(self)))
         return found.voided(why) if (why := void(self)) else found
 
     def epsilon(

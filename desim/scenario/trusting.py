@@ -8,6 +8,8 @@ import numpy as np
 from desim.engine.settings import Settings
 from desim.engine.trusted import Quantile, Trust
 from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
+from desim.privacy.correlated import factors
+from desim.privacy.correlated.factors import Factor
 from desim.privacy.ledger.mechanisms import Gaussian, Mechanism
 from desim.scenario.schema import Scenario
 
@@ -30,9 +32,29 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
     added = Gaussian(1.0 if amount is None else amount, noise.decay or 1.0, **schedule)
     trust = Trust(
         clip.start, added if amount != 0.0 else None, expected(settings), relative, adaptive, law,
-        share,
+        share, factor_of(scenario),
     )  # fmt: skip
     return replace(settings, trust=trust)
+
+
+def factor_of(scenario: Scenario) -> Factor | None:
+    """How noise is correlated over rounds, None where it is not."""
+    rounds, noise = scenario.stop.rounds, None
+    if scenario.privacy is not None:
+        noise = scenario.privacy.noise
+    if noise is None or noise.correlated is None or rounds is None:
+        return None
+    said, apart = noise.correlated, scenario.participation.separation or 1
+    measure: factors.Measure = said.measure or "mean"
+    match said.kind:
+        case "tree":
+            return factors.tree(rounds, said.value)
+        case "root":
+            return factors.root(rounds, said.value)
+        case "banded":
+            return factors.banded(rounds, said.value, measure)
+    times = factors.most_times(rounds, apart)
+    return factors.buffered(rounds, said.value, times, apart, measure)
 
 
 def expected(settings: Settings) -> float:

@@ -20,6 +20,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.numerics.later import optimize, signal
+from desim.privacy.ledger.mechanisms import Mechanism
 
 Measure = Literal["mean", "max"]
 
@@ -38,6 +39,10 @@ class Factor:
     def draws(self, round_: int) -> int:
         """Normal vectors that a round draws."""
         return 1
+
+    def charged(self, round_: int) -> tuple[Mechanism, float]:
+        """Mechanism and sampling of the row of a round's sum, from which `growth` follows."""
+        raise NotImplementedError
 
     def noise(self, round_: int, memory: Array, fresh: Array) -> Array:
         """w_t (dim,) of round t, from memory (m, dim), which is changed, and draws (n, dim).
@@ -94,6 +99,11 @@ class Toeplitz(Factor):
     def memory(self) -> int:
         """The latest bands - 1 vectors w."""
         return len(self.c) - 1
+
+    def charged(self, round_: int) -> tuple[Mechanism, float]:
+        """A coefficient a round."""
+        known = round_ <= len(self.c)
+        return Mechanism.TOEPLITZ_SUM, float(self.c[round_ - 1]) if known else 0.0
 
     def noise(self, round_: int, memory: Array, fresh: Array) -> Array:
         """By the recurrence; w_t lies in row t of memory, modulo its rows."""
@@ -306,6 +316,10 @@ class Tree(Factor):
         """One for each node that the round completes."""
         place = (round_ - 1) % self.every + 1
         return (place & -place).bit_length()
+
+    def charged(self, round_: int) -> tuple[Mechanism, float]:
+        """How long a tree is."""
+        return Mechanism.TREE_SUM, 1.0 / self.every
 
     def noise(self, round_: int, memory: Array, fresh: Array) -> Array:
         """The estimates that are new, less those that they take the place of."""
