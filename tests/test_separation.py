@@ -5,13 +5,14 @@ import sys
 import numpy as np
 import pytest
 from mutant import mutant
+from test_checkpoints import goes_on, left
 from test_engines import differences
 from test_invitations import AGENTS, CHURN, LOSSY, log_of, lots, scenario
-from test_resume import killed, unlike
+from test_resume import unlike
 
 import desim
-from desim.engine import inviting
-from desim.errors import InputError
+from desim.engine import inviting, world
+from desim.errors import InputError, RunError
 from desim.runs.reading.traffic import participation
 
 UNIFORM = {"uniform": 2, "separation": 4}
@@ -84,11 +85,22 @@ def test_a_late_reply_counts_in_the_round_that_takes_it(monkeypatch):
     assert desim.run(scenario(UNIFORM, **CARRIED)).participation()["gap"].min() < 4
 
 
+def often(monkeypatch):
+    """A checkpoint after every round."""
+    for name in ("FLUSH_SECONDS", "REPORT_SECONDS", "REST"):
+        monkeypatch.setattr(world, name, 0.0)
+
+
 def test_a_killed_run_remembers_who_rests(tmp_path, monkeypatch):
-    one = scenario(UNIFORM, stop={"rounds": 20}, engine="auto")
-    killed(one, tmp_path / "a", monkeypatch, 9, rows=20)
-    monkeypatch.setattr("desim.engine.world.FLUSH_SECONDS", -1.0)
-    assert unlike(desim.run(one), desim.resume(tmp_path / "a")) == []
+    one = scenario(UNIFORM, stop={"rounds": 20})
+    often(monkeypatch)
+    shown, whole, computed = goes_on(one, tmp_path / "a", after=9)
+    assert computed <= whole - shown + 1
+    left(one, tmp_path / "b", after=9)
+    twin = mutant(inviting, 'recall(self, tree, "latest")', "pass")
+    monkeypatch.setitem(sys.modules, "desim.engine.inviting", twin)
+    with pytest.raises((AssertionError, RunError)):
+        assert unlike(desim.run(one), desim.resume(tmp_path / "b")) == []
 
 
 def test_a_table_of_nobody():

@@ -59,7 +59,7 @@ class Trust:
 
     relative: whether the deviation of the noise is in units of S; number: of replies that are
     expected; law, share: how those in a sum were drawn, see `Mechanism`; factor: of noise that is
-    correlated over rounds.
+    correlated over rounds, where contributions of an agent are so many rounds apart at least.
     """
 
     clip: float
@@ -70,6 +70,7 @@ class Trust:
     law: Mechanism = Mechanism.SUM
     share: float = np.nan
     factor: Factor | None = None
+    apart: int = 1
 
     @property
     def given(self) -> dict[str, float]:
@@ -78,41 +79,37 @@ class Trust:
             return {}
         return {"multiplier" if self.relative else "sigma": self.noise.sigma}
 
-    def multiplier(self, round_: int, clip: float) -> float:
-        """Deviation of the noise on a round's sum over S; with a count, of both together."""
-        if self.noise is None:
-            return 0.0
-        deviation = float(self.noise.deviation(round_, np.ones(1))[0])
-        return deviation if self.relative else deviation / clip
+    def multiplier(self, round_: int) -> float:
+        """Deviation of the noise of a round as the scenario has it, see `relative`."""
+        return 0.0 if self.noise is None else float(self.noise.deviation(round_, np.ones(1))[0])
 
     def deviation(self, round_: int, clip: float) -> float:
-        """That of the noise on the sum itself."""
-        if self.noise is None:
-            return 0.0
-        one = float(self.noise.deviation(round_, np.ones(1))[0])
-        if not self.relative:
-            return one
-        return clip * (one if self.adaptive is None else self.adaptive.widened(one))
+        """That of the noise on the sum itself, with a count its part of both."""
+        one = self.multiplier(round_)
+        if self.adaptive is not None and one > 0.0:
+            one = self.adaptive.widened(one)
+        return clip * one if self.relative else one
 
     def terms(self, round_: int, clip: float) -> tuple[int, int, float, float, float]:
         """Mechanism, view, sensitivity, scale and sampling of a round's row: 2 S, as replaced."""
-        scale = self.deviation(round_, clip)
-        if self.adaptive is not None:
-            scale = clip * self.multiplier(round_, clip)
+        adapts = self.adaptive is not None
+        scale = clip * self.multiplier(round_) if adapts else self.deviation(round_, clip)
         law, share = self.law, self.share
         if self.factor is not None and scale > 0.0:
             law, share = self.factor.charged(round_)
         return int(law), int(View.PUBLIC), 2.0 * clip, scale, share
 
-    def most(self, apart: int) -> tuple[int, float, float]:
-        """How often an agent takes part, at least so many rounds apart, at most, and what it costs.
-
-        Sensitivity and scale of one release that tells as much as all sums with correlated noise.
-        """
+    @property
+    def times(self) -> int:
+        """How often an agent takes part at most, where noise is correlated."""
         assert self.factor is not None
-        times = most_times(self.factor.rounds, apart)
-        moved = 2.0 * self.clip * np.sqrt(self.factor.bound(times, apart))
-        return times, float(moved), self.deviation(1, self.clip)
+        return most_times(self.factor.rounds, self.apart)
+
+    def at_most(self) -> tuple[int, int, float, float, float]:
+        """Terms of one row that costs as much as all sums with correlated noise may."""
+        assert self.factor is not None
+        moved = 2.0 * self.clip * float(np.sqrt(self.factor.bound(self.times, self.apart)))
+        return int(Mechanism.SUM), int(View.PUBLIC), moved, self.deviation(1, self.clip), np.nan
 
 
 class Trusted(Feature):

@@ -100,7 +100,7 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     if (trust := simulation.settings.trust) is not None:
         if trust.factor is None:
             return None
-        _, moved, scale = trust.most(apart_of(simulation))
+        *_, moved, scale, _ = trust.at_most()
         return [[[*range(agents)], [["sum", moved, scale, None, 1]]]] if scale > 0.0 else None
     if not rounds * agents <= FORESEEN:
         return None
@@ -131,17 +131,12 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
 
 
-def apart_of(simulation: "Simulation") -> int:
-    """Rounds between two contributions of an agent at least."""
-    return int(getattr(simulation.settings.participation, "separation", 1))
-
-
 def at_worst(run: "Run", happened: Account) -> tuple[str, ...]:
     """What sums with correlated noise cost whoever contributes as often as it may; known before."""
     found = run.manifest.get("privacy", {}).get("contributions")
     if found is None or np.isinf(happened.worst):
         return ()
-    apart, times, moved, scale = found
+    times, apart, moved, scale = found
     half = 0.5 if happened.relation == "add-or-remove-agent" else 1.0
     epsilon = float(epsilon_of(half * moved / scale, happened.delta))
     text = (
@@ -395,8 +390,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     if (trust := simulation.settings.trust) is not None:
         own["trust"] = "coordinator"
         if trust.factor is not None:
-            apart = apart_of(simulation)
-            own["contributions"] = [apart, *trust.most(apart)]
+            *_, moved, scale, _ = trust.at_most()
+            own["contributions"] = [trust.times, trust.apart, moved, scale]
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

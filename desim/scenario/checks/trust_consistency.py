@@ -4,6 +4,8 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
+from desim.privacy.accounting.trusted_sums import MODELS
+from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation
 from desim.scenario.sections.observe_and_stop import Stop
@@ -94,8 +96,6 @@ def contributions_are_bounded(
     if privacy.clip is not None and privacy.clip.noise is not None:
         text = "found with a clip that follows a quantile, whose noise is another one every round"
         yield place, f"{text}; allowed: a clip that stays"
-    if privacy.target is not None:
-        yield place, "found with a target, which calibrates independent noise; allowed: multiplier"
 
 
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:
@@ -105,6 +105,9 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
     if privacy.budget is not None:
         text = "found with trust: coordinator, whose sums no single agent stops"
         yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
+    if privacy.target is not None and read_view(privacy.view).kind not in MODELS:
+        text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
+        yield ("privacy", "view"), f"{text}; allowed: {', '.join(MODELS[:2])}, ..."
     if participation.power:
         text = f"found {participation.choose} with privacy.trust: coordinator, so that models tell "
         text += "of losses by who was invited"

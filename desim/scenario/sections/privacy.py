@@ -82,7 +82,7 @@ class Noise(Strict):
     resolution: Positive | None = None
     """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
     correlated: Correlated | None = None
-    """with multiplier: noise of a round that depends on that of earlier rounds; default: it is
+    """noise on a sum that depends on that of earlier ones, by its multiplier; default: it is
     independent"""
     phi: Positive | None = None
     """zCDP that the first round spends; the variance follows from it"""
@@ -108,10 +108,8 @@ class Noise(Strict):
         """What was written, with the defaults of the form it takes."""
         written = super().mapping(data)
         direct = [key for key in (*SCHEDULE, "resolution") if key in written]
-        if "multiplier" in written:
+        if "multiplier" in written or "correlated" in written:
             return cls._relative(written)
-        if "correlated" in written:
-            raise ValueError("found correlated without multiplier; allowed: both")
         paper = [key for key in ("phi", "growth") if key in written]
         once = [key for key in ALLOTTED if key in written]
         if once and ("kind" in written or not {"epsilon", "delta"}.issuperset(once)):
@@ -145,8 +143,9 @@ class Noise(Strict):
     def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The form {multiplier, decay, ...}, which says no sigma."""
         if stray := sorted(written.keys() - {*RELATIVE}):
-            found = f"found multiplier and {stray[0]}"
-            raise ValueError(f"{found}; allowed with multiplier: {', '.join(RELATIVE[1:])}")
+            key = "multiplier" if "multiplier" in written else "correlated"
+            others = ", ".join(one for one in RELATIVE if one != key)
+            raise ValueError(f"found {key} and {stray[0]}; allowed with {key}: {others}")
         if written.get("kind", "gaussian") != "gaussian":
             raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
         changes = [key for key in ("decay", "iteration") if written.get(key, 1.0) != 1.0]
