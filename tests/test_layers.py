@@ -14,14 +14,14 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2700,  # filters, imported late; a process compiles; a full disk keeps no code
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
-    "network": 6200,  # matchings of many rounds at once
+    "network": 6210,  # ids of sums
     "log": 1390,  # the table of contributions
-    "privacy": 4920,  # factors of prefix sums, and what patterns cost with them
-    "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
-    "methods": 6060,  # kernels that engines may call later; local steps that 5gcs asks for
-    "scenario": 8980,  # separation and what it needs; runs of pairs are read apart from YAML
-    "runs": 6070,  # how far apart contributions are; what a run may cost at most, before any run
-    "deployments": 8820,
+    "privacy": 5330,  # sums of a trusted coordinator, and noise correlated over them
+    "engine": 12580,  # what a trusted coordinator does with replies, noise that remembers
+    "methods": 6080,  # which take sums alone
+    "scenario": 9380,  # who is trusted: keys, what they owe the rest, noise; separation
+    "runs": 6150,  # views of those who see sums alone; how far apart contributions are
+    "deployments": 8830,  # where no sum is noised
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6290,
 }
@@ -45,8 +45,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 140, "methods": 64,
-    "scenario": 112, "runs": 53, "deployments": 41, "experiments": 72, "interface": 49,
+    "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 143, "methods": 64,
+    "scenario": 120, "runs": 56, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

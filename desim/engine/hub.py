@@ -182,11 +182,9 @@ def features(world: World) -> tuple[Feature, ...]:
 
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
-        if settings.trust.factor is None:
-            from desim.engine.trusted import Trusted
-        else:
-            from desim.engine.correlating import Correlating as Trusted
-        found.append(Trusted(world))
+        from desim.engine.correlating import summing
+
+        found.append(summing(world))
     return tuple(found)
 
 

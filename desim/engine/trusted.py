@@ -24,7 +24,7 @@ from desim.arrays import Array, Int
 from desim.engine.signals import Feature
 from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
-from desim.privacy.correlated.factors import Factor, most_times
+from desim.privacy.correlated.factors import Factor
 from desim.privacy.ledger.ledger import BESIDE, Mechanism, View, add_normal
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.problem.kernels.sums import clipped_rows, column_sums
@@ -99,16 +99,10 @@ class Trust:
             law, share = self.factor.charged(round_)
         return int(law), int(View.PUBLIC), 2.0 * clip, scale, share
 
-    @property
-    def times(self) -> int:
-        """How often an agent takes part at most, where noise is correlated."""
-        assert self.factor is not None
-        return most_times(self.factor.rounds, self.apart)
-
     def at_most(self) -> tuple[int, int, float, float, float]:
         """Terms of one row that costs as much as all sums with correlated noise may."""
         assert self.factor is not None
-        moved = 2.0 * self.clip * float(np.sqrt(self.factor.bound(self.times, self.apart)))
+        moved = 2.0 * self.clip * float(np.sqrt(self.factor.bound(self.factor.rounds, self.apart)))
         return int(Mechanism.SUM), int(View.PUBLIC), moved, self.deviation(1, self.clip), np.nan
 
 

@@ -136,13 +136,13 @@ def at_worst(run: "Run", happened: Account) -> tuple[str, ...]:
     found = run.manifest.get("privacy", {}).get("contributions")
     if found is None or np.isinf(happened.worst):
         return ()
-    times, apart, moved, scale = found
+    rounds, apart, moved, scale = found
     half = 0.5 if happened.relation == "add-or-remove-agent" else 1.0
     epsilon = float(epsilon_of(half * moved / scale, happened.delta))
     text = (
         f"epsilon is that of the rounds each agent was in; {epsilon:.4g} holds before the run, of"
     )
-    return (f"{text} {times} contributions at most, {apart} rounds apart at least",)
+    return (f"{text} {-(-rounds // apart)} contributions at most, {apart} rounds apart at least",)
 
 
 def allowed(run: "Run") -> Allowed | None:
@@ -391,7 +391,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         own["trust"] = "coordinator"
         if trust.factor is not None:
             *_, moved, scale, _ = trust.at_most()
-            own["contributions"] = [trust.times, trust.apart, moved, scale]
+            own["contributions"] = [trust.factor.rounds, trust.apart, moved, scale]
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

@@ -15,8 +15,8 @@ from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
 from desim.privacy.correlated import factors
-from desim.privacy.correlated.factors import Factor
-from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Gaussian, Mechanism, View
+from desim.privacy.ledger.ledger import MECHANISMS, VIEWS, Mechanism, View
+from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
 
@@ -107,7 +107,7 @@ def planned(
     return account(table, rows=rows, delta=delta, view=view, relation=relation)
 
 
-def factor_of(scenario: Scenario) -> Factor | None:
+def factor_of(scenario: Scenario) -> factors.Factor | None:
     """How noise is correlated over rounds, None where it is not."""
     rounds, noise = scenario.stop.rounds, None
     if scenario.privacy is not None:
