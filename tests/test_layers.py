@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 5330,  # sums of a trusted coordinator, and noise correlated over them
     "engine": 12580,  # what a trusted coordinator does with replies, noise that remembers
     "methods": 6080,  # which take sums alone
-    "scenario": 9380,  # who is trusted: keys, what they owe the rest, noise; separation
+    "scenario": 9390,  # who is trusted: keys, what they owe the rest, noise; separation
     "runs": 6150,  # views of those who see sums alone; how far apart contributions are
     "deployments": 8830,  # where no sum is noised
     "experiments": 10350,  # the price of all candidates that might be drawn
