@@ -268,6 +268,26 @@ def test_a_target_and_a_plan_are_of_what_may_happen():
     assert np.isclose(epsilon_of(2.0 * np.sqrt(factor.bound(4, 4)) / z, 1e-5), 6.0, rtol=1e-6)
     assert run.account().worst <= 6.0 * (1 + 1e-6)
     assert np.isclose(foreseen(run.scenario).worst, 6.0, rtol=1e-6)
+    apart = private(None)  # independent noise of 13 rounds, of which an agent is in 4 at most
+    assert np.isclose(foreseen(desim.load(apart)).worst, epsilon_of(2.0 * 2.0 / Z, 1e-5))
+    bare = {**apart, "participation": {"uniform": 2}}
+    every = foreseen(desim.load(bare))
+    assert every.worst != foreseen(desim.load(apart)).worst
+
+
+def test_an_end_that_data_decide_costs_what_holds_before():
+    """Which rounds there were tells of data, and so does which of them an agent was in."""
+    written = private({"banded": 4})
+    data = {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 3, "test": 0.25}
+    written["problem"] = {"agents": AGENTS, "loss": "logistic", "data": data}
+    written["observe"] = {"metrics": ["accuracy"]}
+    stop = {"rounds": ROUNDS, "metric": {"accuracy": 0.1}}
+    whole, ended = desim.run(written), desim.run({**written, "stop": stop})
+    assert ended.manifest["rounds"] < ROUNDS
+    bound = float(epsilon_of(2.0 * np.sqrt(factors.banded(ROUNDS, 4).bound(4, 4)) / Z, 1e-5))
+    assert ended.account().final == pytest.approx(np.full(AGENTS, bound), rel=1e-9)
+    assert whole.account().final.min() < 0.99 * bound
+    assert not any("rounds each agent was in" in flag for flag in ended.account().flags)
 
 
 REFUSED = {

@@ -16,11 +16,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1390,  # the table of contributions
-    "privacy": 5330,  # sums of a trusted coordinator, and noise correlated over them
+    "privacy": 5390,  # sums of a trusted coordinator, and noise correlated over them
     "engine": 12580,  # what a trusted coordinator does with replies, noise that remembers
     "methods": 6080,  # which take sums alone
     "scenario": 9390,  # who is trusted: keys, what they owe the rest, noise; separation
-    "runs": 6150,  # views of those who see sums alone; how far apart contributions are
+    "runs": 6160,  # views of those who see sums alone; how far apart contributions are
     "deployments": 8830,  # where no sum is noised
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6290,
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 143, "methods": 64,
-    "scenario": 120, "runs": 56, "deployments": 41, "experiments": 72, "interface": 49,
+    "scenario": 122, "runs": 58, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,8 +28,9 @@ from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
-from desim.privacy.accounting.gaussian import epsilon_of, mu_of
+from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
+from desim.privacy.accounting.trusted_sums import table_of_sums
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.scenario import disclosures
@@ -78,7 +80,19 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     unreleased = [*disclosures.unreleased_targets(scenario)]
     rows = None if unreleased else listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
-    return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    found = {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    return found | _planned_sums(simulation)
+
+
+def _planned_sums(simulation: "Simulation") -> dict[str, Any]:
+    """Of a trusted coordinator the terms of all sums, each with how often, if they are not many."""
+    from desim.scenario.trusting import terms_of
+
+    trust, rounds = simulation.settings.trust, simulation.settings.rounds
+    if trust is None or not rounds * simulation.problem.agents <= FORESEEN:
+        return {}
+    terms = ([*one, None if np.isnan(q) else q] for *one, q in terms_of(trust, int(rounds)))
+    return {"sums": [[*one, len(list(same))] for one, same in groupby(terms)]}
 
 
 def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
@@ -97,11 +111,8 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
-    if (trust := simulation.settings.trust) is not None:
-        if trust.factor is None:
-            return None
-        *_, moved, scale, _ = trust.at_most()
-        return [[[*range(agents)], [["sum", moved, scale, None, 1]]]] if scale > 0.0 else None
+    if simulation.settings.trust is not None:
+        return None
     if not rounds * agents <= FORESEEN:
         return None
     planned = simulation.method.most(int(rounds))
@@ -131,20 +142,6 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     return [[who, [list(kind) for kind in kinds]] for kinds, who in groups.items()]
 
 
-def at_worst(run: "Run", happened: Account) -> tuple[str, ...]:
-    """What sums with correlated noise cost whoever contributes as often as it may; known before."""
-    found = run.manifest.get("privacy", {}).get("contributions")
-    if found is None or np.isinf(happened.worst):
-        return ()
-    rounds, apart, moved, scale = found
-    half = 0.5 if happened.relation == "add-or-remove-agent" else 1.0
-    epsilon = float(epsilon_of(half * moved / scale, happened.delta))
-    text = (
-        f"epsilon is that of the rounds each agent was in; {epsilon:.4g} holds before the run, of"
-    )
-    return (f"{text} {-(-rounds // apart)} contributions at most, {apart} rounds apart at least",)
-
-
 def allowed(run: "Run") -> Allowed | None:
     """What a run might have released; None where how much it does follows from no data."""
     known = run.manifest.get("privacy", {})
@@ -156,13 +153,20 @@ def allowed(run: "Run") -> Allowed | None:
     by = ", and ".join(found["by"])
     if unreleased := found.get("unreleased"):
         return Allowed(None, None, tuple(f"infinite: {one}" for one in unreleased))
-    budget, rows = found.get("budget"), found.get("rows")
-    if rows is None and budget is None:
+    budget, rows, sums = found.get("budget"), found.get("rows"), found.get("sums")
+    if rows is None and budget is None and sums is None:
         text = "nothing bounds beforehand how much that is" if found.get("by") else UNREPEATED
         cure = "stop.rounds with noise whose plan is known, or privacy.budget, does"
         return Allowed(None, None, (f"infinite: {by}, and {text}; {cure}",))
-    what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
+    bare = rows is None and sums is None
+    what = "its budget" if bare else f"all {found.get('rounds')} rounds"
     text = f"{by}: epsilon is that of {what}, which holds before the run"
+    if sums is not None:
+        agents = len(run.manifest["rows"])
+        terms = [
+            (*one, np.nan if q is None else q) for *one, q, times in sums for _ in range(times)
+        ]
+        return Allowed(table_of_sums(terms, agents, agents), None, (text,))
     bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
     return Allowed(None if rows is None else table_of_listed(rows), bound, (text,))
 
@@ -390,8 +394,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     if (trust := simulation.settings.trust) is not None:
         own["trust"] = "coordinator"
         if trust.factor is not None:
-            *_, moved, scale, _ = trust.at_most()
-            own["contributions"] = [trust.factor.rounds, trust.apart, moved, scale]
+            own["contributions"] = [trust.factor.rounds, trust.apart, *trust.at_most()[2:4]]
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

@@ -21,11 +21,11 @@ from desim.log.column_meanings import described
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import OF_SUMS
 from desim.privacy.accounting.views import read_view
+from desim.privacy.correlated.charged import at_worst
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
 from desim.runs.premises import (
     Stated,
     allowed,
-    at_worst,
     bounded,
     declared,
     names,
@@ -303,8 +303,12 @@ class Run:
         found = account(released, view=seen, events=arrivals(self, seen), **asked_for)
         private = found.worst > 0.0 or bool(self.manifest.get("privacy", {}).get("terms"))
         if private and (might := allowed(self)) is not None:
-            found = bounded(self, found, might, partial(account, view="eavesdropper", **asked_for))
-        found = replace(found, flags=(*found.flags, *at_worst(self, found), *doubts(self)))
+            whole = seen if trusted(self) else "eavesdropper"
+            found = bounded(self, found, might, partial(account, view=whole, **asked_for))
+        else:
+            known = self.manifest.get("privacy", {}).get("contributions")
+            found = replace(found, flags=(*found.flags, *at_worst(known, found)))
+        found = replace(found, flags=(*found.flags, *doubts(self)))
         return found.voided(why) if (why := void(self)) else found
 
     def epsilon(

@@ -1,15 +1,20 @@
 """What sums with correlated noise tell of each agent, from their rows of the ledger alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words, rows_of
 from desim.errors import InputError
-from desim.privacy.correlated.factors import of_columns, of_nodes
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.correlated.factors import most_times, of_columns, of_nodes
 from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
+
+if TYPE_CHECKING:
+    from desim.privacy.accounting.accountants import Account
 
 TREE, TOEPLITZ = MECHANISMS[Mechanism.TREE_SUM], MECHANISMS[Mechanism.TOEPLITZ_SUM]
 ONE_RELEASE = (
@@ -40,6 +45,21 @@ def chained(held: Columns, sums: Columns) -> Columns:
     found["sensitivity"] = found["sensitivity"] * np.sqrt(step)
     name = MECHANISMS[Mechanism.SUM]
     return {**found, "mechanism": Words(np.zeros(len(who), np.int8), [name])}
+
+
+def at_worst(known: Sequence[Any] | None, happened: "Account") -> tuple[str, ...]:
+    """What all sums cost whoever contributes as often as it may, which holds before a run.
+
+    known: rounds, how many from one contribution to the next, sensitivity, and scale; or nothing.
+    """
+    if not known or np.isinf(happened.worst):
+        return ()
+    rounds, apart, moved, scale = known
+    half = 0.5 if happened.relation == "add-or-remove-agent" else 1.0
+    epsilon = float(epsilon_of(half * moved / scale, happened.delta))
+    text = f"epsilon is that of the rounds each agent was in; {epsilon:.4g} holds before the run, "
+    text += f"of {most_times(rounds, apart)} contributions at most, {apart} rounds apart at least"
+    return (text,)
 
 
 def _nobody() -> tuple[Int, Int, Array]:
