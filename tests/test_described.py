@@ -57,6 +57,7 @@ def frames(run):
         "utilisation": run.utilisation(),
         "links": run.links(),
         "staleness": run.staleness(),
+        "participation": run.participation(),
     }
 
 

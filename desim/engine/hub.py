@@ -182,9 +182,9 @@ def features(world: World) -> tuple[Feature, ...]:
 
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
-        from desim.engine.trusted import Trusted
+        from desim.engine.correlating import summing
 
-        found.append(Trusted(world))
+        found.append(summing(world))
     return tuple(found)
 
 

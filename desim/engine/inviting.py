@@ -120,6 +120,7 @@ class Choosing(Feature):
         self.beside = 0 if self.reports is None else BITS
         self.asked = 0  # the latest round of an invitation
         self.chosen: Int = np.empty(0, np.int64)
+        self.latest = np.full(agents, -chooser.separation)  # round of an invitation, or a reply
         nothing = np.zeros((2, agents), np.int64)
         self.seen = Seen(
             np.zeros(agents), nothing[0], nothing[1], np.full(agents, np.nan),
@@ -134,9 +135,11 @@ class Choosing(Feature):
         """Whoever is chosen in this round and is among agents who (n,), which are free."""
         if self.asked != hub.round:
             self.seen.took = hub.calls.took
-            free = self._up(hub.now, who)
+            rested = who[hub.round - self.latest[who] >= self.chooser.separation]
+            free = self._up(hub.now, rested)
             self.chosen = np.sort(self.chooser.chosen(hub.round, free, self.seen))
             self.seen.picks[self.chosen] += 1
+            self.latest[self.chosen] = hub.round
             self.asked = hub.round
             return self.chosen
         return self.chosen[np.isin(self.chosen, who)]
@@ -155,7 +158,7 @@ class Choosing(Feature):
 
     def taken(self, hub: Any, who: Int, rounds: Int, exchange: Int) -> None:
         """Note what replies of agents who (n,) to calls of rounds (n,) say."""
-        self.seen.heard[who] = hub.round
+        self.seen.heard[who] = self.latest[who] = hub.round  # which may be late
         if self.reports is not None:
             self.seen.loss[who] = self.reports.said(who, rounds, exchange)
         self.seen.took = hub.calls.took
@@ -165,12 +168,15 @@ class Choosing(Feature):
         """What a checkpoint needs."""
         seen = {name: getattr(self.seen, name) for name in SEEN.split()}
         own = {f"own {name}": array for name, array in self.seen.own.items()}
-        return seen | own | {"asked": self.asked, "chosen": self.chosen}
+        apart = {"latest": self.latest} if self.chooser.separation > 1 else {}
+        return seen | own | apart | {"asked": self.asked, "chosen": self.chosen}
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
         recall(self, tree, "asked")
         recall(self.seen, tree, SEEN)
+        if self.chooser.separation > 1:
+            recall(self, tree, "latest")
         for name, array in self.seen.own.items():
             fill(array, tree[f"own {name}"])
         self.chosen = np.asarray(tree["chosen"], np.int64)

@@ -24,6 +24,7 @@ from desim.arrays import Array, Int
 from desim.engine.signals import Feature
 from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
+from desim.privacy.correlated.factors import Factor
 from desim.privacy.ledger.ledger import BESIDE, Mechanism, View, add_normal
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.problem.kernels.sums import clipped_rows, column_sums
@@ -57,7 +58,8 @@ class Trust:
     """What a trusted coordinator does: clip S (where it starts), noise, None for none.
 
     relative: whether the deviation of the noise is in units of S; number: of replies that are
-    expected; law, share: how those in a sum were drawn, see `Mechanism`.
+    expected; law, share: how those in a sum were drawn, see `Mechanism`; factor: of noise that is
+    correlated over rounds, where contributions of an agent are so many rounds apart at least.
     """
 
     clip: float
@@ -67,6 +69,8 @@ class Trust:
     adaptive: Quantile | None = None
     law: Mechanism = Mechanism.SUM
     share: float = np.nan
+    factor: Factor | None = None
+    apart: int = 1
 
     @property
     def given(self) -> dict[str, float]:
@@ -90,7 +94,16 @@ class Trust:
         """Mechanism, view, sensitivity, scale and sampling of a round's row: 2 S, as replaced."""
         adapts = self.adaptive is not None
         scale = clip * self.multiplier(round_) if adapts else self.deviation(round_, clip)
-        return int(self.law), int(View.PUBLIC), 2.0 * clip, scale, self.share
+        law, share = self.law, self.share
+        if self.factor is not None and scale > 0.0:
+            law, share = self.factor.charged(round_)
+        return int(law), int(View.PUBLIC), 2.0 * clip, scale, share
+
+    def at_most(self) -> tuple[int, int, float, float, float]:
+        """Terms of one row that costs as much as all sums with correlated noise may."""
+        assert self.factor is not None
+        moved = 2.0 * self.clip * float(np.sqrt(self.factor.bound(self.factor.rounds, self.apart)))
+        return int(Mechanism.SUM), int(View.PUBLIC), moved, self.deviation(1, self.clip), np.nan
 
 
 class Trusted(Feature):

@@ -147,6 +147,7 @@ ROWS = {  # what one row of a table is
     "utilisation": "one agent, from the start to the end of the run",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
+    "participation": "one agent, and the rounds in whose collections its replies are",
     "clock_messages": "one message of a real run and of one that simulates it",
     "clock_computations": "one computation of both runs",
     "clock_rounds": "one round of both runs",
@@ -277,6 +278,11 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "heard": ("", "round in which that was sent"),
         "staleness": ("rounds", "round - heard"),
         "age": ("s", "time since it was first sent; of a reply, since its agent was called"),
+    },
+    "participation": {
+        "agent": ("", "who replies"),
+        "contributions": ("", "rounds of the coordinator in which its replies are"),
+        "gap": ("rounds", "the fewest from one of them to the next; nan for less than two"),
     },
     "clock_messages": {
         "sender": ("", "who sends; -1 is the coordinator"),

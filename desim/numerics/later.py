@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Later", "kernel_of", "names_of", "optimize", "pd", "sparse", "special"]
+__all__ = ["Later", "kernel_of", "names_of", "optimize", "pd", "signal", "sparse", "special"]
 
 
 class Later:
@@ -62,7 +62,8 @@ def kernel_of(module: str, name: str) -> Any:
 
 if TYPE_CHECKING:
     import pandas as pd
-    from scipy import optimize, sparse, special
+    from scipy import optimize, signal, sparse, special
 else:
     pd, special = Later("pandas"), Later("scipy.special")
     optimize, sparse = Later("scipy.optimize"), Later("scipy.sparse")
+    signal = Later("scipy.signal")

@@ -391,8 +391,10 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "basis": basis,
         "tuned": [*tuned(scenario, bounded)],
     }
-    if simulation.settings.trust is not None:
+    if (trust := simulation.settings.trust) is not None:
         own["trust"] = "coordinator"
+        if trust.factor is not None:
+            own["contributions"] = [trust.factor.rounds, trust.apart, *trust.at_most()[2:4]]
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

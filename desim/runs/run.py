@@ -21,6 +21,7 @@ from desim.log.column_meanings import described
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import OF_SUMS
 from desim.privacy.accounting.views import read_view
+from desim.privacy.correlated.charged import at_worst
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
 from desim.runs.premises import (
     Stated,
@@ -304,6 +305,9 @@ class Run:
         if private and (might := allowed(self)) is not None:
             whole = seen if trusted(self) else "eavesdropper"
             found = bounded(self, found, might, partial(account, view=whole, **asked_for))
+        else:
+            known = self.manifest.get("privacy", {}).get("contributions")
+            found = replace(found, flags=(*found.flags, *at_worst(known, found)))
         found = replace(found, flags=(*found.flags, *doubts(self)))
         return found.voided(why) if (why := void(self)) else found
 
@@ -393,6 +397,13 @@ class Run:
 
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")
+
+    def participation(self) -> "pd.DataFrame":
+        """How often agents contribute, and how far apart: columns agent, contributions, gap."""
+        from desim.runs.reading.traffic import participation
+
+        used = participation(self.staleness(), len(self.manifest["rows"]))
+        return described(used, "participation")
 
     @property
     def plot(self) -> "Figures":

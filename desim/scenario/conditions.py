@@ -9,7 +9,7 @@ from desim import units
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.network.conditions import devices, links, participation
-from desim.network.conditions.choosing import CHOOSERS, Chooser, Losses
+from desim.network.conditions.choosing import CHOOSERS, Available, Chooser, Losses
 from desim.network.conditions.devices import Traces, rate_traces
 from desim.network.conditions.links import Latencies
 from desim.network.conditions.participation import Participation
@@ -121,6 +121,8 @@ class Conditions:
             case "bernoulli":
                 return participation.Bernoulli(agents, seed, said.value)
             case "uniform":
+                if said.separation is not None:
+                    return Available(agents, said.value, seed, separation=said.separation)
                 return participation.UniformSubset(agents, seed, said.value)
             case "schedule":
                 sets = [np.array(sorted(set(one)), np.int64) for one in said.value]
@@ -144,6 +146,7 @@ class Conditions:
             most = speed[np.isfinite(speed)].max(initial=0.5)
             own["speed"] = np.where(np.isfinite(speed), speed, 2.0 * most)
         common = self.agents, said.invite, self.scenario.seed, said.of_those_up, losses
+        own["separation"] = said.separation or 1
         return CHOOSERS[said.choose](*common, **own)
 
     def churn(self) -> devices.Churn | None:

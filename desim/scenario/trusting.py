@@ -14,6 +14,7 @@ from desim.network.conditions.participation import Bernoulli, Schedule, UniformS
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
 from desim.privacy.accounting.trusted_sums import Terms, table_of_sums
+from desim.privacy.correlated import factors
 from desim.privacy.ledger.ledger import Mechanism
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
@@ -38,7 +39,7 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
     added = Gaussian(1.0 if amount is None else amount, noise.decay or 1.0, **schedule)
     trust = Trust(
         clip.start, added if amount != 0.0 else None, expected(settings), relative, adaptive, law,
-        share,
+        share, factor_of(scenario), scenario.participation.separation or 1,
     )  # fmt: skip
     return replace(settings, trust=_calibrated(scenario, settings, trust))
 
@@ -87,6 +88,26 @@ def planned(
     return account(table, rows=rows, delta=delta, view=view, relation=relation)
 
 
+def factor_of(scenario: Scenario) -> factors.Factor | None:
+    """How noise is correlated over rounds, None where it is not."""
+    rounds, noise = scenario.stop.rounds, None
+    if scenario.privacy is not None:
+        noise = scenario.privacy.noise
+    if noise is None or noise.correlated is None or rounds is None:
+        return None
+    said, apart = noise.correlated, scenario.participation.separation or 1
+    measure: factors.Measure = said.measure or "mean"
+    match said.kind:
+        case "tree":
+            return factors.tree(rounds, said.value)
+        case "root":
+            return factors.root(rounds, said.value)
+        case "banded":
+            return factors.banded(rounds, said.value, measure)
+    times = factors.most_times(rounds, apart)
+    return factors.buffered(rounds, said.value, times, apart, measure)
+
+
 def expected(settings: Settings) -> float:
     """How many replies a sum holds, as far as is known beforehand."""
     who, policy = settings.participation, settings.policy
@@ -112,9 +133,17 @@ def drawn(settings: Settings) -> tuple[Mechanism, float]:
 
 
 def terms_of(trust: Trust, rounds: int) -> Iterator[Terms]:
-    """The terms of the sums of so many rounds."""
-    for k in range(1, rounds + 1):
-        mechanism, _, sensitivity, scale, sampling = trust.terms(k, trust.clip)
+    """The terms of the sums of so many rounds that an agent may be in; the most costly ones.
+
+    Of noise that is correlated those of one release that tells as much.
+    """
+    if trust.factor is not None:
+        every = [trust.at_most()]
+    else:
+        every = [trust.terms(k, trust.clip) for k in range(1, rounds + 1)]
+    if len(every) > 1 and trust.apart > 1:
+        every = sorted(every, key=lambda row: row[3])[: factors.most_times(rounds, trust.apart)]
+    for mechanism, _, sensitivity, scale, sampling in every:
         yield mechanism, sensitivity, scale, sampling
 
 

@@ -26,6 +26,11 @@ COSTS = {
     "$N(0,1)$, both ways",
     "subset-sum": "the same; where an agent or record is replaced, and who took part is secret, "
     "that of a secret batch of that share of the agents",
+    "toeplitz-sum": "noise is correlated over rounds: of an agent in rounds $t_1$, $t_2$, ... all "
+    r"rows together $\mu = \|\sum_i C e_{t_i}\| D/s$, half of it left out; `sampling` of round $t$ "
+    "is the coefficient $c_{t-1}$ of the Toeplitz matrix $C$",
+    "tree-sum": r"the same with trees over 1/`sampling` rounds each, of $L$ levels: $\mu^2 = \sum "
+    r"n^2 D^2/(L s^2)$ over nodes, $n$ of whose rounds the agent was in",
 }
 
 

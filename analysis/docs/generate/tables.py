@@ -14,6 +14,7 @@ CALLS = {
     "utilisation": "`run.utilisation()`",
     "links": "`run.links()`",
     "staleness": "`run.staleness()`",
+    "participation": "`run.participation()`",
     "runs": "`study.runs`",
     "summary": "`study.summary`",
     "comparisons": "`study.comparisons`",

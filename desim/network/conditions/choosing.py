@@ -75,7 +75,8 @@ class Seen:
 class Chooser:
     """`count` agents a round, chosen of those that are free: they owe nothing, and are not retired.
 
-    available: of those that are up, too; losses: what replies say of them, None for nothing.
+    available: of those that are up, too; losses: what replies say of them, None for nothing;
+    separation: rounds between two contributions of an agent at least.
     """
 
     agents: int
@@ -83,6 +84,7 @@ class Chooser:
     seed: int
     available: bool = False
     losses: Losses | None = None
+    separation: int = 1
     uniform: ClassVar[bool] = False  # cohorts are no uniform draw
     remembers: ClassVar[bool] = True
 
@@ -164,7 +166,7 @@ class RoundRobin(Chooser):
 
 
 class Available(Chooser):
-    """Uniformly of those that are free and up."""
+    """Uniformly of those that are free, and up where that is asked."""
 
     def chosen(self, round_: int, free: Int, seen: Seen) -> Int:
         """Agents by lot."""

@@ -369,7 +369,7 @@ def _of_sums(
         rows = sums.of_anybody(whole, who, agents)
         return Block.of(rows, Adversary("final-model"), *common[1:])
 
-    premises = tuple(sums.premises(law)) if models else ()
+    premises = tuple(sums.premises(law, whole)) if models else ()
     if law:
         one = _account([alike], 1, delta, common, True, lambda _: alike().priced, premises, said)
         return _of_anybody(one, agents, np.array(who.agents, np.int64))

@@ -138,7 +138,8 @@ def epsilon_of_divergences(total: Array, delta: float) -> Array:
 RELATIONS = ("replace-one", "add-or-remove-one", "agent")
 OF_SUMS = (*RELATIONS, "add-or-remove-agent")  # the last is about what agents add to a sum alone
 OF_AGENTS = OF_SUMS[2:]  # of which the unit is an agent, of the others a record
-SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM)
+CORRELATED = (Mechanism.TOEPLITZ_SUM, Mechanism.TREE_SUM)
+SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM, *CORRELATED)
 # Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
 # not spare one half.
 WHOLE = [

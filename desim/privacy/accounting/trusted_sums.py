@@ -16,6 +16,7 @@ from desim.columns import Columns, Pieces, Words, gathered, joined, rows_of
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.prices import OF_AGENTS, SUMS
 from desim.privacy.accounting.views import Adversary
+from desim.privacy.correlated.charged import ONE_RELEASE, chained, correlated
 from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 
 NAMES = [MECHANISMS[one] for one in SUMS]
@@ -61,7 +62,8 @@ def held(rows: Columns, sums: Columns) -> Columns:
     found["agent"] = rows["agent"][reply]
     mark = (found["release"] >> 48 & 0xF00) | SUMMED  # the number of the sum in its round
     found["release"] = rows["release"][reply] | mark << 48
-    return joined([found, rows_of({name: rows[name] for name in found}, late)])
+    found = joined([found, rows_of({name: rows[name] for name in found}, late)])
+    return chained(found, sums) if correlated(sums) else found
 
 
 def law_of(sums: Columns, relation: str) -> str:
@@ -105,8 +107,10 @@ def remarks(
         yield f"delta {delta:g} is not below 1 / agents: there are {agents} only"
 
 
-def premises(law: str) -> Iterator[str]:
+def premises(law: str, sums: Columns) -> Iterator[str]:
     """What an account of sums takes for granted; law: by which draw they are amplified."""
+    if correlated(sums):
+        yield ONE_RELEASE
     yield "the coordinator is trusted with changes before noise, and so are its lines"
     yield "who is called when, what is lost or late, and when, depends on no data"
     if law == MECHANISMS[Mechanism.POISSON_SUM]:

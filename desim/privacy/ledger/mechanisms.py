@@ -34,8 +34,9 @@ class Mechanism(IntEnum):
     was shortened to a norm of D/2, whatever becomes of the agent's rows, one or all of them; sum:
     the same for a sum of such values of several agents, whose row has agent -1 where it is for all
     that replied in its round; poisson-sum: each agent was invited to it with probability
-    `sampling`; subset-sum: that share of all agents was, all sets alike; none: infinite unless
-    D = 0.
+    `sampling`; subset-sum: that share of all agents was, all sets alike; toeplitz-sum, tree-sum:
+    noise is correlated over rounds, `sampling` in round t is the coefficient t - 1 of a matrix, or
+    one over the rounds of a tree; none: infinite unless D = 0.
     """
 
     NONE = 0
@@ -52,6 +53,8 @@ class Mechanism(IntEnum):
     SUM = 11
     POISSON_SUM = 12
     SUBSET_SUM = 13
+    TOEPLITZ_SUM = 14
+    TREE_SUM = 15
 
 
 class View(IntEnum):

@@ -159,6 +159,15 @@ def staleness(
     return found[columns].sort_values(["time", "agent", "peer"], ignore_index=True)
 
 
+def participation(used: "pd.DataFrame", agents: int) -> "pd.DataFrame":
+    """Columns agent, contributions, gap of what a coordinator has used, a table of `staleness`."""
+    rounds = used.loc[used["agent"] < 0, ["peer", "round"]].drop_duplicates().sort_values("round")
+    gap = rounds.groupby("peer")["round"].diff().groupby(rounds["peer"]).min()
+    number = rounds["peer"].value_counts().reindex(range(agents), fill_value=0)
+    found = pd.DataFrame({"agent": range(agents), "contributions": number.to_numpy()})
+    return found.assign(gap=gap.reindex(range(agents)).to_numpy())
+
+
 def _replies(
     closed: "pd.DataFrame", came: "pd.DataFrame", events: "pd.DataFrame", void: bool
 ) -> "pd.DataFrame":

@@ -92,6 +92,12 @@ def invitations_fit(participation: Participation, agents: int | None) -> Found:
     if participation.kind == "uniform" and agents is not None and participation.value > agents:
         text = f"found {participation.value} active of {agents} agents"
         yield place, f"{text}; allowed: at most {agents}, the agents"
+    apart, each = participation.separation, participation.uniform or participation.invite
+    if agents is not None and apart is not None and each is not None and each * apart > agents:
+        text = f"found {apart} with {each} of {agents} agents a round, of which none is left after"
+        text += f" {-(-agents // each)} rounds"
+        allowed = f"1 to {agents // each}" if each <= agents else "fewer agents a round"
+        yield ("participation", "separation"), f"{text}; allowed: {allowed}"
     for index, invited in enumerate(schedule or ()):
         if len(set(invited)) < len(invited):
             yield (*place, index), f"found {list(invited)}; allowed: each agent once"

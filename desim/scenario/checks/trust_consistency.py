@@ -8,6 +8,7 @@ from desim.privacy.accounting.trusted_sums import MODELS
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation
+from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
@@ -74,6 +75,27 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
     if (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
         text = "found noise that changes from round to round with a clip that follows a quantile"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}} alone"
+
+
+def contributions_are_bounded(
+    privacy: Privacy | None, participation: Participation, stop: Stop
+) -> Found:  # fmt: skip
+    """With noise that is correlated, what an agent's contributions tell depends on all of them."""
+    noise = None if privacy is None else privacy.noise
+    if privacy is None or noise is None or noise.correlated is None or not privacy.trusted:
+        return
+    place, bound = ("privacy", "noise", "correlated"), "nothing bounds"
+    if stop.rounds is None:
+        text = f"found without stop.rounds, so that {bound} how often an agent takes part"
+        yield place, f"{text}; allowed: stop: {{rounds: ...}}"
+    if participation.separation is None:
+        text = f"found with {participation.kind} and no separation, so that {bound} how close "
+        text += "contributions of an agent are"
+        cure = "participation: {uniform: n, separation: rounds}, or with choose"
+        yield place, f"{text}; allowed: {cure}"
+    if privacy.clip is not None and privacy.clip.noise is not None:
+        text = "found with a clip that follows a quantile, whose noise is another one every round"
+        yield place, f"{text}; allowed: a clip that stays"
 
 
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:

@@ -207,7 +207,7 @@ class Policy(Form):
 
 # The section `participation`: who acts, by a draw of each round or by what was seen before.
 
-COMMON = ("invite", "available")
+COMMON = ("invite", "available", "separation")
 DEFAULTS: dict[str, dict[str, Any]] = {  # what each choice has beside, as its paper has it
     "fastest": {},
     "oldest": {},
@@ -236,8 +236,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # what each choice has beside, as its p
         "losses": None,
     },
 }
+NONE_OF = {"available": "available", "tiers": "separation"}  # tiers begin with everybody
 CHOICES = tuple(DEFAULTS)
 MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for key in own)]))
+
+
+def keys_of(name: str) -> list[str]:
+    """The keys beside one choice."""
+    return [key for key in (*COMMON, *DEFAULTS[name]) if key != NONE_OF.get(name)]
 
 
 class LossNoise(Strict):
@@ -260,7 +266,7 @@ class Participation(Form):
         "uniform": 5, "schedule": [[0, 2], [1, 3]], "end": "hold", "choose": "fastest", "invite": 5,
         "available": True, "candidates": 10, "pace": "10 s", "most": 10, "interval": 20,
         "probabilities": [0.5, 0.3, 0.2], "credits": [40, 20, 10], "tiers": 3,
-        "losses": {"clip": 2.0, "sigma": 0.1},
+        "losses": {"clip": 2.0, "sigma": 0.1}, "separation": 4,
     }  # fmt: skip
 
     bernoulli: Share | None = None
@@ -283,6 +289,9 @@ class Participation(Form):
     """choose: how many agents a round; those that are not free are left out"""
     available: Flag | None = None
     """choose: whether only agents that are up are invited, as churn has it"""
+    separation: Count | None = None
+    """uniform, choose: rounds between two of an agent's contributions at least; whoever took part,
+    or was invited, in one of the latest separation - 1 rounds is not free"""
     losses: LossNoise | None = None
     """power-of-choice, oort, tiers with interval: noise on losses; without it they cost infinity"""
     candidates: Count | None = None
@@ -326,7 +335,9 @@ class Participation(Form):
         written = super().mapping(data)
         if "choose" in written:
             return cls._choice(written)
-        if stray := [key for key in MODIFIERS if key in written]:
+        if "separation" in written and "uniform" not in written:
+            raise ValueError("found separation; allowed: with uniform or choose")
+        if stray := [key for key in MODIFIERS if key in written and key != "separation"]:
             raise ValueError(f"found {stray[0]} without choose; allowed: with choose")
         if "trace" in written:
             return {"end": "loop", **written}
@@ -340,16 +351,15 @@ class Participation(Form):
         name = written["choose"]
         if not isinstance(name, str) or name not in DEFAULTS:
             return written  # told where the key is read
-        own = DEFAULTS[name]
-        allowed = [*COMMON, *own]
+        own, allowed = DEFAULTS[name], keys_of(name)
+        if name == "available" and "available" in written:
+            raise ValueError("available: found with choose: available, which is that already")
         for key in written:
             if key not in allowed and key in cls.modifiers:
                 text = f"found {key} with choose: {name}; allowed with it: {', '.join(allowed)}"
                 raise ValueError(text + spelling(key, allowed))
         if "invite" not in written:
             raise ValueError("found choose without invite; allowed: with how many a round")
-        if name == "available" and "available" in written:
-            raise ValueError("available: found with choose: available, which is that already")
         if name == "power-of-choice" and "candidates" not in written:
             raise ValueError("found power-of-choice without candidates; allowed: d of them")
         found = {"available": None if name == "available" else False, **own, **written}
@@ -385,6 +395,8 @@ class Participation(Form):
                 own = [key for key in keys if key in cls.alternatives() or key == "end"]
                 if "trace" not in keys:
                     own = [key for key in own if key != "end"]
+                if "uniform" in keys:
+                    own.append("separation")
                 options.append({**option, "properties": {key: keys[key] for key in own}})
             else:
                 options += [_option(option, name) for name in DEFAULTS]
@@ -393,11 +405,9 @@ class Participation(Form):
 
 def _option(option: dict[str, Any], name: str) -> dict[str, Any]:
     """The schema of one choice."""
-    keys, own = option["properties"], [*COMMON, *DEFAULTS[name]]
+    keys, own = option["properties"], keys_of(name)
     about = keys["choose"].get("description", "")
     properties = {"choose": {"const": name, "description": about}}
-    if name == "available":
-        own.remove("available")
     required = ["choose", "invite", *(["candidates"] if name == "power-of-choice" else [])]
     properties |= {key: keys[key] for key in own}
     return {**option, "properties": properties, "required": required}

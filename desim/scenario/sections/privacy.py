@@ -9,19 +9,51 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from desim.errors import refusal
-from desim.fields import Count, Flag, Fraction, NonNegative, Positive, Share, Strict, Text
+from desim.fields import Count, Flag, Form, Fraction, NonNegative, Positive, Share, Strict, Text
 from desim.fields.numbers import within
 from desim.privacy.accounting.views import PATTERN, read_view
 
 DELTA = 1e-5
 SCHEDULE = ("sigma", "kind", "decay", "period", "iteration")
 AMOUNTS = ("phi", "sigma", "multiplier", "epsilon", "epsilon_s")
-RELATIVE = ("multiplier", "kind", "decay", "period", "iteration")
+RELATIVE = ("multiplier", "kind", "decay", "period", "iteration", "correlated")
 ALLOTTED = ("epsilon", "epsilon_s", "epsilon_n", "delta", "delta_s", "delta_n")
 
 BETWEEN = "a number above 0 and below 1"
 _BELOW_1 = within(BETWEEN, lambda x: 0 < x < 1, exclusiveMinimum=0, exclusiveMaximum=1)
 Delta = Annotated[float, *_BELOW_1]
+
+
+class Correlated(Form):
+    """How the noise on sums is correlated over rounds, so that prefix sums have less: DP-FTRL.
+
+    The multiplier is that of an agent that is in one sum. How often agents take part, and how far
+    apart, decides what all sums tell: participation.separation bounds it.
+    """
+
+    words = ("tree", "root")
+    modifiers = ("measure",)
+    examples = {"tree": 16, "root": 8, "banded": 8, "buffered": 3, "measure": "max"}
+
+    tree: Count | None = None
+    """binary trees over so many rounds each, one after the other, with Honaker's estimate from
+    below (Kairouz et al. 2021); tree: one over all rounds"""
+    root: Count | None = None
+    """square root of the matrix of prefix sums, of which so many bands; root: all of them"""
+    banded: Count | None = None
+    """the Toeplitz matrix of so many bands with the least error (Choquette-Choo et al. 2023)"""
+    buffered: Count | None = None
+    """buffered linear Toeplitz (BLT) of so many buffers with the least error at the separation"""
+    measure: Literal["mean", "max"] | None = None
+    """banded, buffered: the error that is least, the mean one (default) or the largest"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; only an optimum has a measure."""
+        written = super().mapping(data)
+        if "measure" in written and not {"banded", "buffered"} & written.keys():
+            raise ValueError("found measure; allowed: with banded or buffered")
+        return written
 
 
 class Noise(Strict):
@@ -49,6 +81,9 @@ class Noise(Strict):
     """R_T: the variance is sigma^2 / (R_T (k - 1) k) in round k > 1, which first raises it"""
     resolution: Positive | None = None
     """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
+    correlated: Correlated | None = None
+    """noise on a sum that depends on that of earlier ones, by its multiplier; default: it is
+    independent"""
     phi: Positive | None = None
     """zCDP that the first round spends; the variance follows from it"""
     growth: Share | None = None
@@ -73,7 +108,7 @@ class Noise(Strict):
         """What was written, with the defaults of the form it takes."""
         written = super().mapping(data)
         direct = [key for key in (*SCHEDULE, "resolution") if key in written]
-        if "multiplier" in written:
+        if "multiplier" in written or "correlated" in written:
             return cls._relative(written)
         paper = [key for key in ("phi", "growth") if key in written]
         once = [key for key in ALLOTTED if key in written]
@@ -108,10 +143,14 @@ class Noise(Strict):
     def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The form {multiplier, decay, ...}, which says no sigma."""
         if stray := sorted(written.keys() - {*RELATIVE}):
-            found = f"found multiplier and {stray[0]}"
-            raise ValueError(f"{found}; allowed with multiplier: {', '.join(RELATIVE[1:])}")
+            key = "multiplier" if "multiplier" in written else "correlated"
+            others = ", ".join(one for one in RELATIVE if one != key)
+            raise ValueError(f"found {key} and {stray[0]}; allowed with {key}: {others}")
         if written.get("kind", "gaussian") != "gaussian":
             raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
+        changes = [key for key in ("decay", "iteration") if written.get(key, 1.0) != 1.0]
+        if "correlated" in written and changes:
+            raise ValueError(f"found correlated and {changes[0]}; allowed: one of them")
         return {"kind": "gaussian", **({} if "iteration" in written else {"decay": 1.0}), **written}
 
     @classmethod
