@@ -15,7 +15,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "numerics": 2700,  # filters, imported late; a process compiles; a full disk keeps no code
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
-    "log": 1390,  # when something was learnt; the table of contributions
+    "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 5590,  # sums, and noise correlated over them; what a view of linear messages tells
     "engine": 12580,  # what a trusted coordinator does with replies, noise that remembers
     "methods": 6270,  # gossip between steps, noise of links; which are linear, which take sums alone
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 143, "methods": 64,
-    "scenario": 122, "runs": 66, "deployments": 41, "experiments": 72, "interface": 49,
+    "scenario": 122, "runs": 67, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
