@@ -129,7 +129,6 @@ def forgotten_with_a_module() -> Iterator[None]:
 
 
 MACHINE = ("fed_plt", "fedavg", "scaffold")  # whose rounds tests have in machine code
-CODED = ("fedavg", "scaffold")  # of them also with codecs
 FEW_STEPS = 10_000  # of agents: so many take seconds in plain Python, and to compile takes longer
 
 
@@ -142,8 +141,7 @@ def few_formulas_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def played(program: Any, world: Any) -> float:
         room, _, name = type(program.formulas).__module__.rpartition(".")
         steps = play._steps(world.settings, program)
-        machine = MACHINE if world.settings.codecs.plain else CODED
-        if room.startswith("desim.methods") and name not in machine and steps < FEW_STEPS:
+        if room.startswith("desim.methods") and name not in MACHINE and steps < FEW_STEPS:
             with monkeypatch.context() as patched:
                 patched.setenv("DESIM_COMPILE", "never")
                 return real(program, world)
