@@ -181,6 +181,10 @@ def features(world: World) -> tuple[Feature, ...]:
         from desim.engine.budgets import Spending
 
         found.insert(0, Spending(world, world.filter, price))
+    if settings.trust is not None:
+        from desim.engine.trusted import Trusted
+
+        found.append(Trusted(world))
     return tuple(found)
 
 

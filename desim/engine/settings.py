@@ -15,6 +15,7 @@ from desim.network.timeline.messages import Links
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from desim.engine.trusted import Trust
     from desim.privacy.ledger.budget import Budget
 
 
@@ -27,7 +28,8 @@ class Settings:
     budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
     and links are the first. intake: what a coordinator's work takes. codecs: of messages. later:
-    whether agents of a graph hear messages of later rounds than their own, too.
+    whether agents of a graph hear messages of later rounds than their own, too. trust: what a
+    coordinator does that is trusted with replies.
     """
 
     seed: int
@@ -54,6 +56,7 @@ class Settings:
     intake: Intake = AT_ONCE
     codecs: Codecs = AS_THEY_ARE
     later: bool = False
+    trust: "Trust | None" = None
 
     @property
     def afresh(self) -> "Settings":

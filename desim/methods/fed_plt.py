@@ -4,7 +4,8 @@ Bastianello, Liu, Johansson 2024, "Enhancing privacy in federated learning throu
 (arXiv 2403.17572), Algorithm 1. Problem: min sum_i f_i(x) + h(x).
 """
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -91,6 +92,7 @@ class FedPLT(Federated):
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
     has_prox = True
+    summed: ClassVar[bool | Mapping[str, Any]] = {"send": "increments"}
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     unweighable = "every agent's latest z_i counts alike in the splitting"

@@ -82,6 +82,7 @@ class FedAvg(Federated):
     restarts = policies
     sent_model = True
     unweighable = ""
+    summed = True
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
     messages = "changes"

@@ -52,6 +52,7 @@ class FedBuff(fedavg.FedAvg):
     Parameters = Parameters
     waiting: ClassVar[Mapping[str, Any]] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
     proved_late = sent_model = True
+    summed = True
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:

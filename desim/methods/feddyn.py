@@ -96,6 +96,7 @@ class FedDyn(Federated):
     forgetting = "h keeps the g_k that an agent which begins anew has lost"
     unweighable = "h is the mean of all g_k only where their changes weigh alike"
     cohorts = "uniform"
+    summed = True
     unproved = ("gradient", "accelerated", "sgd", "noisy")
 
     def __init__(self, ingredients: Ingredients) -> None:

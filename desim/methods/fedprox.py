@@ -28,6 +28,7 @@ class FedProx(fedavg.FedAvg):
     cures = (*fedavg.FedAvg.cures, "algorithm.mu")
     no_exact = ""
     sent_model = True
+    summed = True
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=ingredients.parameters.mu)

@@ -90,6 +90,7 @@ class Scaffold(Federated):
     restarts = policies
     no_exact = "c_i divides by the number of steps"
     cohorts = "uniform"
+    summed = True
     forgetting = "the server's control variate keeps what an agent that begins anew has lost"
 
     def __init__(self, ingredients: Ingredients) -> None:

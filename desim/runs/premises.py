@@ -74,7 +74,7 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     rounds, terms = simulation.settings.rounds, scenario.privacy
     budget = None
     if terms is not None and terms.budget is not None:
-        budget = [terms.budget, terms.delta, str(terms.relation)]
+        budget = [terms.budget, terms.delta, terms.neighbours]
     unreleased = [*disclosures.unreleased_targets(scenario)]
     rows = None if unreleased else listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
@@ -97,6 +97,8 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     from desim.network.conditions.choosing import Chooser
 
     rounds, agents = simulation.settings.rounds, simulation.problem.agents
+    if simulation.settings.trust is not None:
+        return None
     if not rounds * agents <= FORESEEN:
         return None
     planned = simulation.method.most(int(rounds))
@@ -238,8 +240,7 @@ def one_each(agents: int, mu: float) -> Columns:
 
 def _lost(agent: int) -> Prices:
     """No privacy at all."""
-    nothing, none = np.zeros(1), np.zeros(1, np.int64)
-    return Prices(np.full(1, np.inf), nothing, nothing, nothing, nothing, nothing, none, none)
+    return Prices(np.full(1, np.inf), *[np.zeros(1)] * (len(Prices._fields) - 1))
 
 
 def stand_in(run: "Run", exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
@@ -369,6 +370,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "basis": basis,
         "tuned": [*tuned(scenario, bounded)],
     }
+    if simulation.settings.trust is not None:
+        own["trust"] = "coordinator"
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):
@@ -412,6 +415,11 @@ def stored(run: "Run") -> dict[str, Any]:
     return {"terms": terms, "tuned": [*tuned(known)]}
 
 
+def trusted(run: "Run") -> bool:
+    """Whether the run's coordinator is trusted: its sums are releases, of agent -1."""
+    return "trust" in (run.manifest.get("privacy") or {})
+
+
 def stated(run: "Run") -> Stated:
     """The terms of the run; without a section privacy, what that has by default."""
     return Stated(**(stored(run).get("terms") or {}))
@@ -430,7 +438,7 @@ def terms_of(scenario: "Scenario") -> Stated:
     terms = scenario.privacy
     if terms is None:
         return Stated()
-    return Stated(terms.delta, str(terms.view), str(terms.relation), terms.accountant)
+    return Stated(terms.delta, str(terms.view), terms.neighbours, terms.accountant)
 
 
 # Runs that were deployed: what can be done with a simulation and not with real seconds.
@@ -520,6 +528,8 @@ def with_noise(run: "Run") -> bool:
 def coarse(run: "Run") -> str:
     """COARSE where noise was added to what singles computed: by an older version, a plug-in."""
     kind = (run.manifest.get("privacy") or {}).get("arithmetic")
+    if trusted(run):  # who clips in doubles
+        return ""
     if kind is not None:
         return COARSE if kind == "float32" and with_noise(run) else ""
     try:

@@ -33,6 +33,7 @@ from desim.runs.premises import (
     stored,
     table_of_listed,
     terms_of,
+    trusted,
 )
 from desim.runs.run import Run, with_coordinator
 from desim.scenario import registry
@@ -125,7 +126,9 @@ def statement(
     if named is not None:
         own = partial(_own, registry.accountant(named, "accountant"), must=accountant is not None)
     claim, silence = _claim(run, terms.delta)
-    views = [view] if view is not None else views_of(with_coordinator(run), terms.view)
+    views = (
+        [view] if view is not None else views_of(with_coordinator(run), terms.view, trusted(run))
+    )
     assumed = [basis] if (basis := known.get("basis")) else []
     unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
     caveats = tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
@@ -187,15 +190,18 @@ def foreseen(
     found = None if rows is None else cost(table_of_listed(rows))
     if terms is None or terms.budget is None or found is None or found.method != "exact GDP":
         return found
-    if (terms.delta, str(terms.relation)) != (delta, relation):
+    if (terms.delta, terms.neighbours) != (delta, relation):
         return found
     most = cost(one_each(simulation.problem.agents, mu_of(terms.budget, delta)))
     return most if most.worst < found.worst else found
 
 
-def views_of(star: bool, asked: str = "eavesdropper") -> list[str]:
-    """The views of which an account speaks unless one is chosen; star: there is a coordinator."""
-    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
+def views_of(star: bool, asked: str = "eavesdropper", trust: bool = False) -> list[str]:
+    """The views of which an account speaks unless one is chosen; star: there is a coordinator.
+
+    trust: whether it is trusted.
+    """
+    views = ["eavesdropper", *["coordinator"] * star, *["participants"] * trust, "final-model"]
     return views if asked in views else [asked, *views]
 
 

@@ -190,7 +190,7 @@ def prepare(
             refuse_endless(scenario, simulation)
         origin = simulation.origin  # its scenario has what was measured, once and for all
         settled = scenario if origin is None else origin.scenario
-        whole = completed(settled, simulation.method.noise)
+        whole = completed(settled, simulation.settings.trust or simulation.method.noise)
         written = None if text and whole is scenario else whole.written()
         text = text if written is None else dumped(written)
         head = _manifest(whole, text, simulation) | notes

@@ -63,6 +63,7 @@ from desim.scenario.noise_target import (
 )
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
+from desim.scenario.trusting import trusted
 
 # Which engine plays a scenario, and why: the event loop, a round at a time, or compiled rounds.
 
@@ -119,6 +120,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
         return f"noise that is {noise} is drawn in Python"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
+    if settings.trust is not None:
+        return "what a trusted coordinator sums up is clipped and noised in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
         if np.isfinite(settings.churn.longest).any():
             return "without stop.time, agents may turn out never to be done"
@@ -365,7 +368,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     _check(scenario, problem, noise)
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
-    settings = _settings(scenario, problem, layout)
+    settings = trusted(scenario, _settings(scenario, problem, layout))
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),
@@ -463,7 +466,7 @@ def _budget(scenario: Scenario) -> Budget | None:
     terms = scenario.privacy
     if terms is None or terms.budget is None:
         return None
-    return Budget(terms.budget, terms.delta, terms.relation, terms.on_exhausted or "retire")
+    return Budget(terms.budget, terms.delta, terms.neighbours, terms.on_exhausted or "retire")
 
 
 def _affordable(method: Any, settings: Settings) -> None:

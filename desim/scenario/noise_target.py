@@ -130,8 +130,9 @@ AGREES = 1e-5  # relative, of a calibrated amount in a stored scenario
 
 
 def noise_of(scenario: Scenario) -> Noise | None:
-    """The noise as written, None for none; of deviation 1 (phi: 1) where a target sets it."""
-    written = None if scenario.privacy is None else scenario.privacy.noise
+    """The method's noise, None for none; of deviation 1 (phi: 1) where a target sets it."""
+    privacy = scenario.privacy
+    written = None if privacy is None or privacy.trusted else privacy.noise
     if written is None:
         return None
     if written.form == "classical":
@@ -171,7 +172,7 @@ def calibrated(
     if rounds > PLANNED:
         allowed = f"at most {PLANNED} with privacy.target, whose noise is planned round by round"
         raise InputError(f"stop.rounds: {refusal(rounds, allowed)}")
-    wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.relation)
+    wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.neighbours)
     releases = planned(method.planned, rounds)
     if releases is None:
         raise InputError(
@@ -189,8 +190,8 @@ def calibrated(
     return method
 
 
-def completed(scenario: Scenario, noise: Noise | None) -> Scenario:
-    """The scenario with the noise that its target has set written out."""
+def completed(scenario: Scenario, noise: Any) -> Scenario:
+    """The scenario with what its target has given written out: noise, or what has it, or None."""
     privacy = scenario.privacy
     if privacy is None or privacy.target is None or privacy.noise is None or noise is None:
         return scenario
@@ -236,7 +237,7 @@ def try_accountant(scenario: Scenario, first: Terms | None, rows: NDArray[np.int
         "scale": first.scale[:1],
         "sampling": first.sampling[:1],
     }
-    priced = prices(table, rows, terms.relation)
+    priced = prices(table, rows, terms.neighbours)
     if np.isinf(priced.mu2).any():
         return
     try:

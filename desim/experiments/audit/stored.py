@@ -40,7 +40,7 @@ def terms(
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
     privacy = scenario.privacy
-    if privacy is not None and privacy.relation != "replace-one":
+    if privacy is not None and privacy.neighbours != "replace-one":
         allowed = "replace-one, the relation that is tested; set privacy.relation"
         problems.append(f"privacy.relation: {refusal(privacy.relation, allowed)}")
     if not 0.0 < level < 0.5:

@@ -1,6 +1,6 @@
 """What every method declares about itself, and the settings that it is made from."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -114,6 +114,9 @@ class Method:
     #: with a coordinator: whether an agent's model x, once it has replied, is what it was sent;
     #: not inherited, as another job may train it
     sent_model: ClassVar[bool] = False
+    #: whether its program takes replies by `hub.total` alone, so that a coordinator may be trusted
+    #: with them; or values of parameters with which it does; not inherited
+    summed: ClassVar[bool | Mapping[str, Any]] = False
     #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
     #: schedule {phi, growth}, classical and allotted; () for none
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")
@@ -188,6 +191,12 @@ class Method:
     def shows(cls) -> Literal["released", "next", "own"]:
         """Return what its own class says that its agents' models are, see `shown`."""
         found: Literal["released", "next", "own"] = vars(cls).get("shown", "own")
+        return found
+
+    @classmethod
+    def totals(cls) -> "bool | Mapping[str, Any]":
+        """Return what its own class says of hub.total, see `summed`."""
+        found: bool | Mapping[str, Any] = vars(cls).get("summed", False)
         return found
 
     @classmethod

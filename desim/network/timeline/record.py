@@ -178,6 +178,10 @@ def release_id(agents, agent, round_, exchange):
 BESIDE = 1 << 12  # exchanges from which on releases that go beside a reply are numbered
 
 
+SUMMED = 1 << 13  # exchanges from which on replies are numbered that are in a sum
+WHOLE = 1 << 14  # beside that: of a sum itself
+
+
 def is_beside(release: Any) -> Any:
     """Whether releases (n,) go beside replies, of which they say something more."""
     return release >= BESIDE << 48

@@ -7,7 +7,7 @@ by its privacy loss distribution: both are upper bounds, and the second one is m
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -148,7 +148,7 @@ def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) 
     """Epsilon (n,) after each release of its agent, releases in order of time."""
     ruined = np.isinf(priced.mu2)
     with np.errstate(over="ignore"):
-        known = np.where(ruined, 0.0, priced.mu2 + priced.ratio**2)  # batches known to everybody
+        known = np.where(ruined, 0.0, priced.mu2 + priced.sampled**2)  # batches known to everybody
     ruined, spent = running_max(ruined, agent), running_sum(known, agent)
     epsilon = np.where(ruined, np.inf, epsilon_of(np.sqrt(spent), delta))
     if priced.gaussian.all():
@@ -197,7 +197,7 @@ def _renyi_epsilon(
         running += concentrated(linear[0][block], linear[1][block])
         epsilon[block] = epsilon_of_divergences(running, delta)
     pure = np.cumsum(priced.laplace + priced.pure)  # basic composition, better for a few releases
-    impure = np.cumsum(priced.mu2 + priced.rho + priced.xi + priced.ratio) > 0.0
+    impure = np.cumsum(priced.mu2 + priced.rho + priced.xi + priced.sampled) > 0.0
     each = np.repeat(epsilon, stride)[:n]
     return np.minimum(each, np.where(impure, np.inf, pure))
 
@@ -297,17 +297,31 @@ def account(
     owned = None if rows is None else np.asarray(rows, np.int64)
     pieces = pieces_of(releases)
     log = None if events is None else columns_of(events)
-    counts, star = _glanced(pieces)
+    counts, star, trusted = _glanced(pieces)
     agents = _agents(len(counts) - 1, owned)
     who = adversary(view, agents)
     require_seen(who, star, int(counts.sum()))
+    common = who, log, owned, relation, amplification
+    if trusted:
+        return _of_sums(pieces, counts, agents, delta, common)
 
     def block(first: int, end: int) -> Block:
         mine = None if (first, end) == (0, len(counts)) else partial(_of, first=first, end=end)
-        own = gathered(pieces, mine)
-        return Block.of(own, who, log, owned, relation, amplification)
+        return Block.of(gathered(pieces, mine), *common)
 
     blocks = [partial(block, *ends) for ends in _blocks(counts)]
+    return _account(blocks, agents, delta, common, star, lambda i: block(i, i + 1).priced)
+
+
+Common = tuple[Adversary, Columns | None, NDArray[np.int64] | None, str, bool]
+
+
+def _account(
+    blocks: Sequence[Callable[[], Block]], agents: int, delta: float, common: Common, star: bool,
+    single: Callable[[int], Prices], premises: Iterable[str] = (), remarks: Iterable[str] = (),
+) -> Account:  # fmt: skip
+    """The account of blocks; common: adversary, events, rows, relation, amplification."""
+    who, _, owned, relation, _ = common
     final, growth, signs, method, spent = _replayed(blocks, agents, delta)
 
     def columns() -> Columns:
@@ -320,13 +334,65 @@ def account(
         relation,
         delta,
         "exact GDP" if all(one.exact for one in signs) else method,
-        assumptions(relation, signs),
-        flags(who, star, signs, delta, owned),
+        (*assumptions(relation, signs), *premises),
+        (*flags(who, star, signs, delta, owned), *remarks),
         final,
         growth,
         columns,
-        lambda agent: block(agent, agent + 1).priced,
+        single,
     )
+
+
+def _of_sums(
+    pieces: Pieces, counts: NDArray[np.int64], agents: int, delta: float, common: Common
+) -> Account:
+    """The account of replies to a trusted coordinator, or of the sums that it shows."""
+    from desim.privacy.accounting import trusted_sums as sums
+
+    who, log, _, relation, amplification = common
+    whole, models = sums.summed(pieces), who.kind in sums.MODELS
+    law = sums.law_of(whole, relation) if models and amplification else ""
+    common = (who, log, None if models else common[2], relation, amplification)
+    said = tuple(sums.remarks(whole, who, relation, delta, agents))
+
+    def block(first: int, end: int) -> Block:
+        own = gathered(pieces, partial(_of, first=first, end=end))
+        return Block.of(sums.held(own, whole) if models else sums.replies(own), *common)
+
+    def alike() -> Block:
+        rows = sums.of_anybody(whole, who, agents)
+        return Block.of(rows, Adversary("final-model"), *common[1:])
+
+    premises = tuple(sums.premises(law)) if models else ()
+    if law:
+        one = _account([alike], 1, delta, common, True, lambda _: alike().priced, premises, said)
+        return _of_anybody(one, agents, np.array(who.agents, np.int64))
+    blocks = [partial(block, *ends) for ends in _blocks(counts)]
+    single: Callable[[int], Prices] = lambda i: block(i, i + 1).priced  # noqa: E731
+    return _account(blocks, agents, delta, common, True, single, premises, said)
+
+
+def _of_anybody(one: Account, agents: int, own: NDArray[np.int64]) -> Account:
+    """The account of agents of whom each spends what `one` says; but for those who look, `own`.
+
+    Of very many the curve is that after the last of several releases each.
+    """
+    final = np.full(agents, one.final[0])
+    final[own] = 0.0
+    others = np.setdiff1d(np.arange(agents), own)
+
+    def columns() -> Columns:
+        curve = one.columns()
+        n = len(curve["time"])
+        stride = -(-n * agents // ROWS_IN_MEMORY)
+        last = np.arange(n - 1, -1, -stride)[::-1]
+        time, epsilon = (np.repeat(curve[name][last], len(others)) for name in ("time", "epsilon"))
+        return _curve(time, np.tile(others, len(last)), epsilon, agents)
+
+    def single(agent: int) -> Prices:
+        return one.prices(0).take(slice(0 if agent in own else None))
+
+    return replace(one, final=final, columns=columns, prices=single)
 
 
 def _replayed(
@@ -362,14 +428,20 @@ def _sharpened(final: Array, mine: Block, delta: float) -> str:
     return "PLD" if sharp[worst] else "GDP" if counted[worst].exact else method
 
 
-def _glanced(pieces: Pieces) -> tuple[NDArray[np.int64], bool]:
-    """How many releases each agent (up to the last one) has made, and if a coordinator gets any."""
-    counts, star = np.zeros(0, np.int64), False
+def _glanced(pieces: Pieces) -> tuple[NDArray[np.int64], bool, bool]:
+    """How many releases each agent (up to the last one) has made, and if a coordinator gets any.
+
+    And whether it sums them up, being trusted.
+    """
+    counts, star, trusted = np.zeros(0, np.int64), False, False
     for rows in pieces:
-        number = np.bincount(rows["agent"], minlength=len(counts))
+        agent = rows["agent"]
+        if len(agent) and agent.min() < 0:
+            agent, trusted = agent[agent >= 0], True
+        number = np.bincount(agent, minlength=len(counts))
         number[: len(counts)] += counts
         counts, star = number, star or bool(rows["seen_by"].equal("coordinator").any())
-    return counts, star
+    return counts, star, trusted
 
 
 def _blocks(counts: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -8,8 +8,15 @@ nor cancels; it is log-concave in t, so Newton's method from the right converges
 
 A pair of laws dominates a mechanism if its hockey-stick divergence is at least that of any two
 neighbours at every order e^e; pairs that dominate compose, however releases follow from those
-before (Zhu, Dong and Wang 2022, Thm 10). All pairs of the profiles are symmetric: as relations are,
-delta(-e) = 1 - e^-e + e^-e delta(e), so that e >= 0 says everything.
+before (Zhu, Dong and Wang 2022, Thm 10). Of two laws delta(-e) = 1 - e^-e + e^-e delta'(e), delta'
+being that of the second from the first, so that e >= 0 says everything; all pairs of the profiles
+are symmetric, as relations are, but for sums that somebody is left out of.
+
+Sums that an agent is in with probability q, or left out of: (1 - q) N(0) + q N(a) against N(0) one
+way, N(0) against that the other way; each way composes by itself, and the larger epsilon counts
+(Zhu, Dong and Wang 2022, Thm 11). With r the ratio of densities N(a) / N(0), the first is q times
+the delta of N(a) from N(0) at ln(1 + (e^e - 1) / q). The second has 1 > e^e (1 - q + q r) where r
+is below c = (e^-e - 1 + q) / q, so that it is e^e q c times that of N(0) from N(a) at -ln c.
 
 Batches without replacement, replace-one. Write the two laws of one release as P = (1 - q) M + q A
 and P' = (1 - q) M + q A', q = batch / rows, M without the record and A, A' with it. Replacing it by
@@ -172,19 +179,33 @@ def _mills_fall(t: Array, mu: Array) -> Array:
 class Kind(NamedTuple):
     """One kind of release. law: gaussian, size D / s; laplace, L1 / b; pure, epsilon; batch, D / s.
 
-    share: of a batch, batch / rows.
+    share: of a batch, batch / rows. poisson: a sum that an agent is in with that probability, D / s
+    of what it adds; poisson-back: of the sums without it from those with it.
     """
 
     law: str
     size: float
     share: float = 1.0
 
+    @property
+    def back(self) -> "Kind":
+        """The pair the other way round."""
+        turned = {"poisson": "poisson-back", "poisson-back": "poisson"}
+        return self._replace(law=turned.get(self.law, self.law))
+
 
 def profile(kind: Kind, loss: Array) -> Array:
     """Return delta (n,) of a release at epsilon = loss (n,) >= 0."""
     if kind.law == "gaussian":
         return delta_of(loss, kind.size)
-    if kind.law == "batch":
+    if kind.law == "poisson-back":
+        inside = -np.expm1(-loss) < kind.share  # where c > 0
+        left = 1.0 + np.expm1(-loss[inside]) / kind.share  # c
+        found = np.zeros_like(loss)
+        weight = kind.share * np.exp(loss[inside]) * left
+        found[inside] = weight * delta_of(np.maximum(-np.log(left), 0.0), kind.size)
+        return found
+    if kind.law in ("batch", "poisson"):
         whole = np.log1p(np.expm1(loss) / kind.share)
         return np.asarray(kind.share * delta_of(whole, kind.size))
     if kind.law == "laplace":

@@ -58,7 +58,13 @@ def epsilon_pld(tally: Tally | None, delta: float) -> float:
         return float("nan")
     if tally.exact or tally.lost:
         return float(epsilon_of(np.sqrt(tally.mu2), delta))
-    return _epsilon(tally.parts(), delta)
+    return float(np.max([_epsilon(parts, delta) for parts in _ways(tally.parts())]))
+
+
+def _ways(parts: Counted | None) -> list[Counted | None]:
+    """The pairs of releases, and the same the other way round where that is another one."""
+    back = parts and tuple((kind.back, number) for kind, number in parts)
+    return [parts] if back == parts else [parts, back]
 
 
 def curve_pld(tally: Tally) -> tuple[Array, Array] | None:
@@ -66,11 +72,15 @@ def curve_pld(tally: Tally) -> tuple[Array, Array] | None:
 
     None where no distribution is known or affordable.
     """
-    found = None if tally.lost else _together(tally.parts(), CURVE_DELTA)
-    if found is None:
+    deltas, step = list[Array](), 0.0
+    for parts in [] if tally.lost else _ways(tally.parts()):
+        if (found := _together(parts, CURVE_DELTA)) is None:
+            return None
+        deltas.append(_profile(*found)[0])
+        step = found[2]  # both ways have one grid
+    if not deltas:
         return None
-    mass, besides, step = found
-    return np.arange(len(mass), dtype=float) * step, _profile(mass, besides, step)[0]
+    return np.arange(len(deltas[0]), dtype=float) * step, np.max(deltas, axis=0)
 
 
 def delta_at(tally: Tally, epsilon: Array) -> Array:
@@ -153,20 +163,27 @@ def grid(parts: Counted, delta: float) -> tuple[Grid, float] | None:
 def masses(kind: Kind, lattice: Grid) -> Masses:
     """The discrete law of the loss of one release: chords of its profile between the points.
 
-    A symmetric pair has e^-l of the mass at l at -l, so that losses above 0 say everything.
+    A pair has at -l e^-l of the mass that it has at l the other way round.
     """
     h, most = lattice.step, lattice.points // 2 - 1
-    known = profile(kind, np.arange(most + 1, dtype=float) * h)
-    n = max(min(int(np.searchsorted(-known, -lattice.tail)), most), 1)
-    fall = np.minimum(np.diff(np.minimum.accumulate(known[: n + 1])), 0.0)
-    above = np.empty(n)
-    above[:-1] = (fall[1:] - exp(h) * fall[:-1]) / expm1(h)
-    above[-1] = fall[-1] / expm1(-h)
-    above = np.maximum(above, 0.0)
-    below = above * np.exp(-h * np.arange(1, n + 1))
-    infinite = float(known[n])
+    loss = np.arange(most + 1, dtype=float) * h
+    known = [profile(one, loss) for one in dict.fromkeys((kind, kind.back))]
+    ends = [int(np.searchsorted(-one, -lattice.tail)) for one in known]
+    n = max(min(max(ends), most), 1)
+    above, back = _above(known[0][: n + 1], h), _above(known[-1][: n + 1], h)
+    below = back * np.exp(-h * np.arange(1, n + 1))
+    infinite = float(known[0][n])
     at_zero = max(1.0 - infinite - above.sum() - below.sum(), 0.0)
     return Masses(np.concatenate([below[::-1], [at_zero], above]), infinite)
+
+
+def _above(known: Array, h: float) -> Array:
+    """Masses (n,) at losses h, 2 h, .. of a profile (n + 1,) at 0, h, .."""
+    fall = np.minimum(np.diff(np.minimum.accumulate(known)), 0.0)
+    above = np.empty(len(fall))
+    above[:-1] = (fall[1:] - exp(h) * fall[:-1]) / expm1(h)
+    above[-1] = fall[-1] / expm1(-h)
+    return np.maximum(above, 0.0)
 
 
 @lru_cache(maxsize=256)

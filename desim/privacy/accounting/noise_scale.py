@@ -30,7 +30,9 @@ from desim.privacy.accounting.prices import (
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 
 Plan = Callable[[int], Terms | None]
-SCALED = "laplace pure ratio".split()  # in proportion to 1 / scale; mu2 and rho to its square
+SCALED = (
+    "laplace pure ratio poisson".split()
+)  # in proportion to 1 / scale; mu2 and rho to its square
 TOLERANCE = 1e-6  # relative, of a scale that has no closed form; epsilon stays below its target
 
 
@@ -69,7 +71,7 @@ def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) ->
     costs = prices(columns_of(releases), rows, target.relation)
     agent = releases["agent"].to_numpy()
     spent = np.zeros(len(rows))
-    np.add.at(spent, agent, costs.mu2 + 2.0 * costs.rho + costs.ratio**2)
+    np.add.at(spent, agent, costs.mu2 + 2.0 * costs.rho + costs.sampled**2)
     root = np.sqrt(spent.max()) / mu_of(target.epsilon, target.delta)
     if costs.gaussian.all():
         return float(root)

@@ -61,23 +61,67 @@ def sampled_gaussian(ratio: float, share: float) -> Array:
     orders = ORDERS[ORDERS * ratio <= REACH]
     if share >= 1.0 or not len(orders):
         return np.asarray(known)
-    width = min(2.0, 3.0 / ratio)
-    panels = int(np.ceil((orders[-1] * ratio + 14.0) / width))
-    node, weight = np.polynomial.legendre.leggauss(20)
-    middle = 0.5 * ratio + width * (np.arange(panels) + 0.5)
-    z = (middle[:, None] + 0.5 * width * node).ravel()
-    heavy = np.log(0.5 * width * np.tile(weight, panels) / np.sqrt(2.0 * np.pi)) - 0.5 * z * z
-    whole = ratio * z - 0.5 * ratio**2
-    loss = np.log1p(share * np.expm1(np.minimum(whole, 30.0)))
-    loss = np.where(whole < 30.0, loss, np.logaddexp(np.log1p(-share), np.log(share) + whole))
+    most = 0.5 * ratio + orders[-1] * ratio + 14.0
+    z, heavy = _nodes(0.5 * ratio, most, min(2.0, 3.0 / ratio))
+    loss = _mixed(ratio * z - 0.5 * ratio**2, share)
     steep = np.outer(orders, loss)
     grows = steep + np.log(-np.expm1(-steep)) + np.log(-np.expm1(loss - steep))
-    excess = heavy + grows
-    top = excess.max(axis=1)
-    log_excess = top + np.log(np.exp(excess - top[:, None]).sum(axis=1))
+    log_excess = _log_sum(heavy + grows)
     found = known.copy()
     found[: len(orders)] = np.logaddexp(0.0, log_excess) / (orders - 1.0)
     return np.asarray(np.minimum(found, known))
+
+
+@lru_cache(maxsize=65536)
+def poisson_gaussian(ratio: float, share: float) -> Array:
+    """Divergences (orders,) of a Gaussian sum that an agent is in with probability `share`.
+
+    ratio: what it adds / standard deviation. E r^a under N(0, 1), r as in `sampled_gaussian`: the
+    divergence of the sums with it from those without, never below that of these from those
+    (Mironov, Talwar and Zhang 2019, Thm 5); less 1 it is the mean of r^a - 1 - a (r - 1) >= 0.
+    """
+    known = 0.5 * ORDERS * ratio * ratio
+    orders = ORDERS[ORDERS * ratio <= REACH]
+    if share >= 1.0 or not len(orders):
+        return np.asarray(known)
+    z, heavy = _nodes(-14.0, orders[-1] * ratio + 14.0, min(2.0, 3.0 / ratio))
+    loss = _mixed(ratio * z - 0.5 * ratio**2, share)
+    steep = np.outer(orders, loss)
+    with np.errstate(divide="ignore"):
+        grows = np.where(
+            steep < 30.0,
+            np.log(
+                np.maximum(
+                    np.expm1(np.minimum(steep, 30.0)) - orders[:, None] * np.expm1(loss), 0.0
+                )
+            ),
+            steep,
+        )
+    log_excess = _log_sum(heavy + grows)
+    found = known.copy()
+    found[: len(orders)] = np.logaddexp(0.0, log_excess) / (orders - 1.0)
+    return np.asarray(np.minimum(found, known))
+
+
+def _nodes(low: float, high: float, width: float) -> tuple[Array, Array]:
+    """Points z (n,) of panels of that width from `low` to `high`, and logs of weight and phi(z)."""
+    panels = int(np.ceil((high - low) / width))
+    node, weight = np.polynomial.legendre.leggauss(20)
+    middle = low + width * (np.arange(panels) + 0.5)
+    z = (middle[:, None] + 0.5 * width * node).ravel()
+    return z, np.log(0.5 * width * np.tile(weight, panels) / np.sqrt(2.0 * np.pi)) - 0.5 * z * z
+
+
+def _mixed(whole: Array, share: float) -> Array:
+    """Log of 1 - share + share e^whole (n,)."""
+    loss = np.log1p(share * np.expm1(np.minimum(whole, 30.0)))
+    return np.where(whole < 30.0, loss, np.logaddexp(np.log1p(-share), np.log(share) + whole))
+
+
+def _log_sum(rows: Array) -> Array:
+    """Log of the sums of e^rows (n, points)."""
+    top = rows.max(axis=1)
+    return np.asarray(top + np.log(np.exp(rows - top[:, None]).sum(axis=1)))
 
 
 def epsilon_of_divergences(total: Array, delta: float) -> Array:
@@ -91,7 +135,9 @@ def epsilon_of_divergences(total: Array, delta: float) -> Array:
     return np.asarray(np.where(-np.expm1(-total[..., 0]) < delta * delta, 0.0, epsilon))
 
 
-RELATIONS = ("replace-one", "add-or-remove-one", "agent")
+RELATIONS = ("replace-one", "add-or-remove-one", "agent", "add-or-remove-agent")
+OF_AGENTS = RELATIONS[2:]  # of which the unit is an agent, of the others a record
+SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM)
 # Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
 # not spare one half.
 WHOLE = [
@@ -105,7 +151,8 @@ class Prices(NamedTuple):
     """Costs of releases, arrays (n,); what does not apply is 0, and mu2 inf is no privacy at all.
 
     mu2: mu^2 of Gaussian DP; rho, xi: zCDP; laplace: L1 sensitivity / b; pure: epsilon; ratio,
-    batch, rows: of a Gaussian on a secret batch, replace-one sensitivity / standard deviation.
+    batch, rows: of a Gaussian on a secret batch, replace-one sensitivity / standard deviation, and
+    poisson: the same of a sum that an agent is in with probability batch / rows.
     """
 
     mu2: Array
@@ -114,8 +161,9 @@ class Prices(NamedTuple):
     laplace: Array
     pure: Array
     ratio: Array
-    batch: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    batch: Array
+    rows: Array
+    poisson: Array
 
     @property
     def share(self) -> Array:
@@ -130,7 +178,12 @@ class Prices(NamedTuple):
     @property
     def gaussian(self) -> NDArray[np.bool_]:
         """Which releases mu^2 says everything about."""
-        return np.asarray(~self.foreign & (self.ratio == 0.0))
+        return np.asarray(~self.foreign & (self.sampled == 0.0))
+
+    @property
+    def sampled(self) -> Array:
+        """Ratio or poisson, whichever there is."""
+        return np.asarray(self.ratio + self.poisson)
 
     def take(self, where: Any) -> "Prices":
         """The costs of the releases `where`."""
@@ -151,12 +204,13 @@ class Prices(NamedTuple):
         ):
             if where.any():
                 total[where] += price(column[where])
-        secret = self.ratio > 0.0
-        if secret.any():
-            terms = np.column_stack([self.ratio, self.batch, self.rows])[secret]
+        for secret, law in ((self.ratio, sampled_gaussian), (self.poisson, poisson_gaussian)):
+            if not (where := secret > 0.0).any():
+                continue
+            terms = np.column_stack([secret, self.batch, self.rows])[where]
             kinds, kind = np.unique(terms, axis=0, return_inverse=True)
-            table = [sampled_gaussian(z, b / n) for z, b, n in kinds.tolist()]
-            total[secret] += np.array(table)[kind]
+            table = [law(z, b / n) for z, b, n in kinds.tolist()]
+            total[where] += np.array(table)[kind]
         return total
 
 
@@ -169,24 +223,36 @@ def prices(
     """Price every row of the releases table; rows (agents,) are the records of each agent.
 
     amplification: whether a Gaussian on part of the rows is charged as one on a secret uniform
-    batch, which only `replace-one` knows how to. InputError for what has no meaning, or for `rows`
-    that are needed and not known.
+    batch, which only `replace-one` knows how to; of a sum also where agents are replaced, or, drawn
+    each by itself, left out. InputError for what has no meaning, or for `rows` that are needed and
+    not known.
     """
     chosen("relation", relation, RELATIONS)
     code = _codes(releases["mechanism"])
     scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)
-    part = (fraction > 0.0) & (fraction < 1.0)
+    of_agents, summed = relation in OF_AGENTS, np.isin(code, SUMS)
+    drawn = (fraction > 0.0) & (fraction < 1.0)
+    part = drawn & ~summed
     amplified = amplification and relation == "replace-one"
-    needed = relation == "agent" or bool(part.any() and amplified)
+    needed = (of_agents and not summed.all()) or bool(part.any() and amplified)
     group, batch, owned = _group(releases, np.where(part, fraction, 1.0), rows, relation, needed)
     if relation == "add-or-remove-one":
         group = np.where(np.isin(code, WHOLE), 1.0, group)
+    left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
+    group = np.where(summed, 0.5 if left_out else 1.0, group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
+    if left_out:  # its messages show whether it is there
+        ratio = np.where(summed, ratio, np.inf)
     lost = np.isinf(ratio)
     ratio = np.where(lost, 0.0, ratio)
     secret = part & (code == Mechanism.GAUSSIAN) & (batch < owned) & amplified
+    subset = drawn & (code == Mechanism.SUBSET_SUM) & amplification
+    subset &= relation in ("replace-one", "agent")
+    poisson = drawn & (code == Mechanism.POISSON_SUM) & amplification & left_out
+    drew = np.where(subset | poisson, fraction, batch.astype(float))
+    of = np.where(subset | poisson, 1.0, owned.astype(float))
     paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
     objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
     xi = np.zeros_like(objective)
@@ -194,6 +260,7 @@ def prices(
         xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
+        exact += np.where(summed & ~subset & ~poisson, ratio, 0.0)
         mu2 = (exact + paid["clipped-gaussian"]) ** 2
         rho = 0.5 * (objective**2 + discrete**2)
     return Prices(
@@ -202,9 +269,10 @@ def prices(
         xi,
         paid["laplace"],
         paid["sparse-vector"] + paid["l2-laplace"] + paid["objective-laplace"],
-        np.where(secret, ratio, 0.0),
-        batch,
-        owned,
+        np.where(secret | subset, ratio, 0.0),
+        drew,
+        of,
+        np.where(poisson, ratio, 0.0),
     )
 
 
@@ -250,7 +318,7 @@ def _group(
     if needed and rows is not None:
         owned = rows[releases["agent"]]
         batch = np.clip(np.rint(share * owned), 1, None).astype(np.int64)
-    if relation == "agent":
+    if relation in OF_AGENTS:
         return batch.astype(float), batch, owned
     return np.full(n, 0.5 if relation == "add-or-remove-one" else 1.0), batch, owned
 
@@ -359,18 +427,23 @@ def divergences(kind: Kind) -> Array:
     """Renyi divergences (orders,) of one release."""
     if kind.law == "batch":
         return sampled_gaussian(kind.size, kind.share)
+    if kind.law in ("poisson", "poisson-back"):
+        return poisson_gaussian(kind.size, kind.share)
     if kind.law == "gaussian":
         return np.asarray(0.5 * ORDERS * kind.size**2)
     price = laplace if kind.law == "laplace" else pure
     return np.asarray(price(np.array([kind.size]))[0])
 
 
+SIZES = ("laplace", "pure", "ratio", "poisson")  # of what has a distribution and is not Gaussian
+
+
 def distinct_prices(priced: Prices) -> tuple[Prices, NDArray[np.int64]]:
     """Different prices of what is not zCDP, and which of them each release (n,) pays."""
     code = np.zeros(len(priced.mu2), np.int64)
-    sizes = {name: getattr(priced, name) for name in ("laplace", "pure", "ratio")}
+    sizes = {name: getattr(priced, name) for name in SIZES}
     sizes = {name: _fewer(size, MANY_PRICES, FINE) for name, size in sizes.items()}
-    for column in (*sizes.values(), (priced.ratio > 0.0) * priced.share):
+    for column in (*sizes.values(), (priced.sampled > 0.0) * priced.share):
         if column.any():
             values, which = np.unique(column, return_inverse=True)
             code = code * len(values) + which
@@ -386,8 +459,8 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     table, named = kinds.divergences(), _kinds(kinds)
     code, number = np.unique(agent * max(len(table), 1) + which, return_counts=True)
     owner, kind = np.divmod(code, max(len(table), 1))
-    zcdp, secret = priced.rho + priced.xi, priced.ratio**2
-    impure = np.bincount(agent, (priced.mu2 + zcdp + priced.ratio) > 0.0) > 0.0
+    zcdp, secret = priced.rho + priced.xi, priced.sampled**2
+    impure = np.bincount(agent, (priced.mu2 + zcdp + priced.sampled) > 0.0) > 0.0
     mu2, rho, xi = (np.bincount(agent, one).astype(float) for one in priced[:3])
     known = np.bincount(agent, np.where(priced.foreign, np.inf, priced.mu2 + secret))
     pure = np.where(impure, np.inf, np.bincount(agent, priced.laplace + priced.pure))
@@ -404,10 +477,10 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
 
 def _kinds(priced: Prices) -> list[Kind | None]:
     """The kind of each price, None where it is nothing; no release is of two."""
-    laws = np.array(["laplace", "pure", "batch"])
-    sizes = np.stack([priced.laplace, priced.pure, priced.ratio])
+    laws = np.array(["laplace", "pure", "batch", "poisson"])
+    sizes = np.stack([getattr(priced, name) for name in SIZES])
     law, size = laws[np.argmax(sizes > 0.0, axis=0)].tolist(), sizes.max(axis=0).tolist()
-    share = np.where(priced.ratio > 0.0, priced.share, 1.0).tolist()
+    share = np.where(priced.sampled > 0.0, priced.share, 1.0).tolist()
     return [Kind(*one) if one[1] > 0.0 else None for one in zip(law, size, share, strict=True)]
 
 

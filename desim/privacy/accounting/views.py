@@ -18,7 +18,7 @@ from desim.columns import Columns
 from desim.errors import InputError, refusal
 from desim.privacy.accounting.prices import Prices
 
-NAMELESS = ("eavesdropper", "coordinator", "final-model")
+NAMELESS = ("eavesdropper", "coordinator", "final-model", "participants")
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
 PATTERN = rf"^({'|'.join(NAMELESS)}|{ONE.pattern}|{SET.pattern})$"
@@ -130,6 +130,8 @@ def _reservations(who: Adversary, star: bool) -> tuple[str, ...]:
         )
     if who.kind == "final-model":
         return ("all releases up to the last delivered one; no hidden-state theorem is applied",)
+    if who.kind == "participants":
+        return ("all releases of others that an agent's models follow from",)
     if who.kind in ("neighbour", "collusion"):
         source = "the coordinator tells it" if star else "others pass it on"
         return (f"all releases of others up to the last delivered one, of which {source}",)
@@ -144,6 +146,8 @@ NEIGHBOURS = {
     "contributions lie in a ball around 0, so that it moves a value half as far as a replaced one "
     "(but for roundings and ranges)",
     "agent": "all records of one agent are replaced",
+    "add-or-remove-agent": "all records of one agent are left out, so that it adds 0 to each sum "
+    "that it would be in",
 }
 ALWAYS = (
     "no record is in the data of two agents",
@@ -186,8 +190,8 @@ class Signs:
         where = (reused, bare, unbounded & ~bare & ~reused, ~unbounded & ~bare & ~reused)
         return cls(
             bool(priced.gaussian.all()),
-            bool((priced.laplace + priced.pure + priced.ratio > 0.0).any()),
-            bool((priced.ratio > 0.0).any()),
+            bool((priced.laplace + priced.pure + priced.sampled > 0.0).any()),
+            bool(((priced.ratio > 0.0) & (priced.rows > 1.0)).any()),
             bool((priced.xi > 0.0).any()),
             bool(mechanism.equal("noisy-gradient").any()),
             {why: np.unique(agent[lost & rows]) for why, rows in zip(LOST, where, strict=True)},

@@ -31,8 +31,11 @@ class Mechanism(IntEnum):
     zCDP D^2/(2 s^2) and a rest of 1e-8; sparse-vector: one noisy comparison, pure DP D/s; reused: a
     noise draw that has served another value, infinite; l2-laplace: density exp(-||e||/s), L2, pure
     DP D/s; objective-laplace: the same on an objective; clipped-gaussian: (D/s)-GDP of a value that
-    was shortened to a norm of D/2, whatever becomes of the agent's rows, one or all of them; none:
-    infinite unless D = 0.
+    was shortened to a norm of D/2, whatever becomes of the agent's rows, one or all of them; sum:
+    the same for a sum of such values of several agents, whose row has agent -1 where it is for all
+    that replied in its round; poisson-sum: each agent was invited to it with probability
+    `sampling`; subset-sum: that share of all agents was, all sets alike; none: infinite unless
+    D = 0.
     """
 
     NONE = 0
@@ -46,6 +49,9 @@ class Mechanism(IntEnum):
     L2_LAPLACE = 8
     OBJECTIVE_LAPLACE = 9
     CLIPPED_GAUSSIAN = 10
+    SUM = 11
+    POISSON_SUM = 12
+    SUBSET_SUM = 13
 
 
 class View(IntEnum):

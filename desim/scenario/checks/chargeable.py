@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from desim.privacy.accounting.prices import OF_AGENTS
 from desim.problem.fairness import MEASURES
 from desim.scenario import registry
 from desim.scenario.disclosures import unreleased
@@ -38,7 +39,7 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             "tune.charge: found test rows that every seed draws anew, so that one run tests what "
             "another one trains on; allowed: test rows of the source, or that a column marks"
         )
-    of_agents = scenario.privacy is not None and scenario.privacy.relation == "agent"
+    of_agents = scenario.privacy is not None and scenario.privacy.neighbours in OF_AGENTS
     if of_agents and (kind := scenario.problem.partition.kind) not in ("contiguous", "by"):
         yield (
             f"tune.charge: found relation agent and partition {kind}, which every seed deals anew; "

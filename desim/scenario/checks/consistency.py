@@ -14,7 +14,7 @@ from desim.fields import Local
 from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
-from desim.scenario.checks import link_consistency
+from desim.scenario.checks import link_consistency, trust_consistency
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
@@ -438,7 +438,7 @@ def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
     """Some methods are defined with some kinds of noise only."""
     noise = privacy.noise if privacy else None
     kinds = algorithm.method.noises
-    if noise is None:
+    if noise is None or (privacy and privacy.trusted):
         return
     kind = noise.form
     if kind not in kinds and privacy and privacy.target and not noise.complete:
@@ -454,9 +454,14 @@ def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
 
 def relation_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
     """Of some methods it is not known what a record less changes."""
-    if privacy is not None and privacy.relation not in algorithm.method.relations:
+    if privacy is None or privacy.trusted:
+        return
+    if privacy.neighbours == "add-or-remove-agent":
+        text = "found add-or-remove-one with unit agent, whose messages show whether it is there"
+        yield ("privacy", "relation"), f"{text}; allowed: replace-one, or trust: coordinator"
+    elif privacy.neighbours not in algorithm.method.relations:
         allowed = f"allowed with {algorithm.name}: {', '.join(algorithm.method.relations)}"
-        yield ("privacy", "relation"), f"found {privacy.relation}; {allowed}"
+        yield ("privacy", "relation"), f"found {privacy.neighbours}; {allowed}"
 
 
 def _untargetable(algorithm: Algorithm, kind: str) -> Found:
@@ -515,7 +520,8 @@ def noise_known(privacy: Privacy | None) -> Found:
 
 def target_plannable(algorithm: Algorithm, privacy: Privacy | None, stop: Stop) -> Found:
     """A target is spread over a number of rounds, and noise alone reaches it."""
-    if privacy and privacy.target and not algorithm.method.proportional:
+    trusted = privacy is not None and privacy.trusted
+    if privacy and privacy.target and not (trusted or algorithm.method.proportional):
         text = f"found with {algorithm.name}, part of whose cost no noise lowers"
         yield ("privacy", "target"), f"{text}; allowed: privacy.noise"
     if privacy and privacy.target and stop.rounds is None:
@@ -559,7 +565,7 @@ def view_fits(
 Check = Callable[..., Found]
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (globals(), vars(link_consistency))
+    for module in (globals(), vars(link_consistency), vars(trust_consistency))
     for name, one in module.items()
     if inspect.isgeneratorfunction(one) and not name.startswith("_")
 )

@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from desim.errors import refusal
-from desim.fields import Count, Flag, NonNegative, Positive, Share, Strict, Text
+from desim.fields import Count, Flag, Fraction, NonNegative, Positive, Share, Strict, Text
 from desim.fields.numbers import within
 from desim.privacy.accounting.views import PATTERN, read_view
 
 DELTA = 1e-5
 SCHEDULE = ("sigma", "kind", "decay", "period", "iteration")
+AMOUNTS = ("phi", "sigma", "multiplier", "epsilon", "epsilon_s")
+RELATIVE = ("multiplier", "kind", "decay", "period", "iteration")
 ALLOTTED = ("epsilon", "epsilon_s", "epsilon_n", "delta", "delta_s", "delta_n")
 
 BETWEEN = "a number above 0 and below 1"
@@ -27,7 +29,8 @@ class Noise(Strict):
 
     {kind, sigma, decay}; zCDP-NFL's {phi, growth}; the classical {epsilon, delta, composition}; or
     of methods that release once, {kind, epsilon}, with groups {kind, epsilon_s, epsilon_n}, and as
-    many deltas where kind is gaussian.
+    many deltas where kind is gaussian. With trust: coordinator it is on the sum of clipped replies:
+    {sigma, decay} or {multiplier, decay}.
     """
 
     examples = {"epsilon_n": 1.0, "delta_n": 1e-5}
@@ -36,6 +39,8 @@ class Noise(Strict):
     """distribution; default gaussian, with sigma"""
     sigma: NonNegative | None = None
     """standard deviation per coordinate, in the first round; left to privacy.target if not given"""
+    multiplier: NonNegative | None = None
+    """the same in units of privacy.clip, of the sum that a trusted coordinator noises"""
     decay: Share | None = None
     """factor on the variance each round; default 1"""
     period: Count | None = None
@@ -68,6 +73,8 @@ class Noise(Strict):
         """What was written, with the defaults of the form it takes."""
         written = super().mapping(data)
         direct = [key for key in (*SCHEDULE, "resolution") if key in written]
+        if "multiplier" in written:
+            return cls._relative(written)
         paper = [key for key in ("phi", "growth") if key in written]
         once = [key for key in ALLOTTED if key in written]
         if once and ("kind" in written or not {"epsilon", "delta"}.issuperset(once)):
@@ -96,6 +103,16 @@ class Noise(Strict):
                 raise ValueError(f"found iteration and {fixed[0]}; allowed: one of them")
             return {"kind": "gaussian", **written}
         return {"kind": "gaussian", "decay": 1.0, **written}
+
+    @classmethod
+    def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The form {multiplier, decay, ...}, which says no sigma."""
+        if stray := sorted(written.keys() - {*RELATIVE}):
+            found = f"found multiplier and {stray[0]}"
+            raise ValueError(f"{found}; allowed with multiplier: {', '.join(RELATIVE[1:])}")
+        if written.get("kind", "gaussian") != "gaussian":
+            raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
+        return {"kind": "gaussian", **({} if "iteration" in written else {"decay": 1.0}), **written}
 
     @classmethod
     def _classical(cls, written: Mapping[str, Any], others: list[str]) -> Mapping[str, Any]:
@@ -140,7 +157,7 @@ class Noise(Strict):
     @property
     def complete(self) -> bool:
         """Whether it says how much noise there is."""
-        return any(one is not None for one in (self.phi, self.sigma, self.epsilon, self.epsilon_s))
+        return any(getattr(self, key) is not None for key in AMOUNTS)
 
 
 class Target(Strict):
@@ -168,19 +185,57 @@ View = Annotated[
 ]
 
 
+class Clip(Strict):
+    """Largest norm of what an agent adds to a sum: a number, or one that follows a quantile.
+
+    Adaptive clipping (Andrew, Thakkar, McMahan, Ramaswamy 2021): {start, quantile, rate, noise}.
+    """
+
+    start: Positive
+    """largest norm; of adaptive clipping the first one"""
+    quantile: Fraction | None = None
+    """share of agents whose replies are to be no longer, which the norm follows"""
+    rate: Positive | None = None
+    """how fast: the norm is multiplied by e^(-rate (share - quantile))"""
+    noise: Positive | None = None
+    """standard deviation of noise on the count of agents with shorter replies"""
+
+    examples = {"quantile": 0.5, "rate": 0.2, "noise": 5.0}
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """A bare number stays as it is; adaptive clipping has all of its keys."""
+        if not isinstance(data, Mapping):
+            return {"start": data}
+        own = [key for key in ("quantile", "rate", "noise") if key in data]
+        if own and len(own) < 3:
+            found = f"found {' and '.join(own)}"
+            raise ValueError(f"{found}; allowed: a number, or {{start, quantile, rate, noise}}")
+        return data
+
+
 class Privacy(Strict):
     """Noise, and the terms in which privacy is stated."""
 
-    examples = {"budget": 8.0}
+    examples = {"budget": 8.0, "unit": "record", "trust": "local", "clip": 1.0}
 
     noise: Noise | None = None
     """noise on what the method perturbs; default: none, or gaussian where a target is given"""
     target: Target | None = None
     """calibrates what privacy.noise leaves out, over the rounds of stop.rounds"""
+    unit: Literal["record", "agent"] | None = None
+    """what is protected: a record (the default), or all records of an agent"""
+    trust: Literal["local", "coordinator"] | None = None
+    """who is trusted: local (the default): nobody, agents noise what they send; coordinator: it
+    clips what they reply and noises the sum, which all others see"""
+    clip: Clip | None = None
+    """trust coordinator: largest norm of a whole reply, to which it is shortened"""
     relation: Literal["replace-one", "add-or-remove-one", "agent"] = "replace-one"
-    """neighbouring data sets: one row replaced, one added or removed, or all rows of one agent"""
+    """neighbouring data sets: one unit replaced, or one added or removed; agent: unit agent with
+    replace-one"""
     view: View = "eavesdropper"
-    """what the adversary sees: every message, the uploads, agents' inboxes, the last model"""
+    """what the adversary sees: every message, the uploads, agents' inboxes, the last model, or, as
+    participants do, all models; default: eavesdropper, with trust coordinator participants"""
     delta: Delta = DELTA
     """delta of a reported epsilon and of the budget; default: the target's, else 1e-5"""
     budget: Positive | None = None
@@ -208,4 +263,21 @@ class Privacy(Strict):
             written.setdefault("delta", target["delta"])
         if "target" in written:
             written.setdefault("noise", {"kind": "gaussian"})
+        if written.get("trust") == "coordinator":
+            written.setdefault("view", "participants")
+        if written.get("unit") == "record" and written.get("relation") == "agent":
+            text = "found record with relation agent, which is unit agent with replace-one"
+            raise ValueError(f"unit: {text}; allowed: agent")
         return written
+
+    @property
+    def neighbours(self) -> str:
+        """The relation of neighbouring data sets in one word, as accounts have it."""
+        if self.unit != "agent" and self.relation != "agent":
+            return self.relation
+        return "add-or-remove-agent" if self.relation == "add-or-remove-one" else "agent"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the coordinator is."""
+        return self.trust == "coordinator"

@@ -1,0 +1,113 @@
+"""Sums of a trusted coordinator: who sees nothing else, and which of them hold what agents said.
+
+A reply to a call is in the sums of its round that came after it, or, where it came late, in that
+which a row of its own names. An agent is charged for those alone: others do not depend on its data,
+once it is known who was in which. Where that stays secret all agents are charged for all of them,
+at the price of a sum that an agent may be in (amplification by sampling).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from desim.arrays import Mask
+from desim.columns import Columns, Pieces, gathered, joined, rows_of
+from desim.network.timeline.record import SUMMED
+from desim.privacy.accounting.prices import OF_AGENTS, SUMS
+from desim.privacy.accounting.views import Adversary
+from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
+
+NAMES = [MECHANISMS[one] for one in SUMS]
+MODELS = ("participants", "final-model", "neighbour", "collusion")  # who see models and no replies
+REPLY = (1 << 48 + 8) - 1  # of a late reply's row: the exchange, round and agent of the reply
+TRUSTED = "the coordinator is trusted: it and who reads its lines see changes without noise"
+
+
+def summed(pieces: Pieces) -> Columns:
+    """The rows of whole sums, which are no agent's."""
+    return gathered(pieces, lambda rows: rows["agent"] < 0)
+
+
+def of_sums(rows: Columns) -> Mask:
+    """Which rows (n,) are of sums, or of late replies in them."""
+    return np.asarray(np.any([rows["mechanism"].equal(name) for name in NAMES], axis=0))
+
+
+def replies(rows: Columns) -> Columns:
+    """The rows of agents' replies themselves."""
+    return rows_of(rows, ~of_sums(rows))
+
+
+def held(rows: Columns, sums: Columns) -> Columns:
+    """For replies of agents the rows of the sums that hold them; rows: of replies, late ones too.
+
+    A reply that was lost is in none.
+    """
+    late = of_sums(rows)
+    known = rows["release"][late] & REPLY
+    fresh = ~late & (rows["delivered"] > 0) & ~np.isin(rows["release"], known)
+    order = np.argsort(sums["round"], kind="stable")
+    own, rounds = np.flatnonzero(fresh), sums["round"][order]
+    low, high = (np.searchsorted(rounds, rows["round"][own], side) for side in ("left", "right"))
+    number = high - low
+    reply = np.repeat(own, number)
+    begin = np.repeat(np.cumsum(number) - number, number)
+    place = order[np.repeat(low, number) + np.arange(len(reply)) - begin]
+    inside = rows["time"][reply] <= sums["time"][place]
+    reply, place = reply[inside], place[inside]
+    found = rows_of(sums, place)
+    found["agent"] = rows["agent"][reply]
+    mark = (found["release"] >> 48 & 0xF00) | SUMMED  # the number of the sum in its round
+    found["release"] = rows["release"][reply] | mark << 48
+    return joined([found, rows_of({name: rows[name] for name in found}, late)])
+
+
+def law_of(sums: Columns, relation: str) -> str:
+    """By which draw of agents all sums are amplified under a relation; empty for none."""
+    used = {sums["mechanism"].words[code] for code in np.unique(sums["mechanism"].codes)}
+    share = np.asarray(sums["sampling"], float)
+    if len(used) != 1 or not ((share > 0.0) & (share < 1.0)).all():
+        return ""
+    (name,) = used
+    left_out, subset = relation == "add-or-remove-agent", MECHANISMS[Mechanism.SUBSET_SUM]
+    drawn = (MECHANISMS[Mechanism.POISSON_SUM],) if left_out else (subset,)
+    return name if name in drawn and relation != "add-or-remove-one" else ""
+
+
+def of_anybody(sums: Columns, who: Adversary, agents: int) -> Columns:
+    """The sums as releases of an agent 0 that may be in any of them.
+
+    Whoever is an agent knows whether it was invited: of a fixed number so many, or all, are others.
+    """
+    rows = dict(sums)
+    rows["agent"] = np.zeros(len(sums["agent"]), np.int64)
+    others = agents - max(len(who.agents), who.kind == "participants")
+    subset = sums["mechanism"].equal(MECHANISMS[Mechanism.SUBSET_SUM])
+    wider = np.minimum(sums["sampling"] * agents / max(others, 1), 1.0)
+    rows["sampling"] = np.where(subset, wider, sums["sampling"])
+    return rows
+
+
+def remarks(
+    sums: Columns, who: Adversary, relation: str, delta: float, agents: int
+) -> Iterator[str]:
+    """What a reader of an epsilon of sums has to know."""
+    if who.kind not in MODELS:
+        yield f"no account of sums: {TRUSTED}"
+        return
+    share = np.asarray(sums["sampling"], float)
+    if (share < 1.0).any() and not law_of(sums, relation):
+        name = sums["mechanism"].words[int(sums["mechanism"].codes[0])]
+        yield f"no amplification: no theorem is used for {name} under {relation}"
+    if relation in OF_AGENTS and delta * agents >= 1.0:
+        yield f"delta {delta:g} is not below 1 / agents: there are {agents} only"
+
+
+def premises(law: str) -> Iterator[str]:
+    """What an account of sums takes for granted; law: by which draw they are amplified."""
+    yield "the coordinator is trusted with changes before noise, and so are its lines"
+    yield "who is called when, what is lost or late, and when, depends on no data"
+    if law == MECHANISMS[Mechanism.POISSON_SUM]:
+        yield "who is in a sum is drawn for each agent by itself and stays secret, also to clocks"
+    elif law:
+        yield "who is in a sum is drawn without replacement, and stays secret, also to clocks"

@@ -1,0 +1,87 @@
+"""What a trusted coordinator owes the rest of a scenario."""
+
+from typing import Any
+
+from desim.fields import Local
+from desim.methods.shared.declarations import Kind
+from desim.scenario import registry
+from desim.scenario.sections.algorithm import Algorithm, Participation
+from desim.scenario.sections.privacy import Privacy
+from desim.scenario.tree import Found
+
+
+def clip_fits(privacy: Privacy | None) -> Found:
+    """Who is not trusted shortens nothing, and noise in units of what it is shortened to is its."""
+    if privacy is None or privacy.trusted:
+        return
+    if privacy.clip is not None:
+        text = "found without trust: coordinator, so that nobody shortens what agents change"
+        yield ("privacy", "clip"), f"{text}; allowed: with it, or problem.clip of gradients"
+    if privacy.noise is not None and privacy.noise.multiplier is not None:
+        text = "found without trust: coordinator, of whose sum it is the noise"
+        yield ("privacy", "noise", "multiplier"), f"{text}; allowed: sigma"
+
+
+def trust_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Found:
+    """A method whose program asks for nothing but sums of replies."""
+    if privacy is None or not privacy.trusted:
+        return
+    place, name = ("privacy", "trust"), algorithm.name
+    if kind != "coordinator":
+        yield place, f"found coordinator, but {name} has none here; allowed: local"
+        return
+    needs = algorithm.method.totals()
+    if needs is False:
+        known = ", ".join(one for one in registry.names() if registry.get(one).totals())
+        text = f"found coordinator with {name}, whose coordinator reads single replies"
+        yield place, f"{text}; allowed: local, or {known}"
+    for key, value in ({} if isinstance(needs, bool) else needs).items():
+        if (found := getattr(algorithm.parameters, key)) != value:
+            text = f"found {found} with privacy.trust: coordinator, which has the sum of replies"
+            yield ("algorithm", key), f"{text}; allowed: {value}"
+    local: Any = getattr(algorithm.parameters, "local", None)
+    if isinstance(local, Local) and "noisy" in local.solvers:
+        text = "found noisy with privacy.trust: coordinator, where agents add no noise"
+        yield ("algorithm", "local", "solver"), f"{text}; allowed: gradient, sgd, accelerated"
+
+
+def sum_is_noised(privacy: Privacy | None) -> Found:
+    """A sum is clipped, and has Gaussian noise, be it 0."""
+    if privacy is None or not privacy.trusted:
+        return
+    noise, clip = privacy.noise, privacy.clip
+    if clip is None:
+        text = "missing with trust: coordinator, without which nothing bounds what an agent adds"
+        yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
+    if noise is None:
+        text = "missing with trust: coordinator"
+        yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
+        return
+    if noise.form != "gaussian":
+        text = f"found {noise.form} with trust: coordinator"
+        yield ("privacy", "noise"), f"{text}; allowed: gaussian, with multiplier or sigma"
+    if clip is None or clip.noise is None:
+        return
+    if noise.sigma is not None:
+        text = "found sigma with a clip that follows a quantile, of which nobody knows the size"
+        yield ("privacy", "noise", "sigma"), f"{text}; allowed: multiplier"
+    if noise.multiplier is not None and not noise.multiplier < 2.0 * clip.noise:
+        text = f"found {clip.noise:g} with multiplier {noise.multiplier:g}, which it would exceed"
+        least = f"more than half of the multiplier, {0.5 * noise.multiplier:g}"
+        yield ("privacy", "clip", "noise"), f"{text}; allowed: {least}"
+    if (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
+        text = "found noise that changes from round to round with a clip that follows a quantile"
+        yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}} alone"
+
+
+def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:
+    """What no account of sums knows."""
+    if privacy is None or not privacy.trusted:
+        return
+    if privacy.budget is not None:
+        text = "found with trust: coordinator, whose sums no single agent stops"
+        yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
+    if participation.power:
+        text = f"found {participation.choose} with privacy.trust: coordinator, so that models tell "
+        text += "of losses by who was invited"
+        yield ("participation", "choose"), f"{text}; allowed: a choice that reads no losses"
