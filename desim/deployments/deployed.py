@@ -137,6 +137,8 @@ def refuse(simulation: Simulation) -> None:
         and links.once,
         "privacy.on_exhausted: found stop; no process knows of all budgets at once; "
         "allowed: retire": graph,
+        "privacy.trust: found secure-sum; deployed agents have no keys and masks for sums yet; "
+        "allowed: desim run": bool(getattr(settings.trust, "protocol", None)),
         "compute.coordinator: found a section; a real coordinator takes the time that it takes; "
         "allowed: leave it out": takes(settings.intake),
         "listeners: found one that changes messages; real agents send what they send; "

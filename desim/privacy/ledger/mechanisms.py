@@ -34,8 +34,9 @@ class Mechanism(IntEnum):
     was shortened to a norm of D/2, whatever becomes of the agent's rows, one or all of them; sum:
     the same for a sum of such values of several agents, whose row has agent -1 where it is for all
     that replied in its round; poisson-sum: each agent was invited to it with probability
-    `sampling`; subset-sum: that share of all agents was, all sets alike; none: infinite unless
-    D = 0.
+    `sampling`; subset-sum: that share of all agents was, all sets alike; lattice-sum: of
+    whole numbers with shares of discrete noise, zCDP D^2/(2 s^2) where one agent is replaced;
+    skellam-sum: the same at whole orders of the Renyi divergence; none: infinite unless D = 0.
     """
 
     NONE = 0
@@ -52,6 +53,8 @@ class Mechanism(IntEnum):
     SUM = 11
     POISSON_SUM = 12
     SUBSET_SUM = 13
+    LATTICE_SUM = 14
+    SKELLAM_SUM = 15
 
 
 class View(IntEnum):

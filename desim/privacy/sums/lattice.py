@@ -16,10 +16,12 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.numerics.jit import kernel
 from desim.numerics.keys import Stream, uniform, uniforms, words
+from desim.problem.kernels.sums import clipped_rows
 
 Law = Literal["ddgauss", "skellam"]
 BETA = math.exp(-0.5)  # share of roundings that may be longer than the bound, as the authors choose
 MOST = 48  # bits: sums of so many agents are exact in doubles
+LARGEST = {"ddgauss": 2.0**44, "skellam": 2.0**17}  # deviations in levels that draws know
 SIGNS, ROUNDING, SHARE = 1, 2, 3  # steps of addresses in a round
 
 
@@ -129,8 +131,7 @@ class Lattice:
 
         rounds (n,): in which they are added up.
         """
-        length = np.sqrt((x * x).sum(axis=1, keepdims=True))
-        x = x * np.minimum(1.0, self.clip / np.maximum(length, np.finfo(float).tiny))
+        x = clipped_rows(np.ascontiguousarray(x, float), self.clip)
         wide = np.empty((len(x), self.width))
         for k in np.unique(rounds).tolist():
             wide[rounds == k] = self.rotated(seed, k, x[rounds == k]) / self.gamma

@@ -68,8 +68,8 @@ class Exchange(NamedTuple):
 class Protocol:
     """How many neighbours an agent has and how many shares make a secret known.
 
-    neighbours: of secagg+, a whole even number, None for 2 ceil(log2 n); threshold: the share of a
-    neighbourhood, itself included, that makes a secret known.
+    neighbours: of secagg+, a whole even number, None for 2 ceil(log2 n); threshold: how many shares
+    make a secret known, up to 1 as a share of a neighbourhood, itself included.
     """
 
     kind: Kind = "secagg"
@@ -87,7 +87,8 @@ class Protocol:
 
     def least(self, agents: int) -> int:
         """How many shares of a secret make it known; at least 2."""
-        return max(2, int(np.ceil(self.threshold * (self.degree(agents) + 1) - 1e-9)))
+        of = 1 if self.threshold > 1.0 else self.degree(agents) + 1
+        return max(2, int(np.ceil(self.threshold * of - 1e-9)))
 
 
 class Circle:

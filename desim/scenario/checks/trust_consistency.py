@@ -5,7 +5,8 @@ from typing import Any
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
-from desim.scenario.sections.algorithm import Algorithm, Participation
+from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
+from desim.scenario.sections.links import Codec
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
@@ -72,6 +73,34 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
     if (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
         text = "found noise that changes from round to round with a clip that follows a quantile"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}} alone"
+
+
+def unseen_sum_fits(
+    algorithm: Algorithm, privacy: Privacy | None, policy: Policy, codec: Codec
+) -> Found:
+    """Whole numbers of one round are added up, unweighed, each agent's noise alike in all rounds.
+
+    Floats have no exact sums that masks cancel in.
+    """
+    if privacy is None or privacy.trust != "secure-sum":
+        return
+    noise, clip = privacy.noise, privacy.clip
+    if codec.up.kind != "none" or codec.down.kind != "none":
+        text = "found one with privacy.trust: secure-sum, whose numbers are whole ones of their own"
+        yield ("codec",), f"{text}; allowed: none, with privacy.secure.bits"
+    if clip is not None and clip.noise is not None:
+        text = "found one that follows a quantile, with trust: secure-sum, where nobody sees norms"
+        yield ("privacy", "clip"), f"{text}; allowed: a number"
+    if noise is not None and ((noise.decay or 1.0) != 1.0 or noise.iteration is not None):
+        text = "found noise that changes from round to round with trust: secure-sum"
+        yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
+    if privacy.target is not None:
+        text = "found with trust: secure-sum, of whose shares it is not known how many will come"
+        yield ("privacy", "target"), f"{text}; allowed: privacy.noise, with privacy.secure.tolerate"
+    if policy.kind in ("buffer", "each") or policy.late == "carry":
+        found = "late: carry" if policy.late == "carry" else policy.kind
+        text = f"found {found} with privacy.trust: secure-sum, whose masks are those of one round"
+        yield ("policy",), f"{text}; allowed: all, deadline, quorum, adaptive, with late: discard"
 
 
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:
