@@ -10,8 +10,10 @@ A sum is a row of the ledger, of agent -1, by the shares of noise that are in it
 one that reveals nothing. The calls of the other three exchanges carry no data.
 """
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +42,7 @@ class Secure(Trust):
 
     protocol, bits, noising: of the sum and of the noise; planned: how many shares are to carry the
     noise that is asked for; most: how many agents a sum may hold; risk: at which it may wrap around
-    in a round; gamma: distance of levels, None for the least that does not.
+    in a round; gamma: distance of levels, None for the least that does not; dim: of a model.
     """
 
     protocol: Protocol = field(default=Protocol())
@@ -50,6 +52,7 @@ class Secure(Trust):
     most: int = 1
     risk: float = 1e-6
     gamma: float | None = None
+    dim: int = 1
 
     def feature(self, world: "World") -> Trusted:
         """What hangs on a coordinator's calls."""
@@ -60,12 +63,35 @@ class Secure(Trust):
         return exchanged(program)
 
     def lattice(self, dim: int) -> Lattice:
-        """How replies (dim,) become whole numbers; ValueError where so many bits do not do."""
-        sigma = self.deviation(1, self.clip) / np.sqrt(self.planned)
-        found = Lattice(dim, self.clip, self.gamma or 1.0, float(sigma), self.bits, self.noising)
-        if self.gamma is None:
-            found = replace(found, gamma=finest(found, self.most, self.risk) or np.inf)
-        return found
+        """How replies (dim,) become whole numbers; gamma inf where so many bits do not do."""
+        sigma = self.deviation(1, self.clip) / math.sqrt(self.planned)
+        return _lattice(
+            Lattice(dim, self.clip, self.gamma or 0.0, sigma, self.bits, self.noising),
+            self.most,
+            self.risk,
+        )
+
+    def terms(self, round_: int, clip: float) -> tuple[int, int, float, float, float]:
+        """As planned, with so many shares as are to carry the noise."""
+        moved = 2.0 * reach(self.lattice(self.dim), math.ceil(self.planned), False)
+        return self._row(moved, self.deviation(round_, clip))
+
+    def summed(self, lattice: Lattice, shares: int) -> tuple[int, int, float, float, float]:
+        """Terms of a sum with so many shares of noise; without any it is void."""
+        if not shares:
+            return self._row(0.0, 0.0)
+        return self._row(2.0 * reach(lattice, shares, False), lattice.sigma * math.sqrt(shares))
+
+    def _row(self, moved: float, scale: float) -> tuple[int, int, float, float, float]:
+        return int(LAWS[self.noising]), int(View.PUBLIC), moved, scale, np.nan
+
+
+@lru_cache(maxsize=256)
+def _lattice(like: Lattice, most: int, risk: float) -> Lattice:
+    """The lattice, with the least gamma for sums of `most` agents where it has none."""
+    if like.gamma > 0.0:
+        return like
+    return replace(like, gamma=finest(like, most, risk) or math.inf)
 
 
 class Desk:
@@ -175,24 +201,16 @@ class Secured(Trusted):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self.trust: Secure
-        self.lattices: dict[int, Lattice] = {}
         self.lattice: Lattice
         self.now: Sum | None = None
         self.came: Mask = np.zeros(0, bool)
 
     def opened(self, hub: Any, who: Int, dim: int) -> None:
         """A sum of replies (dim,) of agents who (n,) begins."""
-        self.lattice = self._of(dim)
-        circle, left = (
-            Circle(self.trust.protocol, self.world.settings.seed, hub.round, who),
-            np.ones(len(who), bool),
-        )
+        self.lattice = self.trust.lattice(dim)
+        left = np.ones(len(who), bool)
+        circle = Circle(self.trust.protocol, self.world.settings.seed, hub.round, who)
         self.now = Sum(circle, left, left)
-
-    def _of(self, dim: int) -> Lattice:
-        if dim not in self.lattices:
-            self.lattices[dim] = self.trust.lattice(dim)
-        return self.lattices[dim]
 
     @property
     def left(self) -> Mask:
@@ -237,19 +255,15 @@ class Secured(Trusted):
         rounds = np.asarray(us.round)
         if int(us.address[0] - rounds[0]) >> 24 != INPUT:
             return reply
-        lattice, seed = self._of(reply.shape[1]), self.world.settings.seed
+        lattice, seed = self.trust.lattice(reply.shape[1]), self.world.settings.seed
         levels = lattice.levels(seed, us.who, rounds, reply)
         return lattice.wrapped(levels + lattice.noise(self.world.ledger.seed, us.who, rounds))
 
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """The sum (dim,) of clipped replies with the shares of noise that came with them."""
         trust, lattice, shares = self.trust, self.lattice, len(replies.who)
-        self.place = int(hub.round), 1
-        law, view = int(LAWS[trust.noising]), int(View.PUBLIC)
+        self.charge(hub, replies, trust.summed(lattice, shares), 0)
         if not shares:
-            self.charge(hub, replies, (law, view, 0.0, 0.0, np.nan), 0)
             return np.zeros(lattice.dim), trust.number
-        moved, scale = 2.0 * reach(lattice, shares, False), lattice.sigma * np.sqrt(shares)
-        self.charge(hub, replies, (law, view, moved, float(scale), np.nan), 0)
         seed, whole = self.world.settings.seed, np.add.reduce(replies.payload)
         return lattice.decoded(seed, int(hub.round), whole), trust.number

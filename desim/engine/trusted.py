@@ -83,27 +83,21 @@ class Trust:
             return {}
         return {"multiplier" if self.relative else "sigma": self.noise.sigma}
 
-    def multiplier(self, round_: int, clip: float) -> float:
-        """Deviation of the noise on a round's sum over S; with a count, of both together."""
-        if self.noise is None:
-            return 0.0
-        deviation = float(self.noise.deviation(round_, np.ones(1))[0])
-        return deviation if self.relative else deviation / clip
+    def multiplier(self, round_: int) -> float:
+        """Deviation of the noise of a round as the scenario has it, see `relative`."""
+        return 0.0 if self.noise is None else float(self.noise.deviation(round_, np.ones(1))[0])
 
     def deviation(self, round_: int, clip: float) -> float:
-        """That of the noise on the sum itself."""
-        if self.noise is None:
-            return 0.0
-        one = float(self.noise.deviation(round_, np.ones(1))[0])
-        if not self.relative:
-            return one
-        return clip * (one if self.adaptive is None else self.adaptive.widened(one))
+        """That of the noise on the sum itself, with a count its part of both."""
+        one = self.multiplier(round_)
+        if self.adaptive is not None and one > 0.0:
+            one = self.adaptive.widened(one)
+        return clip * one if self.relative else one
 
     def terms(self, round_: int, clip: float) -> tuple[int, int, float, float, float]:
         """Mechanism, view, sensitivity, scale and sampling of a round's row: 2 S, as replaced."""
-        scale = self.deviation(round_, clip)
-        if self.adaptive is not None:
-            scale = clip * self.multiplier(round_, clip)
+        adapts = self.adaptive is not None
+        scale = clip * self.multiplier(round_) if adapts else self.deviation(round_, clip)
         return int(self.law), int(View.PUBLIC), 2.0 * clip, scale, self.share
 
 

@@ -30,7 +30,16 @@ from desim.privacy.accounting.views import (
     require_seen,
 )
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
-from desim.runs.premises import allowed, plugged, readable_terms, real, stand_in, stored, void
+from desim.runs.premises import (
+    allowed,
+    plugged,
+    readable_terms,
+    real,
+    stand_in,
+    stored,
+    trusted,
+    void,
+)
 from desim.runs.privacy import Statement, views_of
 from desim.runs.run import (
     RELEASED,
@@ -165,6 +174,9 @@ def _block(
 ) -> Charged:
     """What the view is charged for; batches that another run has drawn too are known ones."""
     require_known(run, relation)
+    if trusted(run):
+        text = f"found {label}, whose coordinator is trusted with sums, of which no joint account"
+        raise InputError(f"run: {text} is known; allowed: runs that trust nobody, or one alone")
     rows = gathered(run.store.pieces("releases", [*RELEASED, "round"]))
     owned = run.manifest.get("rows")
     owned = None if owned is None else np.asarray(owned, np.int64)

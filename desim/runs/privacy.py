@@ -39,6 +39,7 @@ from desim.runs.run import Run, with_coordinator
 from desim.scenario import registry
 from desim.scenario.build import check
 from desim.scenario.schema import Scenario
+from desim.scenario.trusting import planned
 from desim.tabulated import each_once
 
 SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
@@ -180,11 +181,16 @@ def foreseen(
 ) -> Account | None:
     """What all that a run may ever release costs, whoever sees it; known before any run.
 
+    With a trusted coordinator: whoever has the scenario's view.
+
     Terms that are None are the scenario's; None where nothing but a budget bounds how much is
     released. InputError for a scenario that cannot be played.
     """
     simulation, stated = check(scenario), terms_of(scenario)
     delta, relation = delta or stated.delta, relation or stated.relation
+    if simulation.settings.trust is not None:
+        view = str(stated.view)
+        return planned(simulation.settings, simulation.settings.trust, delta, view, relation)
     cost = partial(account, rows=simulation.problem.rows, delta=delta, relation=relation)
     rows, terms = listed(simulation), scenario.privacy
     found = None if rows is None else cost(table_of_listed(rows))
@@ -201,7 +207,9 @@ def views_of(star: bool, asked: str = "eavesdropper", trust: bool = False) -> li
 
     trust: whether it is trusted.
     """
-    views = ["eavesdropper", *["coordinator"] * star, *["participants"] * trust, "final-model"]
+    views = ["eavesdropper", *["coordinator"] * star, "final-model"]
+    if trust:  # what sums are for comes first
+        return [*dict.fromkeys((asked, "participants", "final-model", *views))]
     return views if asked in views else [asked, *views]
 
 
@@ -224,7 +232,7 @@ def _record(
         "risk": risk(replay),
         "own epsilon": own_epsilon,
         "assumptions": (*replay.assumptions, *assumed),
-        "flags": (*_flags(replay, other, claim), *doubts, *unread),
+        "flags": (*_flags(replay, other, claim, trusted(run)), *doubts, *unread),
     }
 
 
@@ -241,11 +249,14 @@ def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | No
     return (known, None) if known.worst <= amplified.worst else (amplified, known)
 
 
-def _flags(replay: Account, known: Account | None, claim: Claim | None) -> Iterator[str]:
+def _flags(
+    replay: Account, known: Account | None, claim: Claim | None, trust: bool
+) -> Iterator[str]:
     yield from replay.flags
     if known is not None:
         worst = f"{known.worst:.4g}" if np.isfinite(known.worst) else "infinite"
-        yield f"epsilon {worst} ({known.method}) where batches are known: no amplification"
+        drawn = "it is known who took part" if trust else "batches are known"
+        yield f"epsilon {worst} ({known.method}) where {drawn}: no amplification"
     if claim is not None and replay.relation != claim.relation:
         yield f"the paper claims nothing under this relation, only under {claim.relation}"
     elif claim is not None and not claim.bound.covers(replay.view):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
-TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
+TERMS = ("view", "unit", "relation", "delta", "method", "assumptions", "flags")
 
 
 class Run:
@@ -311,7 +311,7 @@ class Run:
     ) -> "pd.DataFrame":
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
-        What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags,
+        `.attrs` says what the numbers mean: view, unit, relation, delta, method, assumptions, flags,
         and of the agent that spends most its `risk`. Terms are those of `account`.
         """
         from desim.privacy.accounting.risk import risk

@@ -25,6 +25,7 @@ from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.links import Tcp
+from desim.scenario.trusting import sums_of
 
 # What transport makes of the messages of a scenario.
 LONGEST = 80_000_000  # bits of a message that is tried
@@ -144,7 +145,7 @@ def circumstances(simulation: Simulation) -> list[str]:
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]
-    return [*lines, *sizes(simulation)]
+    return [*lines, *sums_of(simulation), *sizes(simulation)]
 
 
 def _link(links: Links) -> str:

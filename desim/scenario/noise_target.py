@@ -18,7 +18,7 @@ from desim.numerics.distributions import Distribution, draw
 from desim.numerics.keys import Stream
 from desim.privacy.accounting.noise_scale import Target, factor, planned
 from desim.privacy.accounting.plugged import answered
-from desim.privacy.accounting.prices import prices
+from desim.privacy.accounting.prices import OF_AGENTS, prices
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 from desim.privacy.ledger.mechanisms import (
     Allotted,
@@ -212,10 +212,12 @@ def warnings(scenario: Scenario, rows: Rows) -> list[str]:
     deltas = {"privacy.delta": privacy.delta}
     if privacy.target is not None:
         deltas["privacy.target.delta"] = privacy.target.delta
-    most = int(rows.max(initial=1))
+    most, units, one = int(rows.max(initial=1)), "rows", "a whole record"
+    if privacy.trusted and privacy.neighbours in OF_AGENTS:
+        most, units, one = len(rows), "agents", "all records of an agent"
     return [
-        f"{key}: {delta:g} is not below 1/rows = {1.0 / most:g}; with such a delta a mechanism may "
-        "publish a whole record"
+        f"{key}: {delta:g} is not below 1/{units} = {1.0 / most:g}; with such a delta a mechanism "
+        f"may publish {one}"
         for key, delta in deltas.items()
         if delta * most >= 1.0
     ]

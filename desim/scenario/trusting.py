@@ -5,11 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from desim.amounts import epsilon
+from desim.columns import Words
 from desim.engine.settings import Settings
 from desim.engine.trusted import Quantile, Trust
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
-from desim.privacy.ledger.mechanisms import Gaussian, Mechanism
+from desim.network.timeline.record import SUMMED, WHOLE, release_id
+from desim.privacy.accounting.accountants import Account, account
+from desim.privacy.accounting.noise_scale import least
+from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Gaussian, Mechanism, View
+from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.privacy import Secure
 
@@ -36,13 +42,76 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
     )  # fmt: skip
     if privacy.secure is not None:
         trust = unseen(privacy.secure, settings, trust)
+    trust = _calibrated(scenario, settings, trust)
+    if privacy.secure is not None:
+        refuse_wrapping(privacy.secure, settings, trust)
     return replace(settings, trust=trust)
+
+
+def _calibrated(scenario: Scenario, settings: Settings, trust: Trust) -> Trust:
+    """With the noise that the target asks for; InputError where a stored one does not agree."""
+    privacy = scenario.privacy
+    if privacy is None or privacy.target is None or trust.noise is None:
+        return trust
+    target, one = privacy.target, trust.noise
+    due = trust if target.calibrated else replace(trust, noise=replace(one, sigma=1.0))
+    view, relation = str(privacy.view), privacy.neighbours
+
+    def excess(scale: float) -> float:
+        assert due.noise is not None
+        tried = replace(due, noise=due.noise.times(float(np.exp(scale))))
+        found = planned(settings, tried, target.delta, view, relation)
+        return float(np.log(max(1e-300, found.worst if found else np.inf) / target.epsilon))
+
+    if planned(settings, due, target.delta, view, relation) is None:
+        raise InputError(f"stop.rounds: found {settings.rounds:g}; allowed: at most {PLANNED}")
+    factor = float(np.exp(least(excess, 0.0, 1.0)))
+    amount = due.given[key := next(iter(due.given))] * factor
+    if target.calibrated and abs(factor - 1.0) > AGREES:
+        allowed = f"{amount:.9g}, which privacy.target gives, or neither it nor calibrated"
+        raise InputError(f"privacy.noise.{key}: {refusal(due.given[key], allowed)}")
+    if due.adaptive is not None and not amount < 2.0 * due.adaptive.noise:
+        text = refusal(
+            due.adaptive.noise, f"above {0.5 * amount:.6g}, half of what the target asks"
+        )
+        raise InputError(f"privacy.clip.noise: {text}")
+    return trust if target.calibrated else replace(due, noise=replace(one, sigma=amount))
+
+
+def planned(
+    settings: Settings, trust: Trust, delta: float, view: str, relation: str
+) -> Account | None:
+    """The account of all planned sums, for an agent that is in all that it may be in.
+
+    None where nothing says how many there are.
+    """
+    if not settings.rounds <= PLANNED:
+        return None
+    rounds, agents = int(settings.rounds), settings.problem.agents
+    terms = [trust.terms(k, trust.clip) for k in range(1, rounds + 1)]
+    law, seen_by, *amounts = (np.array(column) for column in zip(*terms, strict=True))
+    k, nothing = np.arange(1, rounds + 1), np.zeros(rounds)
+    both = np.concatenate
+    codes = both([law, np.full(rounds, int(Mechanism.NONE))]).astype(np.int8)
+    seen = both([seen_by, np.full(rounds, int(View.COORDINATOR))]).astype(np.int8)
+    ids = release_id(agents, 0, k, 0)
+    table = {
+        "time": both([k, k]).astype(float), "round": both([k, k]),
+        "agent": both([np.full(rounds, -1), np.zeros(rounds, np.int64)]),
+        "release": both([ids | (SUMMED | WHOLE) << 48, ids]),
+        "mechanism": Words(codes, MECHANISMS), "seen_by": Words(seen, VIEWS),
+        "sensitivity": both([amounts[0], np.full(rounds, np.inf)]),
+        "scale": both([amounts[1], nothing]), "sampling": both([amounts[2], nothing + np.nan]),
+        "delivered": np.ones(2 * rounds, np.int64),
+    }  # fmt: skip
+    rows = settings.problem.rows
+    return account(table, rows=rows, delta=delta, view=view, relation=relation)
 
 
 def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
     """What agents do that trust nobody; InputError where so many bits or shares do not do."""
     from desim.engine.secure_sum import Secure as Unseen
-    from desim.privacy.sums.lattice import LARGEST, overflow
+    from desim.privacy.sums.lattice import Lattice, finest
     from desim.privacy.sums.protocol import Protocol, Works
 
     who, agents = settings.participation, settings.problem.agents
@@ -50,6 +119,10 @@ def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
     planned = (1.0 - secure.tolerate) * trust.number
     works = Works(secure.agree, secure.expand / 8.0, secure.share)
     protocol = Protocol(secure.protocol, secure.neighbours, secure.threshold, works=works)
+    bare = Lattice(settings.problem.dim, trust.clip, 1.0, 0.0, secure.bits)
+    if secure.granularity is None and finest(bare, most, secure.overflow) is None:
+        text = f"found {secure.bits}, which a sum of {most} agents exceeds whatever the granularity"
+        raise InputError(f"privacy.secure.bits: {text}; allowed: more bits")
     shared = protocol.degree(most) + 1
     if secure.threshold > shared:
         text = f"found {secure.threshold:g}, but secrets are shared among {shared}"
@@ -57,9 +130,16 @@ def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
     found = Unseen(
         trust.clip, trust.noise, trust.number, trust.relative, protocol=protocol,
         bits=secure.bits, noising=secure.noise, planned=planned, most=most, risk=secure.overflow,
-        gamma=secure.granularity,
+        gamma=secure.granularity, dim=settings.problem.dim,
     )  # fmt: skip
-    lattice = found.lattice(settings.problem.dim)
+    return found
+
+
+def refuse_wrapping(secure: Secure, settings: Settings, trust: Any) -> None:
+    """InputError where sums wrap around too often, or no draw knows so many levels."""
+    from desim.privacy.sums.lattice import LARGEST, overflow
+
+    most, lattice = trust.most, trust.lattice(settings.problem.dim)
     likely = overflow(lattice, most) if lattice.gamma < np.inf else 1.0
     if likely > secure.overflow * (1.0 + 1e-9):
         text = f"found {secure.bits}, with which a sum of {most} agents wraps around with a "
@@ -70,7 +150,6 @@ def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
         text = f"found noise of {lattice.deviation:.3g} levels from an agent"
         most_levels = f"at most {LARGEST[secure.noise]:.3g} with {secure.noise}"
         raise InputError(f"privacy.secure.bits: {text}; allowed: fewer bits, for {most_levels}")
-    return found
 
 
 def expected(settings: Settings) -> float:
@@ -95,3 +174,20 @@ def drawn(settings: Settings) -> tuple[Mechanism, float]:
     if waits and isinstance(who, UniformSubset) and who.count < who.agents:
         return Mechanism.SUBSET_SUM, who.count / who.agents
     return Mechanism.SUM, np.nan
+
+
+def sums_of(simulation: Any) -> list[str]:
+    """What a trusted coordinator does and what all planned rounds will cost, a line each."""
+    trust, origin = simulation.settings.trust, simulation.origin
+    if trust is None or origin is None:
+        return []
+    privacy, dim = origin.scenario.privacy, simulation.settings.problem.dim
+    deviation, clip = trust.deviation(1, trust.clip), trust.clip
+    text = f"clips replies to {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
+    text += f"{deviation:.6g} to each of {dim} sums, and divides by {trust.number:.6g}"
+    lines = [f"coordinator: trusted; {text}"]
+    found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
+    if found is None:
+        return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]
+    lines.append(f"privacy: at most epsilon {epsilon(found.worst)} ({found.terms})")
+    return lines + [f"warning: {flag}" for flag in found.flags if flag.startswith(("inf", "no "))]

@@ -48,7 +48,7 @@ def _named(text: str | Path) -> Path:
 
 FIGURES = (".png", ".svg", ".pdf")
 FORMS = ("text", "markdown", "latex")  # of tables
-RELATIONS = "replace-one, add-or-remove-one, agent"
+RELATIONS = "replace-one, add-or-remove-one, agent, add-or-remove-agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, path_argument("SCENARIO", SCENARIO)]
 RunFolder = Annotated[Path, path_argument("RUN", "Directory of a run.")]

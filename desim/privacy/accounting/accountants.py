@@ -23,6 +23,7 @@ from desim.numerics.later import pd
 from desim.privacy.accounting.gaussian import check_delta, epsilon_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld, sharpen
 from desim.privacy.accounting.prices import (
+    OF_AGENTS,
     ORDERS,
     Prices,
     Tally,
@@ -255,6 +256,11 @@ class Account:
     def terms(self) -> str:
         """In which terms all this is, in one line."""
         return f"view {self.view}, {self.relation}, delta {self.delta:g}, {self.method}"
+
+    @property
+    def unit(self) -> str:
+        """What is protected: a record, or all records of an agent."""
+        return "agent" if self.relation in OF_AGENTS else "record"
 
     @property
     def agents(self) -> int:

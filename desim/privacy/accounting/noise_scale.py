@@ -81,11 +81,11 @@ def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) ->
         epsilon = table.epsilon(np.exp(log_scale), target.delta, sharp)
         return float(np.log(epsilon / target.epsilon))
 
-    found = _least(partial(excess, sharp=False), np.log(root) if root > 0.0 else 0.0, 1.0)
-    return float(np.exp(_least(partial(excess, sharp=True), found, 0.1)))
+    found = least(partial(excess, sharp=False), np.log(root) if root > 0.0 else 0.0, 1.0)
+    return float(np.exp(least(partial(excess, sharp=True), found, 0.1)))
 
 
-def _least(excess: Callable[[float], float], start: float, stride: float) -> float:
+def least(excess: Callable[[float], float], start: float, stride: float) -> float:
     """The least number, to a quarter of TOLERANCE, from which on `excess`, which falls, is <= 0."""
     low = high = start
     while excess(high) > 0.0:

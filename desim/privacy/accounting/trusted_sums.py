@@ -99,7 +99,7 @@ def remarks(
 ) -> Iterator[str]:
     """What a reader of an epsilon of sums has to know."""
     if who.kind not in MODELS and not secured(sums):
-        yield f"no account of sums: {TRUSTED}"
+        yield TRUSTED
         return
     share = np.asarray(sums["sampling"], float)
     if (share < 1.0).any() and not law_of(sums, relation):

@@ -4,6 +4,8 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
+from desim.privacy.accounting.trusted_sums import MODELS
+from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.links import Codec
@@ -94,9 +96,6 @@ def unseen_sum_fits(
     if noise is not None and ((noise.decay or 1.0) != 1.0 or noise.iteration is not None):
         text = "found noise that changes from round to round with trust: secure-sum"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
-    if privacy.target is not None:
-        text = "found with trust: secure-sum, of whose shares it is not known how many will come"
-        yield ("privacy", "target"), f"{text}; allowed: privacy.noise, with privacy.secure.tolerate"
     if policy.kind in ("buffer", "each") or policy.late == "carry":
         found = "late: carry" if policy.late == "carry" else policy.kind
         text = f"found {found} with privacy.trust: secure-sum, whose masks are those of one round"
@@ -110,6 +109,9 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
     if privacy.budget is not None:
         text = "found with trust: coordinator, whose sums no single agent stops"
         yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
+    if privacy.target is not None and read_view(privacy.view).kind not in MODELS:
+        text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
+        yield ("privacy", "view"), f"{text}; allowed: {', '.join(MODELS[:2])}, ..."
     if participation.power:
         text = f"found {participation.choose} with privacy.trust: coordinator, so that models tell "
         text += "of losses by who was invited"

@@ -1,0 +1,347 @@
+"""A coordinator that is trusted: what it sums up, what it adds, and which rows say so."""
+
+import contextlib
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cases import merged
+from mutant import mutant
+from test_resume import killed, unlike
+
+import desim
+from desim.engine import trusted
+from desim.engine.requests import Replies
+from desim.errors import InputError
+from desim.log.parquet import Tables
+from desim.numerics.keys import seed_word
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.ledger.ledger import add_normal
+from desim.scenario.build import build
+from desim.scenario.load import load
+
+STEP, EPOCHS, CLIP, Z = 0.05, 3, 0.4, 1.5
+ADAPTIVE = {"start": 0.1, "quantile": 0.6, "rate": 0.5, "noise": 2.0}
+CARRIED = [
+    {"deadline": "30 ms", "late": "carry"},
+    {"quorum": 2, "late": "carry"},
+    {"buffer": 3, "late": "carry"},
+    {"buffer": 1, "late": "carry"},
+]
+
+
+def scenario(**changes):
+    """FedAvg of squared losses with a coordinator that is trusted for agents."""
+    return merged(
+        {
+            "name": "trusting",
+            "seed": 4,
+            "problem": {
+                "agents": 6,
+                "data": {"source": "synthetic", "kind": "regression", "rows": 8, "dim": 3},
+                "loss": "squared",
+                "average": "mean",
+            },
+            "algorithm": {"name": "fedavg", "local": {"epochs": EPOCHS, "step": STEP}},
+            "privacy": {
+                "unit": "agent", "trust": "coordinator", "clip": CLIP,
+                "noise": {"multiplier": Z}, "relation": "add-or-remove-one",
+            },
+            "compute": {"speed": {"exponential": "100 /s"}},
+            "observe": {"metrics": ["loss"]},
+            "engine": "cohort",
+            "stop": {"rounds": 12},
+        },
+        changes,
+    )  # fmt: skip
+
+
+def noise(seed, round_, dim):
+    """What was added to the sum of a round, of deviation 1."""
+    place = seed_word(seed), np.array([-1]), np.array([round_]), 0
+    return add_normal(*place, np.ones(1), np.ones(1, bool), np.zeros((1, dim)))[0]
+
+
+def shortened(change, clip):
+    """A vector of norm `clip` at most."""
+    length = np.linalg.norm(change)
+    return change if length <= clip else change * (clip / length)
+
+
+def loop(problem, seed, drawn, number, clip=CLIP, adaptive=None, wrong=""):
+    """Models (rounds + 1, dim) of DP-FedAvg, agent by agent; drawn: who is in each round."""
+    ends, dim = problem.start, problem.dim
+    rows = [slice(*pair) for pair in pairwise(ends)]
+    x = np.zeros(dim)
+    models = [x]
+    for k, who in enumerate(drawn, 1):
+        total, short = np.zeros(dim), 0
+        for i in who:
+            y, A, b = x.copy(), problem.A[rows[i]], problem.b[rows[i]]
+            for _ in range(EPOCHS):
+                y = y - STEP * 2 * A.T @ (A @ y - b) / len(A)
+            short += np.linalg.norm(y - x) <= clip
+            total = total + (y - x if wrong == "unclipped" else shortened(y - x, clip))
+        widened = Z if adaptive is None else (Z**-2 - (2 * adaptive["noise"]) ** -2) ** -0.5
+        sd = clip * (Z if wrong == "plain" else widened) * (len(who) if wrong == "local" else 1)
+        total = total + sd * noise(seed, k, dim)
+        x = x + total / (max(len(who), 1) if wrong == "came" else number)
+        models.append(x)
+        if adaptive is not None:
+            place = seed_word(seed), np.array([-1]), np.array([k]), 1 << 23
+            zeros, ones = np.zeros((1, 1)), np.ones(1, bool)
+            count = add_normal(*place, np.array([adaptive["noise"]]), ones, zeros)[0, 0]
+            share = (short - len(who) / 2 + count) / number + 0.5
+            clip = clip * np.exp(-adaptive["rate"] * (share - adaptive["quantile"]))
+    return np.array(models)
+
+
+def same(one, other):
+    """Whether models agree but for rounding."""
+    return bool(np.abs(one - other).max() < 1e-11)
+
+
+def drawn(made):
+    """Who is invited to each round of a simulation."""
+    who = made.settings.participation
+    return [who.draw(k) for k in range(1, int(made.settings.rounds) + 1)]
+
+
+@pytest.mark.parametrize("part", ["all", {"bernoulli": 0.5}, {"uniform": 2}])
+@pytest.mark.parametrize("clip", [CLIP, ADAPTIVE])
+def test_models_are_those_of_a_loop_over_agents(part, clip):
+    written = scenario(participation=part)
+    written["privacy"]["clip"] = clip
+    made = build(load(written))
+    adaptive = clip if isinstance(clip, dict) else None
+    number = {"all": 6.0, "bernoulli": 3.0, "uniform": 2.0}[
+        next(iter(part), "") if isinstance(part, dict) else part
+    ]
+    start = clip["start"] if adaptive else clip
+    naive = loop(made.problem, 4, drawn(made), number, start, adaptive)
+    found = desim.run(written).model
+    assert same(found, naive)
+    wrongs = ["unclipped", "local"] + ["came"] * (part == {"bernoulli": 0.5})
+    for wrong in [*wrongs, *["plain"] * bool(adaptive)]:
+        other = loop(made.problem, 4, drawn(made), number, start, adaptive, wrong)
+        assert not same(found, other), wrong
+
+
+METHODS = [
+    {"name": "fedavg"},
+    {"name": "fedavg", "server": {"adam": {"rate": 0.1}}},
+    {"name": "fedprox"},
+    {"name": "fedbuff"},
+    {"name": "feddyn"},
+    {"name": "scaffold"},
+    {"name": "fed-plt", "rho": 1.0, "send": "increments"},
+]
+
+
+@pytest.mark.parametrize("algorithm", METHODS)
+def test_engines_and_batches_give_the_same_bits(algorithm):
+    algorithm = {**algorithm, "local": {"epochs": EPOCHS, "step": STEP}}
+    for policy in ("all", *CARRIED):
+        written = scenario(policy=policy, stop={"rounds": 6})
+        written["algorithm"] = algorithm
+        one = desim.run(written)
+        other = desim.run({**written, "engine": "agents"})
+        assert (one.model == other.model).all()
+        assert one.releases.equals(other.releases)
+        made = build(load(written))
+        settings = replace(made.settings, batch_limit=2)
+        alone = replace(made, settings=settings, method=remade(made, settings)).play(Tables())
+        assert (one.model == alone.model).all()
+
+
+def remade(made, settings):
+    """The method of a simulation with other settings."""
+    from desim.methods.shared.declarations import Ingredients
+
+    return type(made.method)(Ingredients(made.method.parameters, settings, None))
+
+
+def test_compiled_rounds_make_room():
+    written = scenario(engine="auto", stop={"rounds": 3})
+    assert desim.run(written).manifest["engine"] == "cohort"
+    with pytest.raises(InputError, match="trusted coordinator sums up"):
+        desim.run({**written, "engine": "compiled"})
+
+
+@contextlib.contextmanager
+def heard(monkeypatch):
+    """Lists of (round, agents, payload, rounds of the calls) that sums are made of."""
+    found, plain = [], trusted.Trusted.total
+
+    def total(self, hub, replies):
+        found.append((hub.round, replies.who.copy(), replies.payload.copy(), replies.round.copy()))
+        return plain(self, hub, replies)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trusted.Trusted, "total", total)
+        yield found
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("policy", ["all", *CARRIED])
+def test_an_agent_is_charged_for_the_sums_that_hold_a_reply_of_it(policy, engine, monkeypatch):
+    written = scenario(
+        policy=policy, engine=engine, participation={"schedule": [[0, 1, 2, 4], [2, 3, 4]]}
+    )
+    with heard(monkeypatch) as sums:
+        run = desim.run(written)
+    number = np.bincount(np.concatenate([who for _, who, _, _ in sums]), minlength=6)
+    account = run.account(view="participants")
+    assert account.final == pytest.approx(epsilon_of(np.sqrt(number) / Z, 1e-5), rel=1e-12)
+    replaced = run.account(view="final-model", relation="agent")
+    assert replaced.final == pytest.approx(epsilon_of(2 * np.sqrt(number) / Z, 1e-5), rel=1e-12)
+    rows = run.releases
+    said = np.bincount(rows["agent"][rows["mechanism"] == "none"], minlength=6)
+    assert (said >= number).all()
+    if policy != "all":
+        wrong = epsilon_of(np.sqrt(said) / Z, 1e-5)
+        stale = sum((asked != round_).sum() for round_, _, _, asked in sums)
+        assert (rows["agent"][rows["mechanism"] == "sum"] >= 0).sum() == stale
+        assert stale > 0 or not np.allclose(account.final, wrong)
+    assert (rows["agent"] == -1).sum() == len(sums)
+    assert np.isinf(run.account(view="coordinator").final[number > 0]).all()
+
+
+def test_noise_that_falls_is_charged_round_by_round(monkeypatch):
+    written = scenario(participation={"schedule": [[0, 1], [1, 2], [3]]})
+    written["privacy"]["noise"] = {"sigma": 0.7, "decay": 0.8}
+    with heard(monkeypatch) as sums:
+        run = desim.run(written)
+    spent = np.zeros(6)
+    for round_, who, _, _ in sums:
+        spent[who] += (CLIP / (0.7 * 0.8 ** ((round_ - 1) / 2))) ** 2
+    assert run.account().final == pytest.approx(epsilon_of(np.sqrt(spent), 1e-5), rel=1e-10)
+
+
+def replies(rows, weight):
+    """A collection of replies rows (n, dim) that weigh weight (n,)."""
+    who = np.arange(len(rows))
+    return Replies(who, rows, np.ones(len(rows), np.int64), np.asarray(weight, float))
+
+
+def shortens(module, rows, weight):
+    """The norms of what is added up."""
+    one = SimpleNamespace(clip=1.0)
+    found = module.Trusted.shortened(one, replies(rows, weight), rows)
+    return np.linalg.norm(found, axis=1)
+
+
+def test_no_weight_and_no_number_lengthens_a_reply():
+    rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.inf, 0.0], [np.nan, 1.0], [1e200, 1e200]])
+    weight = [2.5, 4.0, 1.0, 1.0, 0.5]
+    found = shortens(trusted, rows, weight)
+    assert (found <= 1.0).all()
+    assert found == pytest.approx([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert shortens(trusted, rows[:2], [0.5, 0.5]) == pytest.approx([0.5, 0.25])
+    twin = mutant(trusted, "(replies.weight > 1.0).any()", "False")
+    assert shortens(twin, rows, weight).max() > 1.0
+
+
+def test_nobody_came_and_the_noise_stays():
+    written = scenario(participation={"schedule": [[], [1]]}, stop={"rounds": 3})
+    run = desim.run(written)
+    number = 0.5
+    step = CLIP * Z * noise(4, 1, 3) / max(number, 1.0)
+    assert run.model[1] == pytest.approx(step, abs=1e-13)
+
+
+def test_the_old_relation_is_a_unit():
+    written = scenario(stop={"rounds": 3})
+    one = dict(written["privacy"], relation="replace-one")
+    other = dict(written["privacy"], relation="agent")
+    other.pop("unit")
+    first, second = (desim.run({**written, "privacy": own}) for own in (one, other))
+    assert first.account(relation=None).relation == second.account().relation == "agent"
+    assert first.account().unit == "agent"
+    assert (first.account().final == second.account().final).all()
+    assert first.epsilon().attrs["unit"] == "agent"
+    local = scenario(policy="all", stop={"rounds": 3})
+    local["algorithm"] = {"name": "fedbuff", "clip": 0.5, "local": {"epochs": EPOCHS, "step": STEP}}
+    new = {"unit": "agent", "noise": {"sigma": 1.0}}
+    old = {"relation": "agent", "noise": {"sigma": 1.0}}
+    both = [desim.run({**local, "privacy": own}).account() for own in (new, old)]
+    assert both[0].worst == both[1].worst < np.inf
+
+
+@pytest.mark.parametrize("part", ["all", {"bernoulli": 0.3}, {"uniform": 2}])
+@pytest.mark.parametrize("relation", ["replace-one", "add-or-remove-one"])
+@pytest.mark.parametrize("clip", [CLIP, {**ADAPTIVE, "noise": 12.0}])
+def test_a_target_is_what_all_rounds_cost(part, relation, clip):
+    written = scenario(participation=part)
+    terms = {"epsilon": 2.5, "delta": 1e-3}
+    written["privacy"] |= {"target": terms, "relation": relation, "clip": clip}
+    written["privacy"].pop("noise")
+    run = desim.run(written)
+    amplified = part == {"bernoulli": 0.3} and relation != "replace-one"
+    amplified |= part == {"uniform": 2} and relation == "replace-one"
+    worst = run.account().worst
+    assert worst <= 2.5
+    if amplified or part == "all":
+        assert worst > 2.5 * (1 - 1e-5)
+    assert (desim.run(run.scenario).model == run.model).all()
+    less = run.scenario.written()
+    less["privacy"]["noise"]["multiplier"] *= 0.99
+    with pytest.raises(InputError, match=r"multiplier.*privacy\.target gives"):
+        desim.run(less)
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_a_killed_run_remembers_its_clip(engine, tmp_path, monkeypatch):
+    written = scenario(engine=engine, stop={"rounds": 40}, policy={"buffer": 2, "late": "carry"})
+    written["privacy"]["clip"] = ADAPTIVE
+    whole = desim.run(written)
+    left = killed(written, tmp_path / "a", monkeypatch, 3, rows=40)
+    assert left.status == "interrupted"
+    assert unlike(whole, desim.resume(tmp_path / "a")) == []
+
+
+def terms(**changes):
+    """The section privacy with other keys; None takes one away."""
+    found = scenario()["privacy"] | changes
+    return {key: value for key, value in found.items() if value is not None}
+
+
+REFUSED = [
+    ({"privacy": terms(clip=None)}, "privacy.clip: missing"),
+    ({"privacy": terms(clip=-1)}, "privacy.clip"),
+    ({"privacy": terms(clip={"start": 1.0, "rate": 0.2})}, "found rate; allowed: a number"),
+    ({"privacy": terms(noise=None)}, "privacy.noise: missing"),
+    ({"privacy": terms(noise={"multiplier": 1.0, "sigma": 1.0})}, "multiplier and sigma"),
+    ({"privacy": terms(noise={"kind": "laplace", "sigma": 1.0})}, "found laplace"),
+    ({"privacy": terms(noise={"phi": 1.0, "growth": 0.5})}, "found schedule"),
+    ({"privacy": terms(clip=ADAPTIVE, noise={"sigma": 1.0})}, "found sigma with a clip"),
+    ({"privacy": terms(clip=ADAPTIVE, noise={"multiplier": 4.0})}, "half of the multiplier, 2"),
+    ({"privacy": terms(clip=ADAPTIVE, noise={"multiplier": 1, "decay": 0.5})}, "noise that changes"),
+    ({"privacy": terms(budget=3.0)}, "privacy.budget: found with trust: coordinator"),
+    ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
+    ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),
+    ({"privacy": terms(trust=None, clip=None, noise={"sigma": 1.0})}, "whether it is there"),
+    ({"privacy": terms(unit="record", relation="agent")}, "found record with relation agent"),
+    ({"privacy": terms(view="eavesdropper", noise=None, target={"epsilon": 1.0, "delta": 1e-5})},
+     "without noise; allowed: participants"),
+    ({"algorithm": {"name": "fedlin"}}, "reads single replies; allowed: local, or fed-plt, fedavg"),
+    ({"algorithm": {"name": "fed-plt", "rho": 1.0}}, "algorithm.send: found z"),
+    ({"algorithm": {"name": "fedavg", "local": {"solver": "noisy"}}}, "agents add no noise"),
+    ({"algorithm": {"name": "dsgd", "alpha": 0.1}, "network": {"topology": "ring"}}, "none here"),
+    ({"participation": {"choose": "power-of-choice", "invite": 2}}, "found power-of-choice with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_what_makes_no_sense_is_refused_before_the_run(changes, words):
+    with pytest.raises(InputError) as refused:
+        build(load({**scenario(), **changes}))
+    assert words in str(refused.value)
+
+
+def test_without_noise_there_is_no_privacy():
+    run = desim.run(scenario(privacy={**terms(), "noise": {"multiplier": 0}}, stop={"rounds": 2}))
+    assert np.isinf(run.account().worst)
+    assert any("without noise" in flag for flag in run.account().flags)
