@@ -97,7 +97,7 @@ def unseen_sum_fits(
         text = "found noise that changes from round to round with trust: secure-sum"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
     if policy.kind in ("buffer", "each") or policy.late == "carry":
-        found = "late: carry" if policy.late == "carry" else policy.kind
+        found = policy.kind if policy.kind in ("buffer", "each") else "late: carry"
         text = f"found {found} with privacy.trust: secure-sum, whose masks are those of one round"
         yield ("policy",), f"{text}; allowed: all, deadline, quorum, adaptive, with late: discard"
 
@@ -109,7 +109,8 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
     if privacy.budget is not None:
         text = "found with trust: coordinator, whose sums no single agent stops"
         yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
-    if privacy.target is not None and read_view(privacy.view).kind not in MODELS:
+    masked = privacy.trust == "secure-sum"  # nobody sees single replies
+    if privacy.target and not masked and read_view(privacy.view).kind not in MODELS:
         text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
         yield ("privacy", "view"), f"{text}; allowed: {', '.join(MODELS[:2])}, ..."
     if participation.power:
