@@ -34,7 +34,9 @@ NOTE = re.compile(r"^<!-- test: (\w+) (.*) -->$")
 WRITTEN = re.compile(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", re.DOTALL)
 COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMPILING = ("compiling for this machine", "compiled ")
-CONDITIONS = ("links:", "uplinks:", "downlinks:", "devices:", "first ")  # on stderr, of a run
+CONDITIONS = (  # on stderr, of a run
+    "links:", "uplinks:", "downlinks:", "devices:", "first ", "coordinator:", "privacy: ",
+)  # fmt: skip
 
 
 class Wrong(AssertionError):

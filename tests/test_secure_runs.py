@@ -234,7 +234,9 @@ def test_a_target_is_met_by_what_is_planned():
     asked = {"target": {"epsilon": 5.0, "delta": 1e-5}, "noise": {"kind": "gaussian"}}
     given = secured({"tolerate": "20 %"}, privacy=asked)
     assert desim.run(given).account(view="coordinator").worst < 5.0  # nobody is missing
-    assert desim.run(secured(privacy=asked)).account(view="coordinator").worst == pytest.approx(5.0, rel=1e-3)
+    assert desim.run(secured(privacy=asked)).account(view="coordinator").worst == pytest.approx(
+        5.0, rel=1e-3
+    )
 
 
 # What is refused.

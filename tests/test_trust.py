@@ -308,6 +308,7 @@ def terms(**changes):
     return {key: value for key, value in found.items() if value is not None}
 
 
+FALLING = {"multiplier": 1.0, "decay": 0.5}
 REFUSED = [
     ({"privacy": terms(clip=None)}, "privacy.clip: missing"),
     ({"privacy": terms(clip=-1)}, "privacy.clip"),
@@ -318,7 +319,7 @@ REFUSED = [
     ({"privacy": terms(noise={"phi": 1.0, "growth": 0.5})}, "found schedule"),
     ({"privacy": terms(clip=ADAPTIVE, noise={"sigma": 1.0})}, "found sigma with a clip"),
     ({"privacy": terms(clip=ADAPTIVE, noise={"multiplier": 4.0})}, "half of the multiplier, 2"),
-    ({"privacy": terms(clip=ADAPTIVE, noise={"multiplier": 1, "decay": 0.5})}, "noise that changes"),
+    ({"privacy": terms(clip=ADAPTIVE, noise=FALLING)}, "found noise that changes"),
     ({"privacy": terms(budget=3.0)}, "privacy.budget: found with trust: coordinator"),
     ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
     ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),

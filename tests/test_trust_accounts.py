@@ -145,7 +145,7 @@ def test_fixed_numbers_lie_between_one_way_and_dp_accounting(z, share, rounds, d
     orders = [1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256]
     bound = rdp.RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
     event = dp_event.SampledWithoutReplacementDpEvent(
-        AGENTS, number, dp_event.GaussianDpEvent(z / 2)
+        AGENTS, number, dp_event.GaussianDpEvent(0.5 * z)
     )
     bound.compose(event, rounds)
     least = epsilon_pld(Tally(0.0, ((Kind("poisson", 2 / z, share), rounds),)), delta)

@@ -67,7 +67,8 @@ class Statement:
     (the best attack on that agent, see `risk`), assumptions, flags, and own epsilon,
     what the plug-in `accountant` says; paper and own epsilon are nan where nothing is claimed;
     claim: the paper's, or None for the reason `silence`; tuned: what was computed from the data
-    without being charged; unsure: whose word the sensitivities are, empty where they are desim's.
+    without being charged; unsure: whose word the sensitivities are, empty where they are desim's;
+    trusted: whether the coordinator is, so that the first view, the stated one, is what counts.
     """
 
     table: pd.DataFrame
@@ -77,6 +78,7 @@ class Statement:
     caveats: tuple[str, ...] = CAVEATS
     accountant: str = ""
     unsure: str = ""
+    trusted: bool = False
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """What numbers rest on, by name; with the views that one is about where not all have it."""
@@ -136,7 +138,7 @@ def statement(
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
-        caveats=caveats, accountant=named or "", unsure=shortly(run),
+        caveats=caveats, accountant=named or "", unsure=shortly(run), trusted=trusted(run),
     )  # fmt: skip
 
 

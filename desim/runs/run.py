@@ -19,7 +19,7 @@ from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal, spelling
 from desim.log.column_meanings import described
 from desim.privacy.accounting.accountants import Account, account
-from desim.privacy.accounting.prices import RELATIONS
+from desim.privacy.accounting.prices import OF_SUMS
 from desim.privacy.accounting.views import read_view
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
 from desim.runs.premises import (
@@ -311,8 +311,8 @@ class Run:
     ) -> "pd.DataFrame":
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
-        `.attrs` says what the numbers mean: view, unit, relation, delta, method, assumptions, flags,
-        and of the agent that spends most its `risk`. Terms are those of `account`.
+        `.attrs` says what they mean: view, unit, relation, delta, method, assumptions, flags, and
+        of the agent that spends most its `risk`. Terms are those of `account`.
         """
         from desim.privacy.accounting.risk import risk
 
@@ -398,7 +398,7 @@ def require_known(run: Run, relation: str) -> None:
     name = names(run)[0]
     if trusted(run):
         return
-    if name in own.METHODS and relation in RELATIONS and relation not in own.RELATIONS:
+    if name in own.METHODS and relation in OF_SUMS and relation not in own.RELATIONS:
         from desim.scenario import registry  # of compiled methods, which takes a while
 
         known = registry.get(name).relations

@@ -14,7 +14,8 @@ from desim.network.conditions.participation import Bernoulli, Schedule, UniformS
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
-from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Gaussian, Mechanism, View
+from desim.privacy.ledger.ledger import MECHANISMS, VIEWS, Mechanism, View
+from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.privacy import Secure

@@ -141,8 +141,9 @@ def epsilon_of_divergences(total: Array, delta: float) -> Array:
     return np.asarray(np.where(-np.expm1(-total[..., 0]) < delta * delta, 0.0, epsilon))
 
 
-RELATIONS = ("replace-one", "add-or-remove-one", "agent", "add-or-remove-agent")
-OF_AGENTS = RELATIONS[2:]  # of which the unit is an agent, of the others a record
+RELATIONS = ("replace-one", "add-or-remove-one", "agent")
+OF_SUMS = (*RELATIONS, "add-or-remove-agent")  # the last is about what agents add to a sum alone
+OF_AGENTS = OF_SUMS[2:]  # of which the unit is an agent, of the others a record
 SECURE = (Mechanism.LATTICE_SUM, Mechanism.SKELLAM_SUM)
 SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM, *SECURE)
 # Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
@@ -236,7 +237,7 @@ def prices(
     each by itself, left out. InputError for what has no meaning, or for `rows` that are needed and
     not known.
     """
-    chosen("relation", relation, RELATIONS)
+    chosen("relation", relation, OF_SUMS)
     code = _codes(releases["mechanism"])
     scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)

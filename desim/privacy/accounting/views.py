@@ -130,8 +130,6 @@ def _reservations(who: Adversary, star: bool) -> tuple[str, ...]:
         )
     if who.kind == "final-model":
         return ("all releases up to the last delivered one; no hidden-state theorem is applied",)
-    if who.kind == "participants":
-        return ("all releases of others that an agent's models follow from",)
     if who.kind in ("neighbour", "collusion"):
         source = "the coordinator tells it" if star else "others pass it on"
         return (f"all releases of others up to the last delivered one, of which {source}",)

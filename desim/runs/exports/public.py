@@ -20,10 +20,11 @@ from desim.agent_names import NETWORK
 from desim.amounts import epsilon
 from desim.columns import columns_of
 from desim.errors import DesimError, InputError
+from desim.privacy.accounting.trusted_sums import MODELS
 from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.directory import UNENDED, digest
 from desim.runs.joint import plain
-from desim.runs.premises import plugged, readable_terms
+from desim.runs.premises import plugged, readable_terms, trusted
 from desim.runs.privacy import Statement, statement
 from desim.runs.run import Run
 from desim.scenario.tree import dumped
@@ -111,6 +112,8 @@ def _public(run: Run, who: Adversary) -> tuple[dict[str, Any], list[str]]:
     events = run.events
     releases = run.releases
     seen = visible(columns_of(releases), who, columns_of(events))
+    if trusted(run) and who.kind in MODELS:  # who replied is what keeps an amplified epsilon
+        seen = (releases["agent"] == NETWORK).to_numpy()
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
         kind, own = events["kind"].astype(str), list(who.agents)

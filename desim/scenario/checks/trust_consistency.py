@@ -31,20 +31,22 @@ def trust_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Fou
         return
     place, name = ("privacy", "trust"), algorithm.name
     if kind != "coordinator":
-        yield place, f"found coordinator, but {name} has none here; allowed: local"
+        yield place, f"found {privacy.trust}, but {name} has none here; allowed: local"
         return
     needs = algorithm.method.totals()
     if needs is False:
         known = ", ".join(one for one in registry.names() if registry.get(one).totals())
-        text = f"found coordinator with {name}, whose coordinator reads single replies"
+        text = f"found {privacy.trust} with {name}, whose coordinator reads single replies"
         yield place, f"{text}; allowed: local, or {known}"
     for key, value in ({} if isinstance(needs, bool) else needs).items():
         if (found := getattr(algorithm.parameters, key)) != value:
-            text = f"found {found} with privacy.trust: coordinator, which has the sum of replies"
+            text = (
+                f"found {found} with privacy.trust: {privacy.trust}, which has the sum of replies"
+            )
             yield ("algorithm", key), f"{text}; allowed: {value}"
     local: Any = getattr(algorithm.parameters, "local", None)
     if isinstance(local, Local) and "noisy" in local.solvers:
-        text = "found noisy with privacy.trust: coordinator, where agents add no noise"
+        text = f"found noisy with privacy.trust: {privacy.trust}, where agents add no noise"
         yield ("algorithm", "local", "solver"), f"{text}; allowed: gradient, sgd, accelerated"
 
 
@@ -54,14 +56,16 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
         return
     noise, clip = privacy.noise, privacy.clip
     if clip is None:
-        text = "missing with trust: coordinator, without which nothing bounds what an agent adds"
+        text = (
+            f"missing with trust: {privacy.trust}, without which nothing bounds what an agent adds"
+        )
         yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
     if noise is None:
-        text = "missing with trust: coordinator"
+        text = f"missing with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
         return
     if noise.form != "gaussian":
-        text = f"found {noise.form} with trust: coordinator"
+        text = f"found {noise.form} with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: gaussian, with multiplier or sigma"
     if clip is None or clip.noise is None:
         return
@@ -107,13 +111,13 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
     if privacy is None or not privacy.trusted:
         return
     if privacy.budget is not None:
-        text = "found with trust: coordinator, whose sums no single agent stops"
+        text = f"found with trust: {privacy.trust}, whose sums no single agent stops"
         yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
     masked = privacy.trust == "secure-sum"  # nobody sees single replies
     if privacy.target and not masked and read_view(privacy.view).kind not in MODELS:
         text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
         yield ("privacy", "view"), f"{text}; allowed: {', '.join(MODELS[:2])}, ..."
     if participation.power:
-        text = f"found {participation.choose} with privacy.trust: coordinator, so that models tell "
-        text += "of losses by who was invited"
+        text = f"found {participation.choose} with privacy.trust: {privacy.trust}, so that models "
+        text += "tell of losses by who was invited"
         yield ("participation", "choose"), f"{text}; allowed: a choice that reads no losses"

@@ -133,11 +133,14 @@ def _listed(facts: Sequence[tuple[str, str]], margin: str) -> list[str]:
 
 
 def shortly(statement: "Statement") -> str:
-    """The whole in one line: the largest epsilon, what it means, whose it is, and its terms."""
+    """The whole in one line: the largest epsilon, what it means, whose it is, and its terms.
+
+    Where the coordinator is trusted that of the stated view.
+    """
     table = statement.table
     if not len(table):
         return "nothing private was released"
-    row = table.iloc[int(table["rigorous epsilon"].argmax())]
+    row = table.iloc[0 if statement.trusted else int(table["rigorous epsilon"].argmax())]
     said = epsilon(row["rigorous epsilon"], row["flags"])
     terms = f"view {row['view']}, {row['relation']}, delta {row['delta']:g}, {row['method']}"
     terms += f"; {statement.unsure}" * bool(statement.unsure)
