@@ -24,9 +24,9 @@ OUTER = ("scenario", "runs", "deployments", "experiments", "interface")
 # Of rooms that the core has part of, what only some methods, networks or data need.
 BEYOND = """
     engine.agents.crossings engine.agents.ports engine.blind engine.budgets engine.coding
-    engine.inviting engine.opening engine.presences engine.trusted log.parquet methods.shared.averages
-    methods.shared.checked_kernels methods.shared.minimisation network.conditions.choosing
-    network.conditions.links network.timeline.contention network.timeline.flow
+    engine.inviting engine.opening engine.presences engine.trusted log.parquet
+    methods.shared.averages methods.shared.checked_kernels methods.shared.minimisation
+    network.conditions.choosing network.conditions.links network.timeline.contention network.timeline.flow
     network.timeline.tcp numerics.discrete_gaussian privacy.accounting.accountants
     privacy.accounting.gaussian privacy.ledger.budget problem.data problem.kernels.argmin
     problem.kernels.codecs problem.kernels.layered

@@ -6,19 +6,23 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from cases import merged
 from mutant import mutant
 from test_resume import killed, unlike
 
 import desim
+from desim.deployments.deployed import refuse
 from desim.engine import trusted
 from desim.engine.requests import Replies
 from desim.errors import InputError
+from desim.experiments.audit.of_method import audit
 from desim.log.parquet import Tables
 from desim.numerics.keys import seed_word
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.ledger.ledger import add_normal
+from desim.runs.joint import joint
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -346,3 +350,38 @@ def test_without_noise_there_is_no_privacy():
     run = desim.run(scenario(privacy={**terms(), "noise": {"multiplier": 0}}, stop={"rounds": 2}))
     assert np.isinf(run.account().worst)
     assert any("without noise" in flag for flag in run.account().flags)
+
+
+def test_what_knows_no_sums_says_so(tmp_path):
+    written = scenario(stop={"rounds": 2})
+    runs = [desim.run({**written, "seed": seed}) for seed in (1, 2)]
+    with pytest.raises(InputError, match="trusted with sums, of which no joint account"):
+        joint(runs)
+    with pytest.raises(InputError, match="trust: found coordinator; allowed in an audit: local"):
+        audit(load(written), runs=20)
+    with pytest.raises(InputError, match="no process of a deployment draws noise for a sum"):
+        refuse(build(load(written)))
+
+
+def test_what_is_published_does_not_tell_who_took_part(tmp_path):
+    written = scenario(participation={"bernoulli": 0.5}, stop={"rounds": 4})
+    run = desim.run(written, out=tmp_path / "run")
+    for view, agents in (("participants", {-1}), ("eavesdropper", set(range(-1, 6)))):
+        desim.export(run, "public", tmp_path / view, view=view, anyway=view == "eavesdropper")
+        rows = pd.read_csv(tmp_path / view / "releases.csv")
+        assert set(rows["agent"]) <= agents
+        assert (rows["agent"] == -1).sum() == 4
+    assert not (tmp_path / "participants" / "events.csv").exists() or not len(
+        pd.read_csv(tmp_path / "participants" / "events.csv")
+    )
+
+
+@pytest.mark.parametrize("codec", [{"uplink": {"top_k": 1}}, {"uplink": {"quantise": {"bits": 4}}}])
+def test_messages_that_are_coded_are_clipped_as_they_come(codec, monkeypatch):
+    with heard(monkeypatch) as sums:
+        run = desim.run(scenario(codec=codec, stop={"rounds": 4}))
+    model = np.zeros(3)
+    for round_, _, payload, _ in sums:
+        total = sum(shortened(row, CLIP) for row in payload)
+        model = model + (total + CLIP * Z * noise(4, round_, 3)) / 6
+    assert same(run.model[-1], model)

@@ -250,7 +250,9 @@ class Terms(Strict):
     """what the adversary sees"""
     delta: Delta | None = None
     """probability that the epsilon does not hold"""
-    relation: Literal["replace-one", "add-or-remove-one", "agent"] | None = None
+    relation: Literal["replace-one", "add-or-remove-one", "agent", "add-or-remove-agent"] | None = (
+        None
+    )
     """which data sets are neighbours"""
 
     @classmethod

@@ -21,10 +21,11 @@ COSTS = {
     "objective-laplace": r"the same, on an objective; $D$ holds the change of volume times $s$",
     "sum": r"what a trusted coordinator adds up, each of norm $D/2$ at most: $\mu = D/s$, and for "
     r"an agent that is left out $D/(2s)$; charged to whoever has a reply in it",
-    "poisson-sum": "the same; where an agent is left out, and who took part is secret, a sum that "
-    r"it is in with probability `sampling`: $(1-q)N(0,1) + qN(D/(2s),1)$ and $N(0,1)$, both ways",
-    "subset-sum": "the same; where an agent or record is replaced, and who took part is secret, that "
-    "of a secret batch of that share of the agents",
+    "poisson-sum": "the same; where an agent is left out, and who took part is secret, a sum "
+    r"that it is in with probability $q$, `sampling`: $(1-q)N(0,1) + qN(D/(2s),1)$ and "
+    "$N(0,1)$, both ways",
+    "subset-sum": "the same; where an agent or record is replaced, and who took part is secret, "
+    "that of a secret batch of that share of the agents",
 }
 
 
