@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
-    "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
+    "numerics": 2800,  # Skellam noise, exactly
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1380,
-    "privacy": 4880,  # sums of a trusted coordinator: who is in them, and draws that amplify
-    "engine": 12500,  # what a trusted coordinator does with replies
+    "privacy": 5350,  # sums that nobody sees the parts of: whole numbers, shares of noise, messages
+    "engine": 12800,  # sums of replies: trusted ones, and unseen ones in four exchanges
     "methods": 6080,  # which take sums alone
-    "scenario": 9280,  # who is trusted: keys, what they owe the rest, noise for a target
+    "scenario": 9440,  # who is trusted: keys, what they owe the rest, noise for a target
     "runs": 6110,  # views of those who see sums alone
     "deployments": 8830,  # where no sum is noised
     "experiments": 10350,  # the price of all candidates that might be drawn
@@ -45,8 +45,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 142, "methods": 64,
-    "scenario": 118, "runs": 55, "deployments": 41, "experiments": 72, "interface": 49,
+    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 150, "methods": 64,
+    "scenario": 125, "runs": 55, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

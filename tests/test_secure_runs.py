@@ -8,6 +8,7 @@ import pytest
 from mutant import mutant
 from scipy import linalg
 from test_engines import differences
+from test_resume import killed, unlike
 from test_trust import CLIP, EPOCHS, STEP, Z, drawn, scenario, shortened
 
 import desim
@@ -16,7 +17,7 @@ from desim.engine import secure_sum
 from desim.errors import InputError
 from desim.numerics import discrete_gaussian, keys, skellam
 from desim.numerics.keys import Stream
-from desim.privacy.sums import lattice, shares
+from desim.privacy.sums import protocol, shares
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -271,11 +272,38 @@ def test_deployments_refuse_in_words():
         refuse(build(load(secured())))
 
 
-def test_other_exchanges_are_noticed():
-    """Sums that count who was invited, or hold those whose numbers never came."""
-    twin = mutant(secure_sum, "lattice.sigma * math.sqrt(shares)", "lattice.sigma * 2.0")
-    made = build(load(secured()))
-    trust = twin.Secure(**vars(made.settings.trust))
-    own = trust.lattice(3)
-    right = made.settings.trust.summed(lattice.Lattice(**vars(own)), 6)
-    assert trust.summed(own, 6)[3] != pytest.approx(right[3])
+@pytest.mark.parametrize(
+    ("right", "wrong", "check"),
+    [
+        ("up = max(many - 1, 0) * (", "up = many * (", "bytes"),
+        ("np.maximum(near - 1, 0) * works.keys, near *", "near * works.keys, near *", "seconds"),
+        ("float(secrets * self.least", "float(secrets * 3", "seconds"),
+        ("self.near(came)[lost].sum()", "self.near(came)[came].sum()", "lost"),
+    ],
+)
+def test_other_exchanges_are_noticed(right, wrong, check, monkeypatch):
+    monkeypatch.setattr(secure_sum, "Circle", mutant(protocol, right, wrong).Circle)
+    checks = {
+        "bytes": test_bytes_are_those_of_the_four_exchanges,
+        "seconds": test_seconds_are_those_of_the_four_exchanges,
+        "lost": test_who_is_lost_costs_the_coordinator_a_mask_for_each_that_is_left,
+    }
+    with pytest.raises(AssertionError):
+        checks[check]()
+
+
+def test_rows_by_who_was_invited_are_noticed(monkeypatch):
+    def summed(self, own, shares):
+        return self._row(2.0, self.deviation(1, self.clip)) if shares else self._row(0.0, 0.0)
+
+    monkeypatch.setattr(secure_sum.Secure, "summed", summed)
+    with pytest.raises(AssertionError):
+        test_a_row_counts_the_shares_that_are_in_the_sum()
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_a_killed_run_goes_on(engine, tmp_path, monkeypatch):
+    written = secured(engine=engine, stop={"rounds": 40})
+    whole = desim.run(written)
+    assert killed(written, tmp_path / "a", monkeypatch, 3, rows=40).status == "interrupted"
+    assert unlike(whole, desim.resume(tmp_path / "a")) == []

@@ -58,6 +58,13 @@ class Secure(Trust):
         """What hangs on a coordinator's calls."""
         return Secured(world)
 
+    @property
+    def says(self) -> str:
+        """Who is trusted with what, in words."""
+        kind, law, lattice = self.protocol.kind, self.noising, self.lattice(self.dim)
+        share = f"{law} shares of {lattice.sigma:.6g}, levels {lattice.gamma:.3g} apart"
+        return f"secure-sum: {kind}, {self.bits} bits, {share}; clips replies to"
+
     def program(self, program: Program) -> Program:
         """The program of a coordinator with the exchanges in place of its calls."""
         return exchanged(program)

@@ -72,6 +72,11 @@ class Trust:
         """What hangs on a coordinator's calls."""
         return Trusted(world)
 
+    @property
+    def says(self) -> str:
+        """Who is trusted with what, in words."""
+        return "coordinator: trusted; clips replies to"
+
     def program(self, program: Any) -> Any:
         """The program of a coordinator, as it is."""
         return program

@@ -371,7 +371,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "tuned": [*tuned(scenario, bounded)],
     }
     if simulation.settings.trust is not None:
-        own["trust"] = "coordinator"
+        own["trust"] = scenario.privacy.trust if scenario.privacy else "coordinator"
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

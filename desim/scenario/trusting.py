@@ -184,9 +184,9 @@ def sums_of(simulation: Any) -> list[str]:
         return []
     privacy, dim = origin.scenario.privacy, simulation.settings.problem.dim
     deviation, clip = trust.deviation(1, trust.clip), trust.clip
-    text = f"clips replies to {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
+    text = f"{trust.says} {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
     text += f"{deviation:.6g} to each of {dim} sums, and divides by {trust.number:.6g}"
-    lines = [f"coordinator: trusted; {text}"]
+    lines = [text]
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
     if found is None:
         return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]

@@ -26,6 +26,9 @@ COSTS = {
     "$N(0,1)$, both ways",
     "subset-sum": "the same; where an agent or record is replaced, and who took part is secret, "
     "that of a secret batch of that share of the agents",
+    "lattice-sum": r"zCDP $D^2/(2s^2)$ of a sum of whole numbers with shares of discrete Gaussian "
+    r"noise, and for an agent that is left out $D^2/(8s^2)$; $D$ holds the rounding and $\tau$",
+    "skellam-sum": "the same with Skellam noise, at whole orders of the Renyi divergence",
 }
 
 

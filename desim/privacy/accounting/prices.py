@@ -234,12 +234,10 @@ def prices(
 
     amplification: whether a Gaussian on part of the rows is charged as one on a secret uniform
     batch, which only `replace-one` knows how to; of a sum also where agents are replaced, or, drawn
-    each by itself, left out. InputError for what has no meaning, or for `rows` that are needed and
-    not known.
+    each by itself, left out. InputError for what has no meaning, or `rows` needed and not known.
     """
     chosen("relation", relation, OF_SUMS)
     code = _codes(releases["mechanism"])
-    scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)
     of_agents, summed = relation in OF_AGENTS, np.isin(code, SUMS)
     drawn = (fraction > 0.0) & (fraction < 1.0)
@@ -252,7 +250,7 @@ def prices(
     left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
     group = np.where(summed, 0.5 if left_out else 1.0, group)
-    ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
+    ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
     lost = np.isinf(ratio)
@@ -264,17 +262,16 @@ def prices(
     drew = np.where(subset | poisson, fraction, batch.astype(float))
     of = np.where(subset | poisson, 1.0, owned.astype(float))
     paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
-    objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
+    objective = paid["objective-perturbation"]
+    discrete = paid["discrete-gaussian"] + paid["lattice-sum"]
     xi = np.zeros_like(objective)
     if objective.any():
         xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
-        whole = np.isin(code, SECURE)
-        exact += np.where(summed & ~subset & ~poisson & ~whole, ratio, 0.0)
+        exact += np.where(summed & ~subset & ~poisson & ~np.isin(code, SECURE), ratio, 0.0)
         mu2 = (exact + paid["clipped-gaussian"]) ** 2
-        rho = 0.5 * (objective**2 + discrete**2 + paid["lattice-sum"] ** 2)
-        ceiled = 0.5 * paid["skellam-sum"] ** 2
+        rho, ceiled = 0.5 * (objective**2 + discrete**2), 0.5 * paid["skellam-sum"] ** 2
     return Prices(
         np.where(lost, np.inf, mu2),
         rho,
@@ -477,7 +474,7 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     mu2, rho, xi = (np.bincount(agent, one).astype(float) for one in priced[:3])
     known = np.bincount(agent, np.where(priced.foreign, np.inf, priced.mu2 + secret))
     pure = np.where(impure, np.inf, np.bincount(agent, priced.laplace + priced.pure))
-    linear = concentrated(rho + 0.5 * mu2, xi, np.bincount(agent, priced.ceiled))
+    linear = concentrated(rho + 0.5 * mu2, xi, np.bincount(agent, priced.ceiled).astype(float))
     unknown, found = np.bincount(agent, zcdp) > 0.0, {}
     for first, end in pairwise(np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()):
         i, own, times = int(owner[first]), kind[first:end], number[first:end]
