@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6080,  # which take sums alone
     "scenario": 9440,  # who is trusted: keys, what they owe the rest, noise for a target
     "runs": 6110,  # views of those who see sums alone
-    "deployments": 8830,  # where no sum is noised
+    "deployments": 8930,  # where no sum is noised; what parts of secure sums take here
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6290,
 }
@@ -95,7 +95,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
-    "cryptography": "desim.deployments.doors",
+    "cryptography": "desim.deployments.doors desim.deployments.measuring.secret_parts",
     "yaml": "nowhere",
 }
 ALIKE = (  # files of these are called like the thing: its keys, its command, its paper, its engine
