@@ -13,6 +13,7 @@ from desim.errors import InputError
 from desim.privacy.accounting import noise_scale
 from desim.privacy.accounting.accountants import account
 from desim.privacy.accounting.noise_scale import Target, factor, planned
+from desim.privacy.accounting.prices import SUMS
 from desim.privacy.ledger.ledger import Mechanism, Terms, View
 from desim.scenario.build import build
 from desim.scenario.load import load, resolved_yaml
@@ -83,7 +84,7 @@ def test_half_a_sensitivity_is_not_half_a_rounding_or_a_range(mechanism):
     share = half / factor(releases, ROWS, TARGET)
     whole = mechanism in (
         Mechanism.DISCRETE_GAUSSIAN, Mechanism.SPARSE_VECTOR, Mechanism.OBJECTIVE_LAPLACE,
-        Mechanism.OBJECTIVE_PERTURBATION, Mechanism.CLIPPED_GAUSSIAN,
+        Mechanism.OBJECTIVE_PERTURBATION, Mechanism.CLIPPED_GAUSSIAN, *SUMS,
     )  # fmt: skip
     assert share == pytest.approx(1.0 if whole else 0.5, rel=1e-4)
 

@@ -16,11 +16,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1380,
-    "privacy": 5350,  # sums that nobody sees the parts of: whole numbers, shares of noise, messages
+    "privacy": 5390,  # sums that nobody sees the parts of: whole numbers, shares of noise, messages
     "engine": 12800,  # sums of replies: trusted ones, and unseen ones in four exchanges
     "methods": 6080,  # which take sums alone
     "scenario": 9440,  # who is trusted: keys, what they owe the rest, noise for a target
-    "runs": 6110,  # views of those who see sums alone
+    "runs": 6130,  # views of those who see sums alone
     "deployments": 8930,  # where no sum is noised; what parts of secure sums take here
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6290,
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 150, "methods": 64,
-    "scenario": 125, "runs": 55, "deployments": 41, "experiments": 72, "interface": 49,
+    "scenario": 127, "runs": 57, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -352,6 +352,21 @@ def test_without_noise_there_is_no_privacy():
     assert any("without noise" in flag for flag in run.account().flags)
 
 
+@pytest.mark.parametrize("part", ["all", {"bernoulli": 0.5}])
+def test_an_end_that_data_decide_costs_all_rounds(part):
+    changes = {"participation": part, "observe": {"metrics": ["accuracy"]}}
+    written = scenario(stop={"rounds": 30}, **changes)
+    data = {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 3, "test": 0.25}
+    written["problem"] |= {"data": data, "loss": "logistic"}
+    whole = desim.run(written)
+    ended = desim.run({**written, "stop": {"rounds": 30, "metric": {"accuracy": 0.1}}})
+    assert ended.manifest["rounds"] < 30
+    expected = epsilon_of(np.sqrt(30) / Z, 1e-5) if part == "all" else whole.account().worst
+    assert ended.account().final == pytest.approx(np.full(6, expected), rel=1e-9)
+    assert any("all 30 rounds" in flag for flag in ended.account().flags)
+    assert np.isinf(ended.account(view="coordinator").worst)
+
+
 def test_what_knows_no_sums_says_so(tmp_path):
     written = scenario(stop={"rounds": 2})
     runs = [desim.run({**written, "seed": seed}) for seed in (1, 2)]

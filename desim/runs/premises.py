@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
+from desim.privacy.accounting.trusted_sums import table_of_sums
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.scenario import disclosures
@@ -78,7 +80,19 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     unreleased = [*disclosures.unreleased_targets(scenario)]
     rows = None if unreleased else listed(simulation)
     bound = None if np.isinf(rounds) else int(rounds)
-    return {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    found = {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
+    return found | _planned_sums(simulation)
+
+
+def _planned_sums(simulation: "Simulation") -> dict[str, Any]:
+    """Of a trusted coordinator the terms of all sums, each with how often, if they are not many."""
+    from desim.scenario.trusting import terms_of
+
+    trust, rounds = simulation.settings.trust, simulation.settings.rounds
+    if trust is None or not rounds * simulation.problem.agents <= FORESEEN:
+        return {}
+    terms = ([*one, None if np.isnan(q) else q] for *one, q in terms_of(trust, int(rounds)))
+    return {"sums": [[*one, len(list(same))] for one, same in groupby(terms)]}
 
 
 def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
@@ -139,13 +153,20 @@ def allowed(run: "Run") -> Allowed | None:
     by = ", and ".join(found["by"])
     if unreleased := found.get("unreleased"):
         return Allowed(None, None, tuple(f"infinite: {one}" for one in unreleased))
-    budget, rows = found.get("budget"), found.get("rows")
-    if rows is None and budget is None:
+    budget, rows, sums = found.get("budget"), found.get("rows"), found.get("sums")
+    if rows is None and budget is None and sums is None:
         text = "nothing bounds beforehand how much that is" if found.get("by") else UNREPEATED
         cure = "stop.rounds with noise whose plan is known, or privacy.budget, does"
         return Allowed(None, None, (f"infinite: {by}, and {text}; {cure}",))
-    what = f"all {found.get('rounds')} rounds" if rows is not None else "its budget"
+    bare = rows is None and sums is None
+    what = "its budget" if bare else f"all {found.get('rounds')} rounds"
     text = f"{by}: epsilon is that of {what}, which holds before the run"
+    if sums is not None:
+        agents = len(run.manifest["rows"])
+        terms = [
+            (*one, np.nan if q is None else q) for *one, q, times in sums for _ in range(times)
+        ]
+        return Allowed(table_of_sums(terms, agents, agents), None, (text,))
     bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
     return Allowed(None if rows is None else table_of_listed(rows), bound, (text,))
 

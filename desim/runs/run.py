@@ -302,7 +302,8 @@ class Run:
         found = account(released, view=seen, events=arrivals(self, seen), **asked_for)
         private = found.worst > 0.0 or bool(self.manifest.get("privacy", {}).get("terms"))
         if private and (might := allowed(self)) is not None:
-            found = bounded(self, found, might, partial(account, view="eavesdropper", **asked_for))
+            whole = seen if trusted(self) else "eavesdropper"
+            found = bounded(self, found, might, partial(account, view=whole, **asked_for))
         found = replace(found, flags=(*found.flags, *doubts(self)))
         return found.voided(why) if (why := void(self)) else found
 

@@ -1,20 +1,20 @@
 """What a scenario says of a trusted coordinator: its clip, its noise, and who is in a sum."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from desim.amounts import epsilon
-from desim.columns import Words
 from desim.engine.settings import Settings
 from desim.engine.trusted import Quantile, Trust
 from desim.errors import InputError, refusal
 from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
-from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
-from desim.privacy.ledger.ledger import MECHANISMS, VIEWS, Mechanism, View
+from desim.privacy.accounting.trusted_sums import Terms, table_of_sums
+from desim.privacy.ledger.ledger import Mechanism
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
@@ -88,24 +88,8 @@ def planned(
     """
     if not settings.rounds <= PLANNED:
         return None
-    rounds, agents = int(settings.rounds), settings.problem.agents
-    terms = [trust.terms(k, trust.clip) for k in range(1, rounds + 1)]
-    law, seen_by, *amounts = (np.array(column) for column in zip(*terms, strict=True))
-    k, nothing = np.arange(1, rounds + 1), np.zeros(rounds)
-    both = np.concatenate
-    codes = both([law, np.full(rounds, int(Mechanism.NONE))]).astype(np.int8)
-    seen = both([seen_by, np.full(rounds, int(View.COORDINATOR))]).astype(np.int8)
-    ids = release_id(agents, 0, k, 0)
-    table = {
-        "time": both([k, k]).astype(float), "round": both([k, k]),
-        "agent": both([np.full(rounds, -1), np.zeros(rounds, np.int64)]),
-        "release": both([ids | (SUMMED | WHOLE) << 48, ids]),
-        "mechanism": Words(codes, MECHANISMS), "seen_by": Words(seen, VIEWS),
-        "sensitivity": both([amounts[0], np.full(rounds, np.inf)]),
-        "scale": both([amounts[1], nothing]), "sampling": both([amounts[2], nothing + np.nan]),
-        "delivered": np.ones(2 * rounds, np.int64),
-    }  # fmt: skip
-    rows = settings.problem.rows
+    terms, agents = list(terms_of(trust, int(settings.rounds))), settings.problem.agents
+    table, rows = table_of_sums(terms, 1, agents), settings.problem.rows
     return account(table, rows=rows, delta=delta, view=view, relation=relation)
 
 
@@ -175,6 +159,13 @@ def drawn(settings: Settings) -> tuple[Mechanism, float]:
     if waits and isinstance(who, UniformSubset) and who.count < who.agents:
         return Mechanism.SUBSET_SUM, who.count / who.agents
     return Mechanism.SUM, np.nan
+
+
+def terms_of(trust: Trust, rounds: int) -> Iterator[Terms]:
+    """The terms of the sums of so many rounds."""
+    for k in range(1, rounds + 1):
+        mechanism, _, sensitivity, scale, sampling = trust.terms(k, trust.clip)
+        yield mechanism, sensitivity, scale, sampling
 
 
 def sums_of(simulation: Any) -> list[str]:

@@ -6,16 +6,17 @@ once it is known who was in which. Where that stays secret all agents are charge
 at the price of a sum that an agent may be in (amplification by sampling).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from desim.arrays import Mask
-from desim.columns import Columns, Pieces, gathered, joined, rows_of
-from desim.network.timeline.record import SUMMED
+from desim.columns import Columns, Pieces, Words, gathered, joined, rows_of
+from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.prices import OF_AGENTS, SECURE, SUMS
 from desim.privacy.accounting.views import Adversary
-from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
+from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 
 NAMES = [MECHANISMS[one] for one in SUMS]
 MODELS = ("participants", "final-model", "neighbour", "collusion")  # who see models and no replies
@@ -46,7 +47,9 @@ def replies(rows: Columns) -> Columns:
 def held(rows: Columns, sums: Columns) -> Columns:
     """For replies of agents the rows of the sums that hold them; rows: of replies, late ones too.
 
-    A reply that was lost is in none, nor is one that no data moves, such as one of keys.
+    A reply that was lost is in none, nor is one that no data moves, such as one of keys. One that
+    was sent before the sum of its round and came after it, to be dropped, is charged as if it were
+    in it: an upper bound.
     """
     late = of_sums(rows)
     known = rows["release"][late] & REPLY
@@ -124,3 +127,32 @@ def premises(law: str, masked: bool = False) -> Iterator[str]:
         yield "who is in a sum is drawn for each agent by itself and stays secret, also to clocks"
     elif law:
         yield "who is in a sum is drawn without replacement, and stays secret, also to clocks"
+
+
+# What is planned, as a table of releases.
+
+Terms = tuple[int, float, float, float]  # mechanism, sensitivity, scale, sampling
+
+
+def table_of_sums(terms: Sequence[Terms], who: int, agents: int) -> Columns:
+    """Sums of these terms, a round each, to which agents 0 .. who - 1 of so many reply."""
+    law, *amounts = (np.array(column) for column in zip(*terms, strict=True))
+    k = np.arange(1, len(terms) + 1)
+    rounds, replied = np.repeat(k, who), np.tile(np.arange(who), len(k))
+    nothing = np.zeros(len(rounds))
+
+    def both(sums: Any, replies: Any) -> Any:
+        return np.concatenate([sums, replies])
+
+    codes = both(law, nothing + Mechanism.NONE).astype(np.int8)
+    views = both(0 * k + View.PUBLIC, nothing + View.COORDINATOR).astype(np.int8)
+    marked = release_id(agents, 0, k, SUMMED | WHOLE)
+    return {
+        "time": both(k, rounds).astype(float), "round": both(k, rounds),
+        "agent": both(0 * k - 1, replied),
+        "release": both(marked, release_id(agents, replied, rounds, 0)),
+        "mechanism": Words(codes, MECHANISMS), "seen_by": Words(views, VIEWS),
+        "sensitivity": both(amounts[0], nothing + np.inf), "scale": both(amounts[1], nothing),
+        "sampling": both(amounts[2], nothing + np.nan),
+        "delivered": np.ones(len(k) + len(rounds), np.int64),
+    }  # fmt: skip
