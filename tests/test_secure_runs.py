@@ -255,6 +255,7 @@ def test_a_target_is_met_by_what_is_planned():
         ({"codec": "float32"}, "codec: found one with privacy.trust: secure-sum"),
         ({"policy": {"buffer": 3}}, "policy: found buffer with privacy.trust: secure-sum"),
         ({"policy": {"deadline": "1 s", "late": "carry"}}, "found late: carry"),
+        ({"policy": {"adaptive": {"mad": 3}}}, "policy: found adaptive"),
         ({"privacy": {"clip": {"start": 1.0, "quantile": 0.5, "rate": 0.2, "noise": 5.0}}},
          "clip: found one that follows a quantile, with trust: secure-sum"),
         ({"privacy": {"noise": {"sigma": 1.0, "decay": 0.9}}}, "changes from round to round"),

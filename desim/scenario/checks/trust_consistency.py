@@ -100,10 +100,11 @@ def unseen_sum_fits(
     if noise is not None and ((noise.decay or 1.0) != 1.0 or noise.iteration is not None):
         text = "found noise that changes from round to round with trust: secure-sum"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
-    if policy.kind in ("buffer", "each") or policy.late == "carry":
-        found = policy.kind if policy.kind in ("buffer", "each") else "late: carry"
-        text = f"found {found} with privacy.trust: secure-sum, whose masks are those of one round"
-        yield ("policy",), f"{text}; allowed: all, deadline, quorum, adaptive, with late: discard"
+    odd = policy.kind in ("buffer", "each", "adaptive")
+    if odd or policy.late == "carry":
+        found = policy.kind if odd else "late: carry"
+        text = f"found {found} with privacy.trust: secure-sum, a round's masks and four exchanges"
+        yield ("policy",), f"{text}; allowed: all, deadline, quorum, with late: discard"
 
 
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:

@@ -233,10 +233,11 @@ def _threshold(value: object) -> float:
     return number(value, allowed, lambda x: 0 < x <= 1 or (x >= 2 and x == int(x)))
 
 
+PERCENT = {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"}
 Threshold = Annotated[
     float,
     BeforeValidator(_threshold),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]}),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, PERCENT]}),
 ]
 Bits = Annotated[int, *wholes(4, 40)]
 
@@ -248,7 +249,7 @@ class Secure(Strict):
     size privacy.noise says of the whole sum.
     """
 
-    examples = {"neighbours": 8, "granularity": 1e-4, "bits": 24}
+    examples = {"neighbours": 8, "granularity": 1e-4, "bits": 24, "threshold": "70 %"}
 
     protocol: Literal["secagg", "secagg+"] = "secagg"
     """shares go to everybody (Bonawitz et al. 2017), or to neighbours on a circle (Bell et al.
