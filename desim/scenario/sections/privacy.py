@@ -249,7 +249,9 @@ class Secure(Strict):
     size privacy.noise says of the whole sum.
     """
 
-    examples = {"neighbours": 8, "granularity": 1e-4, "bits": 24, "threshold": "70 %"}
+    examples = {
+        "neighbours": 8, "granularity": 1e-4, "bits": 24, "threshold": "70 %", "overflow": 1e-6,
+    }  # fmt: skip
 
     protocol: Literal["secagg", "secagg+"] = "secagg"
     """shares go to everybody (Bonawitz et al. 2017), or to neighbours on a circle (Bell et al.
