@@ -148,6 +148,20 @@ def test_seconds_are_those_of_the_four_exchanges():
     assert rows[rows.agent == -1].seconds.to_numpy() == pytest.approx([6 * 4 * 0.01 + 6 * 12])
 
 
+def test_devices_that_take_no_time_take_none_for_secrets():
+    run = desim.run(secured({"agree": "1 s"}, compute={"speed": "inf"}, stop={"rounds": 2}))
+    rows = run.events[run.events.kind == "compute"]
+    assert (rows[rows.agent >= 0].seconds == 0.0).all()
+
+
+def test_slow_devices_take_longer_for_secrets():
+    slow = {"speed": "100 /s", "slow": {"fraction": "50 %", "factor": 4}}
+    run = desim.run(secured({"agree": "1 s", "share": "0 s"}, compute=slow, stop={"rounds": 1}))
+    rows = run.events[(run.events.kind == "compute") & (run.events.agent >= 0)]
+    first = rows.groupby("agent").seconds.first().round(9).tolist()
+    assert sorted(first) == [2.0] * 3 + [8.0] * 3
+
+
 def collected(run):
     """How many answered each exchange, (rounds, 4); of those that were not made 0."""
     rows = run.events[run.events.kind == "aggregate"].sort_values(["round", "time"])

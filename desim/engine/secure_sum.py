@@ -188,7 +188,8 @@ def _gradients(hub: Any, who: Int, seconds: Array) -> Array:
     settings = hub.world.settings
     speed, work = np.empty(len(who)), np.zeros(hub.agents)
     speeds_into(settings.speeds, who, np.full(len(who), hub.round), speed)
-    work[who] = np.minimum(seconds * speed * settings.speeds.devices[0, who], np.finfo(float).max)
+    paced = np.where(speed < np.inf, speed * settings.speeds.devices[0, who], 0.0)
+    work[who] = seconds * paced
     return work
 
 
