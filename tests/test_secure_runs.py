@@ -14,7 +14,8 @@ from test_trust import CLIP, EPOCHS, STEP, Z, drawn, scenario, shortened
 import desim
 from desim.deployments.deployed import refuse
 from desim.engine import secure_sum
-from desim.errors import InputError
+from desim.errors import InputError, RunError
+from desim.methods import fedavg
 from desim.numerics import discrete_gaussian, keys, skellam
 from desim.numerics.keys import Stream
 from desim.privacy.sums import protocol, shares
@@ -280,6 +281,14 @@ def test_what_cannot_be_added_up_unseen_is_refused(changes, words):
     given = secured(changes.pop("secure", None), **changes)
     with pytest.raises(InputError, match=words):
         build(load(given))
+
+
+def test_replies_that_are_not_as_long_as_the_call_are_told(monkeypatch):
+    train = fedavg.FedAvg.train
+    wide = lambda self, us, x: np.hstack([train(self, us, x)] * 2)  # noqa: E731
+    monkeypatch.setattr(fedavg.FedAvg, "train", wide)
+    with pytest.raises(RunError, match="found replies of 6 numbers to 3 with trust: secure-sum"):
+        desim.run(secured())
 
 
 def test_deployments_refuse_in_words():

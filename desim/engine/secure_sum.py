@@ -21,6 +21,7 @@ import numpy as np
 from desim.arrays import Array, Int, Mask
 from desim.engine.requests import COLLECT, Replies
 from desim.engine.trusted import Trust, Trusted
+from desim.errors import RunError
 from desim.network.timeline.computations import speeds_into
 from desim.privacy.ledger.ledger import Mechanism, View, plain
 from desim.privacy.sums.lattice import Lattice, Law, finest
@@ -263,7 +264,10 @@ class Secured(Trusted):
         rounds = np.asarray(us.round)
         if int(us.address[0] - rounds[0]) >> 24 != INPUT:
             return reply
-        lattice, seed = self.trust.lattice(reply.shape[1]), self.world.settings.seed
+        lattice, seed = self.lattice, self.world.settings.seed
+        if reply.shape[1] != lattice.dim:
+            found = f"found replies of {reply.shape[1]} numbers to {lattice.dim}"
+            raise RunError(f"algorithm: {found} with trust: secure-sum; allowed: as many")
         levels = lattice.levels(seed, us.who, rounds, reply)
         return lattice.wrapped(levels + lattice.noise(self.world.ledger.seed, us.who, rounds))
 
