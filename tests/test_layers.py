@@ -12,16 +12,16 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
-    "numerics": 2700,  # filters, imported late; a process compiles; a full disk keeps no code
+    "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 5590,  # sums, and noise correlated over them; what a view of linear messages tells
-    "engine": 12580,  # what a trusted coordinator does with replies, noise that remembers
-    "methods": 6270,  # gossip between steps, noise of links; which are linear, which take sums alone
-    "scenario": 9390,  # who is trusted: keys, what they owe the rest, noise; separation
+    "privacy": 6020,  # sums: noise correlated over them, unseen ones; what linear messages tell
+    "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
+    "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
+    "scenario": 9570,  # who is trusted: keys, what they owe the rest, noise; separation
     "runs": 6880,  # a method played with symbols, what agents learn of each other; who sees sums
-    "deployments": 8840,  # links that share noise need a seed in common; where no sum is noised
+    "deployments": 8930,  # links that share noise; what parts of secure sums take here
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6790,  # what agents learn of each other: three figures, a part of reports
 }
@@ -45,8 +45,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 143, "methods": 64,
-    "scenario": 122, "runs": 67, "deployments": 41, "experiments": 72, "interface": 49,
+    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
+    "scenario": 131, "runs": 68, "deployments": 41, "experiments": 72, "interface": 49,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
@@ -95,7 +95,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
-    "cryptography": "desim.deployments.doors",
+    "cryptography": "desim.deployments.doors desim.deployments.measuring.secret_parts",
     "yaml": "nowhere",
 }
 ALIKE = (  # files of these are called like the thing: its keys, its command, its paper, its engine

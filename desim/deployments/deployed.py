@@ -124,6 +124,7 @@ def refuse(simulation: Simulation) -> None:
     settings, kind, budget = simulation.settings, simulation.method.kind, simulation.settings.budget
     choice, links = settings.participation, settings.links
     graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
+    secure = hasattr(settings.trust, "protocol")
     odd = {
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
         "churn: found a section; deployed agents stay, unless you end their processes; "
@@ -137,8 +138,10 @@ def refuse(simulation: Simulation) -> None:
         and links.once,
         "privacy.on_exhausted: found stop; no process knows of all budgets at once; "
         "allowed: retire": graph,
+        "privacy.trust: found secure-sum; deployed agents have no keys and masks for sums yet; "
+        "allowed: local": secure,
         "privacy.trust: found coordinator; no process of a deployment draws noise for a sum yet; "
-        "allowed: local": settings.trust is not None,
+        "allowed: local": settings.trust is not None and not secure,
         "compute.coordinator: found a section; a real coordinator takes the time that it takes; "
         "allowed: leave it out": takes(settings.intake),
         "listeners: found one that changes messages; real agents send what they send; "

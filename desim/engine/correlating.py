@@ -5,12 +5,13 @@ The noise of round t is a row of a matrix times independent draws of rounds up t
 which nobody sees.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
-from desim.engine.trusted import Trusted
+from desim.engine.trusted import Trust, Trusted
 from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 
@@ -57,6 +58,10 @@ class Correlating(Trusted):
         recall(self, tree, "memory latest")
 
 
-def summing(world: Any) -> Trusted:
-    """The sums of a play, whose noise may remember that of earlier ones."""
-    return (Trusted if world.settings.trust.factor is None else Correlating)(world)
+@dataclass(frozen=True)
+class Correlated(Trust):
+    """A trusted coordinator with a factor, by which noise is correlated."""
+
+    def feature(self, world: Any) -> Correlating:
+        """What hangs on a coordinator's calls."""
+        return Correlating(world)

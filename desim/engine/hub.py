@@ -182,9 +182,7 @@ def features(world: World) -> tuple[Feature, ...]:
 
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
-        from desim.engine.correlating import summing
-
-        found.append(summing(world))
+        found.append(settings.trust.feature(world))
     return tuple(found)
 
 

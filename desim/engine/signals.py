@@ -168,6 +168,10 @@ class Feature:
         """The sum (dim,) of weighed replies, and how many it counts; None: as it is."""
         return None
 
+    def labour(self, hub: Any, who: Int) -> float:
+        """Seconds that a coordinator is at work on replies of agents who (n,), beside its law."""
+        return 0.0
+
     def taken(self, hub: Any, who: Int, rounds: Int, exchange: Int) -> None:
         """Replies of agents who (n,) to calls of rounds and exchanges (n,) are in."""
 

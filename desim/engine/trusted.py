@@ -72,6 +72,19 @@ class Trust:
     factor: Factor | None = None
     apart: int = 1
 
+    def feature(self, world: "World") -> "Trusted":
+        """What hangs on a coordinator's calls."""
+        return Trusted(world)
+
+    @property
+    def says(self) -> str:
+        """Who is trusted with what, in words."""
+        return "coordinator: trusted; clips replies to"
+
+    def program(self, program: Any) -> Any:
+        """The program of a coordinator, as it is."""
+        return program
+
     @property
     def given(self) -> dict[str, float]:
         """What a target calibrates: {key of privacy.noise: value}."""

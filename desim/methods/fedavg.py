@@ -105,7 +105,8 @@ class FedAvg(Federated):
             who, work, charge = hub.invite(), self.local.work, self.planned(hub.round)
             hub.call(who, self.train, state.x, work=work, charge=charge)  # down, compute, up
             replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
-            total, n = self.server.along(state, *hub.total(replies))  # of what training changed
+            total, n = hub.total(replies)  # what training changed
+            total, n = self.server.along(state, total, n)  # or its optimiser's step
             state.x = self.formulas.aggregate(state.x, total, n)  # x <- x + eta total / n
             hub.publish(state.x)  # the round ends
 

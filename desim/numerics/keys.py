@@ -31,6 +31,7 @@ class Stream(IntEnum):
     BURST = 12
     PACKET = 13
     MODEL = 14
+    SUM = 15
 
 
 _1 = np.uint64(1)

@@ -392,7 +392,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "tuned": [*tuned(scenario, bounded)],
     }
     if (trust := simulation.settings.trust) is not None:
-        own["trust"] = "coordinator"
+        own["trust"] = scenario.privacy.trust if scenario.privacy else "coordinator"
         if trust.factor is not None:
             own["contributions"] = [trust.factor.rounds, trust.apart, *trust.at_most()[2:4]]
     if found := at_most(scenario, simulation):

@@ -19,6 +19,7 @@ from desim.privacy.ledger.ledger import Mechanism
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.privacy import Secure
 
 
 def trusted(scenario: Scenario, settings: Settings) -> Settings:
@@ -37,11 +38,21 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
         adaptive = Quantile(clip.quantile, clip.rate, clip.noise)
     schedule: dict[str, Any] = {"period": noise.period or 1, "iteration": noise.iteration}
     added = Gaussian(1.0 if amount is None else amount, noise.decay or 1.0, **schedule)
-    trust = Trust(
+    kind, factor = Trust, factor_of(scenario)
+    if factor is not None:
+        from desim.engine.correlating import Correlated
+
+        kind = Correlated
+    trust = kind(
         clip.start, added if amount != 0.0 else None, expected(settings), relative, adaptive, law,
-        share, factor_of(scenario), scenario.participation.separation or 1,
+        share, factor, scenario.participation.separation or 1,
     )  # fmt: skip
-    return replace(settings, trust=_calibrated(scenario, settings, trust))
+    if privacy.secure is not None:
+        trust = unseen(privacy.secure, settings, trust)
+    trust = _calibrated(scenario, settings, trust)
+    if privacy.secure is not None:
+        refuse_wrapping(privacy.secure, settings, trust)
+    return replace(settings, trust=trust)
 
 
 def _calibrated(scenario: Scenario, settings: Settings, trust: Trust) -> Trust:
@@ -108,6 +119,50 @@ def factor_of(scenario: Scenario) -> factors.Factor | None:
     return factors.buffered(rounds, said.value, times, apart, measure)
 
 
+def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
+    """What agents do that trust nobody; InputError where so many bits or shares do not do."""
+    from desim.engine.secure_sum import Secure as Unseen
+    from desim.privacy.sums.lattice import Lattice, finest
+    from desim.privacy.sums.protocol import Protocol, Works
+
+    who, agents = settings.participation, settings.problem.agents
+    most = who.count if isinstance(who, UniformSubset) else agents
+    planned = (1.0 - secure.tolerate) * trust.number
+    works = Works(secure.agree, secure.expand / 8.0, secure.share)
+    protocol = Protocol(secure.protocol, secure.neighbours, secure.threshold, works=works)
+    bare = Lattice(settings.problem.dim, trust.clip, 1.0, 0.0, secure.bits)
+    if secure.granularity is None and finest(bare, most, secure.overflow) is None:
+        text = f"found {secure.bits}, which a sum of {most} agents exceeds whatever the granularity"
+        raise InputError(f"privacy.secure.bits: {text}; allowed: more bits")
+    shared = protocol.degree(most) + 1
+    if secure.threshold > shared:
+        text = f"found {secure.threshold:g}, but secrets are shared among {shared}"
+        raise InputError(f"privacy.secure.threshold: {text}; allowed: at most {shared}")
+    found = Unseen(
+        trust.clip, trust.noise, trust.number, trust.relative, protocol=protocol,
+        bits=secure.bits, noising=secure.noise, planned=planned, most=most, risk=secure.overflow,
+        gamma=secure.granularity, dim=settings.problem.dim,
+    )  # fmt: skip
+    return found
+
+
+def refuse_wrapping(secure: Secure, settings: Settings, trust: Any) -> None:
+    """InputError where sums wrap around too often, or no draw knows so many levels."""
+    from desim.privacy.sums.lattice import LARGEST, overflow
+
+    most, lattice = trust.most, trust.lattice(settings.problem.dim)
+    likely = overflow(lattice, most) if lattice.gamma < np.inf else 1.0
+    if likely > secure.overflow * (1.0 + 1e-9):
+        text = f"found {secure.bits}, with which a sum of {most} agents wraps around with a "
+        text += f"probability of up to {likely:.2g} in a round"
+        more = "more bits, or a larger granularity" if secure.granularity else "more bits"
+        raise InputError(f"privacy.secure.bits: {text}; allowed: {more}")
+    if lattice.deviation > LARGEST[secure.noise]:
+        text = f"found noise of {lattice.deviation:.3g} levels from an agent"
+        most_levels = f"at most {LARGEST[secure.noise]:.3g} with {secure.noise}"
+        raise InputError(f"privacy.secure.bits: {text}; allowed: fewer bits, for {most_levels}")
+
+
 def expected(settings: Settings) -> float:
     """How many replies a sum holds, as far as is known beforehand."""
     who, policy = settings.participation, settings.policy
@@ -154,9 +209,9 @@ def sums_of(simulation: Any) -> list[str]:
         return []
     privacy, dim = origin.scenario.privacy, simulation.settings.problem.dim
     deviation, clip = trust.deviation(1, trust.clip), trust.clip
-    text = f"clips replies to {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
+    text = f"{trust.says} {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
     text += f"{deviation:.6g} to each of {dim} sums, and divides by {trust.number:.6g}"
-    lines = [f"coordinator: trusted; {text}"]
+    lines = [text]
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
     if found is None:
         return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]

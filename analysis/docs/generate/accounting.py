@@ -31,6 +31,9 @@ COSTS = {
     "is the coefficient $c_{t-1}$ of the Toeplitz matrix $C$",
     "tree-sum": r"the same with trees over 1/`sampling` rounds each, of $L$ levels: $\mu^2 = \sum "
     r"n^2 D^2/(L s^2)$ over nodes, $n$ of whose rounds the agent was in",
+    "lattice-sum": r"zCDP $D^2/(2s^2)$ of a sum of whole numbers with shares of discrete Gaussian "
+    r"noise, and for an agent that is left out $D^2/(8s^2)$; $D$ holds the rounding and $\tau$",
+    "skellam-sum": "the same with Skellam noise, at whole orders of the Renyi divergence",
 }
 
 

@@ -259,6 +259,7 @@ class Calibrated:
         speeds: the csv file of each device's, to which the text refers; None: a law.
         """
         text = HEAD.format(", ".join(self.sources))
+        text += "".join(f"# {one}\n" for one in self.notes if one.startswith("privacy."))
         text += "\n".join(["network:", *_network(self.lines)]) if self.lines else "network: {}"
         if self.devices is not None:
             text += "\n" + "\n".join(

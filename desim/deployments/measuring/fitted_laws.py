@@ -454,8 +454,19 @@ def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
     table = pd.DataFrame({"agent": 0, "work": work, "seconds": seconds})
     each = seconds / work
     spread = f"{each.min():.3g} s at best, {np.median(each):.3g} s in the median"
-    notes = (f"a gradient of one row took {spread} of {len(each)} steps, with their fixed cost",)
-    return Samples(nothing_sent(), table, sources=(f"this machine, {scenario.name}",), notes=notes)
+    notes = [f"a gradient of one row took {spread} of {len(each)} steps, with their fixed cost"]
+    if _unseen(scenario):
+        from desim.deployments.measuring.secret_parts import in_words, secret_parts
+
+        notes.append(in_words(secret_parts()))
+    return Samples(
+        nothing_sent(), table, sources=(f"this machine, {scenario.name}",), notes=(*notes,)
+    )
+
+
+def _unseen(scenario: Scenario) -> bool:
+    """Whether its agents have a sum made that nobody sees the parts of."""
+    return scenario.privacy is not None and scenario.privacy.trust == "secure-sum"
 
 
 def _variants(scenario: Scenario) -> Iterator[Scenario]:
@@ -465,6 +476,8 @@ def _variants(scenario: Scenario) -> Iterator[Scenario]:
     data["policy"] = "each" if scenario.kind == "coordinator" else "all"  # one by one
     data |= {"churn": "none", "participation": "all", "compute": {"speed": "inf"}}
     data |= {"observe": {"metrics": []}}
+    if _unseen(scenario):  # sums of a round need all that are in it; training is the same
+        del data["privacy"]
     if isinstance(data.get("privacy"), dict):
         data["privacy"] = {key: one for key, one in data["privacy"].items() if key != "budget"}
     data["network"] = {"topology": data["network"]["topology"]}

@@ -325,11 +325,12 @@ class AgentStation:
     def _take_in(self, hub: Hub, who: Int) -> Steps:
         """The coordinator is at work on the replies of agents who (n,)."""
         closed, intake = self.now, self.world.settings.intake
-        if not takes(intake):
-            return
-        letters = [self.letters[i] for i in who.tolist()]
-        calls = ([getattr(one, name) for one in letters] for name in ("round_", "exchange", "bits"))
-        done = float(all_taken_in(intake, who, *(np.array(one, np.int64) for one in calls), closed))
+        done = closed + sum(one.labour(hub, who) for one in hub.features)
+        if takes(intake):
+            letters = [self.letters[i] for i in who.tolist()]
+            names = "round_", "exchange", "bits"
+            calls = (np.array([getattr(one, name) for one in letters], np.int64) for name in names)
+            done = float(all_taken_in(intake, who, *calls, done))
         if done > closed:
             yield self.clock.at(done, lambda: None, LAST)
             hub.worked(who, closed)

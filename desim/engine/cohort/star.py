@@ -71,10 +71,11 @@ class CohortStation:
 
     def taken_in(self, hub: Hub, who: Int) -> float:
         """When the replies of agents who (n,), here now, have been taken in, s."""
+        done = self.now + sum(one.labour(hub, who) for one in hub.features)
         if not self.takes:
-            return self.now
+            return done
         calls = (hub.calls.whole[who, column] for column in (ROUND, EXCHANGE, BITS))
-        return float(all_taken_in(self.world.settings.intake, who, *calls, self.now))
+        return float(all_taken_in(self.world.settings.intake, who, *calls, done))
 
     def work(self, hub: Hub, who: Int, done: float) -> None:
         """The coordinator takes the replies of agents who (n,) in, until `done` s."""

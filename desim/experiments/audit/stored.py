@@ -44,7 +44,7 @@ def terms(
         allowed = "replace-one, the relation that is tested; set privacy.relation"
         problems.append(f"privacy.relation: {refusal(privacy.relation, allowed)}")
     if privacy is not None and privacy.trusted:
-        problems.append("privacy.trust: found coordinator; allowed in an audit: local")
+        problems.append(f"privacy.trust: found {privacy.trust}; allowed in an audit: local")
     if not 0.0 < level < 0.5:
         problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
     if not claims:

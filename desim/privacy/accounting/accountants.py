@@ -180,7 +180,8 @@ def _renyi_epsilon(
     """
     n = len(kind)
     last = np.minimum(np.arange(0, n, stride) + stride, n) - 1
-    linear = np.cumsum(priced.rho + 0.5 * priced.mu2)[last], np.cumsum(priced.xi)[last]
+    sums = priced.rho + 0.5 * priced.mu2, priced.xi, priced.ceiled
+    linear = [np.cumsum(one)[last] for one in sums]
     epsilon, total = np.empty(len(last)), np.zeros(len(ORDERS))
     for first in range(0, len(last), BLOCK):
         block = slice(first, first + BLOCK)
@@ -195,10 +196,10 @@ def _renyi_epsilon(
         running[0] += total
         running = np.cumsum(running, axis=0)
         total = running[-1].copy()
-        running += concentrated(linear[0][block], linear[1][block])
+        running += concentrated(*(one[block] for one in linear))
         epsilon[block] = epsilon_of_divergences(running, delta)
     pure = np.cumsum(priced.laplace + priced.pure)  # basic composition, better for a few releases
-    impure = np.cumsum(priced.mu2 + priced.rho + priced.xi + priced.sampled) > 0.0
+    impure = np.cumsum(priced.mu2 + priced.rho + priced.xi + priced.sampled + priced.ceiled) > 0.0
     each = np.repeat(epsilon, stride)[:n]
     return np.minimum(each, np.where(impure, np.inf, pure))
 
@@ -356,20 +357,25 @@ def _of_sums(
     from desim.privacy.accounting import trusted_sums as sums
 
     who, log, _, relation, amplification = common
-    whole, models = sums.summed(pieces), who.kind in sums.MODELS
+    whole = sums.summed(pieces)
+    masked = sums.secured(whole)
+    models = masked or who.kind in sums.MODELS
     law = sums.law_of(whole, relation) if models and amplification else ""
     common = (who, log, None if models else common[2], relation, amplification)
+    seen = common
+    if masked and who.kind == "coordinator":  # of replies it sees the sum, as everybody does
+        seen = (Adversary("final-model"), *common[1:])
     said = tuple(sums.remarks(whole, who, relation, delta, agents))
 
     def block(first: int, end: int) -> Block:
         own = gathered(pieces, partial(_of, first=first, end=end))
-        return Block.of(sums.held(own, whole) if models else sums.replies(own), *common)
+        return Block.of(sums.held(own, whole) if models else sums.replies(own), *seen)
 
     def alike() -> Block:
         rows = sums.of_anybody(whole, who, agents)
         return Block.of(rows, Adversary("final-model"), *common[1:])
 
-    premises = tuple(sums.premises(law, whole)) if models else ()
+    premises = tuple(sums.premises(law, whole, masked)) if models else ()
     if law:
         one = _account([alike], 1, delta, common, True, lambda _: alike().priced, premises, said)
         return _of_anybody(one, agents, np.array(who.agents, np.int64))

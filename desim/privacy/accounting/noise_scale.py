@@ -71,7 +71,7 @@ def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) ->
     costs = prices(columns_of(releases), rows, target.relation)
     agent = releases["agent"].to_numpy()
     spent = np.zeros(len(rows))
-    np.add.at(spent, agent, costs.mu2 + 2.0 * costs.rho + costs.sampled**2)
+    np.add.at(spent, agent, costs.mu2 + 2.0 * (costs.rho + costs.ceiled) + costs.sampled**2)
     root = np.sqrt(spent.max()) / mu_of(target.epsilon, target.delta)
     if costs.gaussian.all():
         return float(root)
@@ -120,13 +120,13 @@ def check(releases: "pd.DataFrame") -> None:
 class _Table:
     """Prices at scale 1: sums per agent, and what does not add up, each different one once.
 
-    linear (agents, 3): sums of mu2, rho and xi; times (agents, prices): how often each other price
-    is paid; pure (agents,): sums of pure epsilons, infinite where anything else is paid.
+    linear (agents, 4): sums of mu2, rho, xi, ceiled; times (agents, prices): how often each other
+    price is paid; pure (agents,): sums of pure epsilons, infinite where anything else is paid.
     """
 
     def __init__(self, costs: Prices, agent: NDArray[np.int64], agents: int) -> None:
-        self.linear = np.zeros((agents, 3))
-        np.add.at(self.linear, agent, np.stack([costs.mu2, costs.rho, costs.xi], axis=1))
+        self.linear, own = np.zeros((agents, 4)), (costs.mu2, costs.rho, costs.xi, costs.ceiled)
+        np.add.at(self.linear, agent, np.stack(own, axis=1))
         self.others, which = distinct_prices(costs)
         shape = agents, len(self.others.mu2)
         self.times = sparse.csr_matrix((np.ones(len(agent)), (agent, which)), shape)
@@ -140,10 +140,10 @@ class _Table:
 
         sharp: by loss distributions, where they say less.
         """
-        mu2, rho, xi = self.linear.T
-        mu2, rho = mu2 / scale**2, rho / scale**2
+        mu2, rho, xi, ceiled = self.linear.T
+        mu2, rho, ceiled = mu2 / scale**2, rho / scale**2, ceiled / scale**2
         smaller = {name: getattr(self.others, name) / scale for name in SCALED}
-        total = concentrated(rho + 0.5 * mu2, xi)
+        total = concentrated(rho + 0.5 * mu2, xi, ceiled)
         total += self.times @ self.others._replace(**smaller).divergences()
         bound = np.minimum(epsilon_of_divergences(total, delta), self.pure / scale)
         worst = np.where(self.exact, epsilon_of(np.sqrt(mu2), delta), bound)

@@ -43,9 +43,15 @@ def pure(epsilon: Array) -> Array:
     return np.asarray(np.minimum(e, 0.5 * ORDERS * e * e))
 
 
-def concentrated(rho: Array, xi: Array) -> Array:
-    """Divergences (n, orders) of (xi, rho)-zCDP, both (n,)."""
-    return np.asarray(np.asarray(xi)[:, None] + np.asarray(rho)[:, None] * ORDERS)
+def concentrated(rho: Array, xi: Array, ceiled: Array | None = None) -> Array:
+    """Divergences (n, orders) of (xi, rho)-zCDP, both (n,).
+
+    ceiled (n,): zCDP that is known at whole orders; divergences never fall as orders grow.
+    """
+    found = np.asarray(xi)[:, None] + np.asarray(rho)[:, None] * ORDERS
+    if ceiled is None or not ceiled.any():
+        return np.asarray(found)
+    return np.asarray(found + ceiled[:, None] * np.ceil(ORDERS))
 
 
 @lru_cache(maxsize=65536)
@@ -139,7 +145,8 @@ RELATIONS = ("replace-one", "add-or-remove-one", "agent")
 OF_SUMS = (*RELATIONS, "add-or-remove-agent")  # the last is about what agents add to a sum alone
 OF_AGENTS = OF_SUMS[2:]  # of which the unit is an agent, of the others a record
 CORRELATED = (Mechanism.TOEPLITZ_SUM, Mechanism.TREE_SUM)
-SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM, *CORRELATED)
+SECURE = (Mechanism.LATTICE_SUM, Mechanism.SKELLAM_SUM)
+SUMS = (Mechanism.SUM, Mechanism.POISSON_SUM, Mechanism.SUBSET_SUM, *CORRELATED, *SECURE)
 # Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
 # not spare one half.
 WHOLE = [
@@ -154,7 +161,8 @@ class Prices(NamedTuple):
 
     mu2: mu^2 of Gaussian DP; rho, xi: zCDP; laplace: L1 sensitivity / b; pure: epsilon; ratio,
     batch, rows: of a Gaussian on a secret batch, replace-one sensitivity / standard deviation, and
-    poisson: the same of a sum that an agent is in with probability batch / rows.
+    poisson: the same of a sum that an agent is in with probability batch / rows; ceiled: zCDP that
+    is known at whole orders alone.
     """
 
     mu2: Array
@@ -166,6 +174,7 @@ class Prices(NamedTuple):
     batch: Array
     rows: Array
     poisson: Array
+    ceiled: Array
 
     @property
     def share(self) -> Array:
@@ -175,7 +184,7 @@ class Prices(NamedTuple):
     @property
     def foreign(self) -> NDArray[np.bool_]:
         """Which releases are of other mechanisms than Gaussian ones."""
-        return np.asarray((self.rho + self.xi + self.laplace + self.pure) > 0.0)
+        return np.asarray((self.rho + self.xi + self.laplace + self.pure + self.ceiled) > 0.0)
 
     @property
     def gaussian(self) -> NDArray[np.bool_]:
@@ -199,7 +208,7 @@ class Prices(NamedTuple):
         return np.asarray(self.take(first)._divergences()[kind])
 
     def _divergences(self) -> Array:
-        total = concentrated(self.rho + 0.5 * self.mu2, self.xi)
+        total = concentrated(self.rho + 0.5 * self.mu2, self.xi, self.ceiled)
         for where, price, column in (
             (self.laplace > 0.0, laplace, self.laplace),
             (self.pure > 0.0, pure, self.pure),
@@ -226,12 +235,10 @@ def prices(
 
     amplification: whether a Gaussian on part of the rows is charged as one on a secret uniform
     batch, which only `replace-one` knows how to; of a sum also where agents are replaced, or, drawn
-    each by itself, left out. InputError for what has no meaning, or for `rows` that are needed and
-    not known.
+    each by itself, left out. InputError for what has no meaning, or `rows` needed and not known.
     """
     chosen("relation", relation, OF_SUMS)
     code = _codes(releases["mechanism"])
-    scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)
     of_agents, summed = relation in OF_AGENTS, np.isin(code, SUMS)
     drawn = (fraction > 0.0) & (fraction < 1.0)
@@ -244,7 +251,7 @@ def prices(
     left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
     group = np.where(summed, 0.5 if left_out else 1.0, group)
-    ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
+    ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
     lost = np.isinf(ratio)
@@ -256,15 +263,16 @@ def prices(
     drew = np.where(subset | poisson, fraction, batch.astype(float))
     of = np.where(subset | poisson, 1.0, owned.astype(float))
     paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
-    objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
+    objective = paid["objective-perturbation"]
+    discrete = paid["discrete-gaussian"] + paid["lattice-sum"]
     xi = np.zeros_like(objective)
     if objective.any():
         xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
-        exact += np.where(summed & ~subset & ~poisson, ratio, 0.0)
+        exact += np.where(summed & ~subset & ~poisson & ~np.isin(code, SECURE), ratio, 0.0)
         mu2 = (exact + paid["clipped-gaussian"]) ** 2
-        rho = 0.5 * (objective**2 + discrete**2)
+        rho, ceiled = 0.5 * (objective**2 + discrete**2), 0.5 * paid["skellam-sum"] ** 2
     return Prices(
         np.where(lost, np.inf, mu2),
         rho,
@@ -275,6 +283,7 @@ def prices(
         drew,
         of,
         np.where(poisson, ratio, 0.0),
+        ceiled,
     )
 
 
@@ -452,7 +461,7 @@ def distinct_prices(priced: Prices) -> tuple[Prices, NDArray[np.int64]]:
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     rest = priced._replace(**sizes).take(first)
     nothing = np.zeros(len(first))
-    return rest._replace(mu2=nothing, rho=nothing, xi=nothing), which
+    return rest._replace(mu2=nothing, rho=nothing, xi=nothing, ceiled=nothing), which
 
 
 def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
@@ -461,12 +470,12 @@ def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     table, named = kinds.divergences(), _kinds(kinds)
     code, number = np.unique(agent * max(len(table), 1) + which, return_counts=True)
     owner, kind = np.divmod(code, max(len(table), 1))
-    zcdp, secret = priced.rho + priced.xi, priced.sampled**2
+    zcdp, secret = priced.rho + priced.xi + priced.ceiled, priced.sampled**2
     impure = np.bincount(agent, (priced.mu2 + zcdp + priced.sampled) > 0.0) > 0.0
     mu2, rho, xi = (np.bincount(agent, one).astype(float) for one in priced[:3])
     known = np.bincount(agent, np.where(priced.foreign, np.inf, priced.mu2 + secret))
     pure = np.where(impure, np.inf, np.bincount(agent, priced.laplace + priced.pure))
-    linear = concentrated(rho + 0.5 * mu2, xi)
+    linear = concentrated(rho + 0.5 * mu2, xi, np.bincount(agent, priced.ceiled).astype(float))
     unknown, found = np.bincount(agent, zcdp) > 0.0, {}
     for first, end in pairwise(np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()):
         i, own, times = int(owner[first]), kind[first:end], number[first:end]

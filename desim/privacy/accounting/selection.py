@@ -115,7 +115,7 @@ def epsilon_of_best(accounts: Sequence[Account], law: str, mean: float) -> tuple
             found = tallies(priced, np.zeros(len(priced.mu2), np.int64)).get(0, NOTHING)
             deltas = np.maximum(deltas, delta_at(found, SMALL))
             alone = priced.laplace.sum() + priced.pure.sum()
-            others = (priced.mu2 + priced.rho + priced.xi + priced.sampled).any()
+            others = (priced.mu2 + priced.rho + priced.xi + priced.sampled + priced.ceiled).any()
             pure = max(pure, np.inf if others else float(alone))
     released = best_of(curve, law, mean, deltas)
     best = float(epsilon_of_divergences(released, accounts[0].delta))

@@ -14,7 +14,7 @@ import numpy as np
 from desim.arrays import Mask
 from desim.columns import Columns, Pieces, Words, gathered, joined, rows_of
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
-from desim.privacy.accounting.prices import OF_AGENTS, SUMS
+from desim.privacy.accounting.prices import OF_AGENTS, SECURE, SUMS
 from desim.privacy.accounting.views import Adversary
 from desim.privacy.correlated.charged import ONE_RELEASE, chained, correlated
 from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Mechanism, View
@@ -35,6 +35,11 @@ def of_sums(rows: Columns) -> Mask:
     return np.asarray(np.any([rows["mechanism"].equal(name) for name in NAMES], axis=0))
 
 
+def secured(sums: Columns) -> bool:
+    """Whether nobody sees but sums: those of whole numbers that agents mask."""
+    return any(sums["mechanism"].equal(MECHANISMS[one]).any() for one in SECURE)
+
+
 def replies(rows: Columns) -> Columns:
     """The rows of agents' replies themselves."""
     return rows_of(rows, ~of_sums(rows))
@@ -43,12 +48,14 @@ def replies(rows: Columns) -> Columns:
 def held(rows: Columns, sums: Columns) -> Columns:
     """For replies of agents the rows of the sums that hold them; rows: of replies, late ones too.
 
-    A reply that was lost is in none. One that was sent before the sum of its round and came after
-    it, to be dropped, is charged as if it were in it: an upper bound.
+    A reply that was lost is in none, nor is one that no data moves, such as one of keys. One that
+    was sent before the sum of its round and came after it, to be dropped, is charged as if it were
+    in it: an upper bound.
     """
     late = of_sums(rows)
     known = rows["release"][late] & REPLY
     fresh = ~late & (rows["delivered"] > 0) & ~np.isin(rows["release"], known)
+    fresh &= np.asarray(rows["sensitivity"], float) > 0.0
     order = np.argsort(sums["round"], kind="stable")
     own, rounds = np.flatnonzero(fresh), sums["round"][order]
     low, high = (np.searchsorted(rounds, rows["round"][own], side) for side in ("left", "right"))
@@ -96,7 +103,7 @@ def remarks(
     sums: Columns, who: Adversary, relation: str, delta: float, agents: int
 ) -> Iterator[str]:
     """What a reader of an epsilon of sums has to know."""
-    if who.kind not in MODELS:
+    if who.kind not in MODELS and not secured(sums):
         yield TRUSTED
         return
     share = np.asarray(sums["sampling"], float)
@@ -107,11 +114,18 @@ def remarks(
         yield f"delta {delta:g} is not below 1 / agents: there are {agents} only"
 
 
-def premises(law: str, sums: Columns) -> Iterator[str]:
-    """What an account of sums takes for granted; law: by which draw they are amplified."""
+def premises(law: str, sums: Columns, masked: bool = False) -> Iterator[str]:
+    """What an account of sums takes for granted; law: by which draw they are amplified.
+
+    masked: whether agents mask what they reply.
+    """
     if correlated(sums):
         yield ONE_RELEASE
-    yield "the coordinator is trusted with changes before noise, and so are its lines"
+    if masked:
+        yield "masks hold: fewer than a threshold collude with a coordinator that does as it should"
+        yield "who looks knows no share of the noise; an agent knows its own, one of those in a sum"
+    else:
+        yield "the coordinator is trusted with changes before noise, and so are its lines"
     yield "who is called when, what is lost or late, and when, depends on no data"
     if law == MECHANISMS[Mechanism.POISSON_SUM]:
         yield "who is in a sum is drawn for each agent by itself and stays secret, also to clocks"

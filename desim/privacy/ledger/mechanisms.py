@@ -36,7 +36,9 @@ class Mechanism(IntEnum):
     that replied in its round; poisson-sum: each agent was invited to it with probability
     `sampling`; subset-sum: that share of all agents was, all sets alike; toeplitz-sum, tree-sum:
     noise is correlated over rounds, `sampling` in round t is the coefficient t - 1 of a matrix, or
-    one over the rounds of a tree; none: infinite unless D = 0.
+    one over the rounds of a tree; lattice-sum: of whole numbers with shares of discrete noise, zCDP
+    D^2/(2 s^2) where one agent is replaced; skellam-sum: the same at whole orders of the Renyi
+    divergence; none: infinite unless D = 0.
     """
 
     NONE = 0
@@ -55,6 +57,8 @@ class Mechanism(IntEnum):
     SUBSET_SUM = 13
     TOEPLITZ_SUM = 14
     TREE_SUM = 15
+    LATTICE_SUM = 16
+    SKELLAM_SUM = 17
 
 
 class View(IntEnum):

@@ -7,7 +7,8 @@ from desim.methods.shared.declarations import Kind
 from desim.privacy.accounting.trusted_sums import MODELS
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
-from desim.scenario.sections.algorithm import Algorithm, Participation
+from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
+from desim.scenario.sections.links import Codec
 from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
@@ -31,20 +32,22 @@ def trust_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Fou
         return
     place, name = ("privacy", "trust"), algorithm.name
     if kind != "coordinator":
-        yield place, f"found coordinator, but {name} has none here; allowed: local"
+        yield place, f"found {privacy.trust}, but {name} has none here; allowed: local"
         return
     needs = algorithm.method.totals()
     if needs is False:
         known = ", ".join(one for one in registry.names() if registry.get(one).totals())
-        text = f"found coordinator with {name}, whose coordinator reads single replies"
+        text = f"found {privacy.trust} with {name}, whose coordinator reads single replies"
         yield place, f"{text}; allowed: local, or {known}"
     for key, value in ({} if isinstance(needs, bool) else needs).items():
         if (found := getattr(algorithm.parameters, key)) != value:
-            text = f"found {found} with privacy.trust: coordinator, which has the sum of replies"
+            text = (
+                f"found {found} with privacy.trust: {privacy.trust}, which has the sum of replies"
+            )
             yield ("algorithm", key), f"{text}; allowed: {value}"
     local: Any = getattr(algorithm.parameters, "local", None)
     if isinstance(local, Local) and "noisy" in local.solvers:
-        text = "found noisy with privacy.trust: coordinator, where agents add no noise"
+        text = f"found noisy with privacy.trust: {privacy.trust}, where agents add no noise"
         yield ("algorithm", "local", "solver"), f"{text}; allowed: gradient, sgd, accelerated"
 
 
@@ -54,14 +57,16 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
         return
     noise, clip = privacy.noise, privacy.clip
     if clip is None:
-        text = "missing with trust: coordinator, without which nothing bounds what an agent adds"
+        text = (
+            f"missing with trust: {privacy.trust}, without which nothing bounds what an agent adds"
+        )
         yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
     if noise is None:
-        text = "missing with trust: coordinator"
+        text = f"missing with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
         return
     if noise.form != "gaussian":
-        text = f"found {noise.form} with trust: coordinator"
+        text = f"found {noise.form} with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: gaussian, with multiplier or sigma"
     if clip is None or clip.noise is None:
         return
@@ -98,17 +103,47 @@ def contributions_are_bounded(
         yield place, f"{text}; allowed: a clip that stays"
 
 
+def unseen_sum_fits(
+    algorithm: Algorithm, privacy: Privacy | None, policy: Policy, codec: Codec
+) -> Found:
+    """Whole numbers of one round are added up, unweighed, each agent's noise alike in all rounds.
+
+    Floats have no exact sums that masks cancel in.
+    """
+    if privacy is None or privacy.trust != "secure-sum":
+        return
+    noise, clip = privacy.noise, privacy.clip
+    if codec.up.kind != "none" or codec.down.kind != "none":
+        text = "found one with privacy.trust: secure-sum, whose numbers are whole ones of their own"
+        yield ("codec",), f"{text}; allowed: none, with privacy.secure.bits"
+    if clip is not None and clip.noise is not None:
+        text = "found one that follows a quantile, with trust: secure-sum, where nobody sees norms"
+        yield ("privacy", "clip"), f"{text}; allowed: a number"
+    if noise is not None and ((noise.decay or 1.0) != 1.0 or noise.iteration is not None):
+        text = "found noise that changes from round to round with trust: secure-sum"
+        yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
+    if noise is not None and noise.correlated is not None:
+        text = "found with trust: secure-sum, where each agent draws its share anew"
+        yield ("privacy", "noise", "correlated"), f"{text}; allowed: with trust: coordinator"
+    odd = policy.kind in ("buffer", "each", "adaptive")
+    if odd or policy.late == "carry":
+        found = policy.kind if odd else "late: carry"
+        text = f"found {found} with privacy.trust: secure-sum, a round's masks and four exchanges"
+        yield ("policy",), f"{text}; allowed: all, deadline, quorum, with late: discard"
+
+
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:
     """What no account of sums knows."""
     if privacy is None or not privacy.trusted:
         return
     if privacy.budget is not None:
-        text = "found with trust: coordinator, whose sums no single agent stops"
+        text = f"found with trust: {privacy.trust}, whose sums no single agent stops"
         yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
-    if privacy.target is not None and read_view(privacy.view).kind not in MODELS:
+    masked = privacy.trust == "secure-sum"  # nobody sees single replies
+    if privacy.target and not masked and read_view(privacy.view).kind not in MODELS:
         text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
         yield ("privacy", "view"), f"{text}; allowed: {', '.join(MODELS[:2])}, ..."
     if participation.power:
-        text = f"found {participation.choose} with privacy.trust: coordinator, so that models tell "
-        text += "of losses by who was invited"
+        text = f"found {participation.choose} with privacy.trust: {privacy.trust}, so that models "
+        text += "tell of losses by who was invited"
         yield ("participation", "choose"), f"{text}; allowed: a choice that reads no losses"

@@ -9,8 +9,20 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from desim.errors import refusal
-from desim.fields import Count, Flag, Form, Fraction, NonNegative, Positive, Share, Strict, Text
-from desim.fields.numbers import within
+from desim.fields import (
+    Bandwidth,
+    Count,
+    Flag,
+    Form,
+    Fraction,
+    NonNegative,
+    Positive,
+    Seconds,
+    Share,
+    Strict,
+    Text,
+)
+from desim.fields.numbers import number, share, wholes, within
 from desim.privacy.accounting.views import PATTERN, read_view
 
 DELTA = 1e-5
@@ -253,6 +265,69 @@ class Clip(Strict):
         return data
 
 
+def _threshold(value: object) -> float:
+    """A share of a neighbourhood, or a whole number of shares."""
+    allowed = "a share such as 70 %, or a whole number >= 2"
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return share(value)
+    return number(value, allowed, lambda x: 0 < x <= 1 or (x >= 2 and x == int(x)))
+
+
+PERCENT = {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"}
+Threshold = Annotated[
+    float,
+    BeforeValidator(_threshold),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, PERCENT]}),
+]
+Bits = Annotated[int, *wholes(4, 40)]
+
+
+class Secure(Strict):
+    """How agents have a sum made that nobody sees the parts of (trust: secure-sum).
+
+    Vectors become whole numbers modulo 2^bits; each agent adds a share of discrete noise, whose
+    size privacy.noise says of the whole sum.
+    """
+
+    examples = {
+        "neighbours": 8, "granularity": 1e-4, "bits": 24, "threshold": "70 %", "overflow": 1e-6,
+    }  # fmt: skip
+
+    protocol: Literal["secagg", "secagg+"] = "secagg"
+    """shares go to everybody (Bonawitz et al. 2017), or to neighbours on a circle (Bell et al.
+    2020)"""
+    neighbours: Count | None = None
+    """secagg+: how many an agent has, an even number; default: 2 ceil(log2 n)"""
+    threshold: Threshold = 2.0 / 3.0
+    """shares that make a secret known: a share of a neighbourhood, itself included, or a number"""
+    bits: Bits = 24
+    """of a number, modulo 2^bits"""
+    granularity: Positive | None = None
+    """distance of two levels; default: the least with which a sum does not wrap around"""
+    overflow: Delta = 1e-6
+    """probability that a round's sum wraps around, at most"""
+    noise: Literal["ddgauss", "skellam"] = "ddgauss"
+    """shares of discrete Gaussian noise, or of Skellam noise"""
+    tolerate: Fraction = 0.0
+    """share of those expected that may be missing: others add so much more noise"""
+    agree: Seconds = 35e-6
+    """what it takes to make a pair of keys, or to agree on a secret, on a device of factor 1"""
+    expand: Bandwidth = 36e9
+    """how fast a seed grows to a mask"""
+    share: Seconds = 1.5e-6
+    """what it takes to make or use one share of a secret"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; who shares with everybody chooses no number of neighbours."""
+        written = super().mapping(data)
+        if "neighbours" in written and written.get("protocol") != "secagg+":
+            raise ValueError("found neighbours without protocol: secagg+; allowed: both, or none")
+        if (number := written.get("neighbours")) is not None and number % 2:
+            raise ValueError(f"neighbours: found {number}; allowed: an even number")
+        return written
+
+
 class Privacy(Strict):
     """Noise, and the terms in which privacy is stated."""
 
@@ -264,11 +339,14 @@ class Privacy(Strict):
     """calibrates what privacy.noise leaves out, over the rounds of stop.rounds"""
     unit: Literal["record", "agent"] | None = None
     """what is protected: a record (the default), or all records of an agent"""
-    trust: Literal["local", "coordinator"] | None = None
+    trust: Literal["local", "coordinator", "secure-sum"] | None = None
     """who is trusted: local (the default): nobody, agents noise what they send; coordinator: it
-    clips what they reply and noises the sum, which all others see"""
+    clips what they reply and noises the sum, which all others see; secure-sum: nobody, agents clip
+    and noise what they mask, and the coordinator sees the sum alone"""
     clip: Clip | None = None
-    """trust coordinator: largest norm of a whole reply, to which it is shortened"""
+    """trust coordinator or secure-sum: largest norm of a whole reply, to which it is shortened"""
+    secure: Secure | None = None
+    """trust secure-sum: the protocol, whole numbers, and what they take; default: {}"""
     relation: Literal["replace-one", "add-or-remove-one", "agent"] = "replace-one"
     """neighbouring data sets: one unit replaced, or one added or removed; agent: unit agent with
     replace-one"""
@@ -304,6 +382,10 @@ class Privacy(Strict):
             written.setdefault("noise", {"kind": "gaussian"})
         if written.get("trust") == "coordinator":
             written.setdefault("view", "participants")
+        if written.get("trust") == "secure-sum":
+            written.setdefault("secure", {})
+        elif "secure" in written:
+            raise ValueError("found secure without trust: secure-sum; allowed: both, or none")
         if written.get("unit") == "record" and written.get("relation") == "agent":
             text = "found record with relation agent, which is unit agent with replace-one"
             raise ValueError(f"unit: {text}; allowed: agent")
@@ -318,5 +400,5 @@ class Privacy(Strict):
 
     @property
     def trusted(self) -> bool:
-        """Whether the coordinator is."""
-        return self.trust == "coordinator"
+        """Whether the coordinator is, or adds up what it cannot see."""
+        return self.trust in ("coordinator", "secure-sum")
