@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
+import matplotlib.pyplot as pyplot
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,11 +19,15 @@ from desim.engine import trusted
 from desim.engine.requests import Replies
 from desim.errors import InputError
 from desim.experiments.audit.of_method import audit
+from desim.interface.plots import curves
 from desim.log.parquet import Tables
 from desim.numerics.keys import seed_word
+from desim.privacy.accounting import prices
 from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.prices import poisson_gaussian
 from desim.privacy.ledger.ledger import add_normal
 from desim.runs.joint import joint
+from desim.scenario import check, trusting
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -324,6 +329,13 @@ REFUSED = [
     ({"privacy": terms(clip=ADAPTIVE, noise={"sigma": 1.0})}, "found sigma with a clip"),
     ({"privacy": terms(clip=ADAPTIVE, noise={"multiplier": 4.0})}, "half of the multiplier, 2"),
     ({"privacy": terms(clip=ADAPTIVE, noise=FALLING)}, "found noise that changes"),
+    ({"privacy": terms(noise={})}, "found no multiplier; allowed: {multiplier, ...}, {sigma, ...}"),
+    ({"privacy": terms(noise={"correlated": "tree"})}, "allowed: {multiplier, ...}, or privacy."),
+    ({"privacy": terms(noise={"correlated": "tree", "sigma": 1.0})}, "correlated: multiplier"),
+    ({"privacy": terms(noise={"correlated": "tree", "iteration": 1.0})}, "and iteration; allowed"),
+    ({"privacy": terms(noise={"correlated": "tree", "iteration": 2.0})}, "and iteration; allowed"),
+    ({"privacy": terms(trust=None, clip=None, noise={"correlated": "tree"},
+                       target={"epsilon": 1.0, "delta": 1e-5})}, "correlated: found without trust"),
     ({"privacy": terms(budget=3.0)}, "privacy.budget: found with trust: coordinator"),
     ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
     ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),
@@ -344,6 +356,82 @@ def test_what_makes_no_sense_is_refused_before_the_run(changes, words):
     with pytest.raises(InputError) as refused:
         build(load({**scenario(), **changes}))
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"privacy": terms(trust="coordinater")}, "did you mean 'coordinator'"),
+        ({"privacy": terms(noise={"multiplier": 1.0, "correlated": "tree"}),
+          "participation": {"uniform": 2, "separation": 0}}, "a whole number >= 1"),
+    ],
+)  # fmt: skip
+def test_a_key_that_others_follow_is_the_only_thing_wrong(wrong, words, monkeypatch):
+    written = {**scenario(), **wrong}
+
+    def found():
+        with pytest.raises(InputError) as refused:
+            load(written)
+        return refused.value.problems
+
+    (only,) = found()
+    assert words in only
+    monkeypatch.setattr(check, "FOLLOWS", {})  # a wrong twin
+    assert len(found()) > 1
+
+
+LEVEL = "np.where(top > -np.inf, top, 0.0)"
+
+
+def test_noise_beyond_numbers_has_an_account():
+    for multiplier, worst in ((1e-308, np.inf), (1e30, 0.0), (1e308, 0.0)):
+        written = scenario(participation={"bernoulli": 0.5}, stop={"rounds": 2})
+        written["privacy"] |= {"noise": {"multiplier": multiplier}}
+        with np.errstate(over="ignore"):
+            assert planned_of(written).worst == worst
+    assert trusted.Quantile(0.5, 0.2, 4.0).widened(1e-308) == 1e-308
+    assert np.isfinite(poisson_gaussian(1.0, 1e-308)).all()
+    nothing, wrong = np.full((1, 2), -np.inf), mutant(prices, LEVEL, "top")
+    assert prices._log_sum(nothing) == -np.inf
+    with np.errstate(all="ignore"):
+        assert np.isnan(wrong._log_sum(nothing)).all()
+
+
+def test_agents_that_spend_the_same_are_a_line_however_many(monkeypatch):
+    run = desim.run(scenario(participation={"bernoulli": 0.5}, stop={"rounds": 3}))
+    for of, lines in ((curves, 1), (mutant(curves, " and len(_alike(curves)) > 1:", ":"), 0)):
+        monkeypatch.setattr(of, "LINES", 2)
+        axes = of.epsilon(run)
+        assert len([one for one in axes.lines if len(one.get_xdata()) > 2]) == lines
+        pyplot.close(axes.figure)
+
+
+def test_correlated_noise_is_for_its_rounds(tmp_path):
+    written = scenario(participation={"uniform": 2, "separation": 2}, stop={"rounds": 4})
+    written["privacy"] |= {"noise": {"multiplier": 1.0, "correlated": {"banded": 2}}}
+    run = desim.run(written, out=tmp_path / "a")
+    with pytest.raises(InputError, match="another end than that for which noise is correlated"):
+        desim.resume(tmp_path / "a", {"stop.rounds": 6})
+    with pytest.raises(InputError, match="agents see models of all of them"):
+        run.pairwise()
+    written["privacy"]["noise"] = {"multiplier": 1.0}
+    desim.run(written, out=tmp_path / "b")
+    assert desim.resume(tmp_path / "b", {"stop.rounds": 6}).manifest["rounds"] == 6
+
+
+def planned_of(written):
+    """The account of all planned rounds."""
+    settings, privacy = build(load(written)).settings, load(written).privacy
+    return trusting.planned(
+        settings, settings.trust, privacy.delta, privacy.view, privacy.neighbours
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1e-308, 1e12])
+def test_targets_beyond_reason_are_met(epsilon):
+    written = scenario(participation={"bernoulli": 0.5}, stop={"rounds": 2})
+    written["privacy"] |= {"noise": {}, "target": {"epsilon": epsilon, "delta": 1e-5}}
+    assert planned_of(written).worst <= epsilon
 
 
 def test_without_noise_there_is_no_privacy():

@@ -46,6 +46,8 @@ class Quantile:
 
     def widened(self, multiplier: float) -> float:
         """That of the sum, so that with the count both have this multiplier."""
+        if multiplier < 1e-100:  # what the count tells is nothing beside, and squares end
+            return multiplier
         return float((multiplier**-2 - (2.0 * self.noise) ** -2) ** -0.5)
 
     def moved(self, clip: float, share: float) -> float:

@@ -157,9 +157,12 @@ def pairwise(
     terms = stated(run)
     delta = terms.delta if delta is None else delta
     check_delta(delta)
+    simulation = build(run.scenario)
+    if (privacy := run.scenario.privacy) is not None and privacy.trusted:
+        text = f"found privacy.trust: {privacy.trust}, with which agents see models of all of them"
+        raise InputError(f"run: {text}; allowed: a run that trusts nobody, or its account")
     relation = terms.relation if relation is None else relation
     chosen("relation", relation, RELATIONS)
-    simulation = build(run.scenario)
     agents = simulation.problem.agents
     views = _views(range(agents) if observers is None else observers, agents)
     attrs = {"delta": delta, "relation": relation, "method": "pairwise", "assumptions": ()}

@@ -112,7 +112,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
     if text := disclosures.inside(scenario):
         return text
     if isinstance(settings.participation, Chooser):
-        return "whom participation.choose invites is decided in Python, by what came before"
+        key = scenario.participation.kind  # choose, or uniform with a separation
+        return f"whom participation.{key} invites is decided in Python, by what came before"
     if any(one.lossy for one in settings.codecs) and hasattr(rounds.formulas, "messages"):
         return "messages of two parts are coded in Python"
     noise = (rounds.terms or rounds.local.terms).mechanism.name.lower().replace("_", "-")

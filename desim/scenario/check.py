@@ -112,6 +112,14 @@ def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
 
 # What was written becomes a Scenario, or a report of all that is wrong with it.
 Problem = tuple[Place, str]
+TRUSTED = ("clip", "noise", "relation", "target", "view", "budget")
+FOLLOWS: dict[Place, list[Place]] = {  # what is wrong with these only where the key is another one
+    ("privacy", "trust"): [
+        *(("privacy", key) for key in TRUSTED),
+        *(("privacy", "noise", key) for key in ("sigma", "multiplier", "correlated")),
+    ],
+    ("participation", "separation"): [("privacy", "noise", "correlated")],
+}
 NAMED: tuple[Place, ...] = (("problem", "loss"), ("problem", "model"), ("algorithm",))
 
 
@@ -143,6 +151,8 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     _waiting(tree.data, sections)
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
     around = {place[:end] for place, _ in problems for end in range(len(place))}
+    wrong = {place for place, _ in problems}
+    around |= {place for key, follows in FOLLOWS.items() if key in wrong for place in follows}
     problems += [one for one in _together(right) if one[0] not in around]  # wrong inside already
     if problems:
         raise InputError(_report(tree, problems))

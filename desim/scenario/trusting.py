@@ -68,7 +68,8 @@ def _calibrated(scenario: Scenario, settings: Settings, trust: Trust) -> Trust:
         assert due.noise is not None
         tried = replace(due, noise=due.noise.times(float(np.exp(scale))))
         found = planned(settings, tried, target.delta, view, relation)
-        return float(np.log(max(1e-300, found.worst if found else np.inf) / target.epsilon))
+        worst = found.worst if found else np.inf
+        return float(np.log(max(min(1e-300, 1e-9 * target.epsilon), worst) / target.epsilon))
 
     if planned(settings, due, target.delta, view, relation) is None:
         raise InputError(f"stop.rounds: found {settings.rounds:g}; allowed: at most {PLANNED}")
@@ -209,8 +210,10 @@ def sums_of(simulation: Any) -> list[str]:
         return []
     privacy, dim = origin.scenario.privacy, simulation.settings.problem.dim
     deviation, clip = trust.deviation(1, trust.clip), trust.clip
+    multiplier = trust.multiplier(1) if trust.relative else deviation / clip
     text = f"{trust.says} {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
-    text += f"{deviation:.6g} to each of {dim} sums, and divides by {trust.number:.6g}"
+    text += f"{deviation:.6g} (multiplier {multiplier:.6g}) to each of {dim} sums, and divides by "
+    text += f"{trust.number:.6g}"
     lines = [text]
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
     if found is None:

@@ -443,7 +443,7 @@ def epsilon(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) ->
         bound = "" if risk.exact else "≤ "
         meaning = f"\nattacker's advantage at the end: {bound}{risk.advantage:.3g}"
     with scaled(out, **asked) as axes:
-        if len(rows) > LINES:
+        if len(rows) > LINES and len(_alike(curves)) > 1:  # a band of one line has no area
             low, high = rows.min(axis=0), rows.max(axis=0)
             axes.fill_between(
                 at * factor, low, high, step="post", color=COLOURS[0], alpha=0.2, linewidth=0,

@@ -283,7 +283,8 @@ FOLDED = ("assumes", "caveat")
 NOTE = (
     "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
     "theorem as printed, whether or not it holds. Advantage, below: the largest true less false "
-    "positive rate of the best attack on a record of that agent; ≤ where it is an upper bound."
+    "positive rate of the best attack on a record of that agent, with unit agent on all of them; "
+    "≤ where it is an upper bound."
 )
 
 

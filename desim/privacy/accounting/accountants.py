@@ -147,9 +147,10 @@ def _once(seen: Columns) -> Columns:
 
 def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) -> Array:
     """Epsilon (n,) after each release of its agent, releases in order of time."""
-    ruined = np.isinf(priced.mu2)
     with np.errstate(over="ignore"):
-        known = np.where(ruined, 0.0, priced.mu2 + priced.sampled**2)  # batches known to everybody
+        known = priced.mu2 + priced.sampled**2  # batches known to everybody
+    ruined = np.isinf(known)
+    known = np.where(ruined, 0.0, known)
     ruined, spent = running_max(ruined, agent), running_sum(known, agent)
     epsilon = np.where(ruined, np.inf, epsilon_of(np.sqrt(spent), delta))
     if priced.gaussian.all():

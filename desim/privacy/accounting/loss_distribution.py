@@ -140,7 +140,7 @@ def _together(parts: Counted | None, delta: float) -> tuple[Array, float, float]
 
 
 def grid(parts: Counted, delta: float) -> tuple[Grid, float] | None:
-    """A grid for these releases, and the tilt of the Chernoff bound; None if it is too large."""
+    """A grid for these releases, and the tilt of the Chernoff bound; None: none would do."""
     number = float(sum(count for _, count in parts))
     total = np.sum([count * divergences(kind) for kind, count in parts], axis=0)
     reach = total - log(TAIL * delta) / (ORDERS - 1.0)
@@ -148,7 +148,7 @@ def grid(parts: Counted, delta: float) -> tuple[Grid, float] | None:
     tame = (ORDERS - 1.0) ** 2 * spread < STEEPEST  # else the grid itself counts in the bound
     best = int(np.argmin(np.where(tame, reach, np.inf)))
     farthest = float(reach[best])
-    if not farthest < FARTHEST:
+    if not farthest < FARTHEST or spread / number <= 0.0:
         return None
     # powers of 2, so that accounts that are much alike share their grid, and what is known of it
     span, fine = log2(2.0 * farthest), log2(sqrt(6.0 * FINE * spread / number))

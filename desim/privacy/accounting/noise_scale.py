@@ -79,7 +79,7 @@ def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) ->
 
     def excess(log_scale: float, sharp: bool) -> float:
         epsilon = table.epsilon(np.exp(log_scale), target.delta, sharp)
-        return float(np.log(epsilon / target.epsilon))
+        return float(np.log(max(min(1e-300, 1e-9 * target.epsilon), epsilon) / target.epsilon))
 
     found = least(partial(excess, sharp=False), np.log(root) if root > 0.0 else 0.0, 1.0)
     return float(np.exp(least(partial(excess, sharp=True), found, 0.1)))
@@ -149,4 +149,4 @@ class _Table:
         worst = np.where(self.exact, epsilon_of(np.sqrt(mu2), delta), bound)
         if sharp:
             sharpen(worst, {i: one.scaled(scale) for i, one in self.tallies.items()}, delta)
-        return float(np.maximum(worst.max(), 1e-300))
+        return float(worst.max())

@@ -125,9 +125,11 @@ def _mixed(whole: Array, share: float) -> Array:
 
 
 def _log_sum(rows: Array) -> Array:
-    """Log of the sums of e^rows (n, points)."""
+    """Log of the sums of e^rows (n, points); -inf where there is nothing to sum up."""
     top = rows.max(axis=1)
-    return np.asarray(top + np.log(np.exp(rows - top[:, None]).sum(axis=1)))
+    level = np.where(top > -np.inf, top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(level + np.log(np.exp(rows - level[:, None]).sum(axis=1)))
 
 
 def epsilon_of_divergences(total: Array, delta: float) -> Array:
@@ -205,7 +207,8 @@ class Prices(NamedTuple):
         changed = np.any([np.diff(column) != 0 for column in self], axis=0)
         kind = np.concatenate([[0], np.cumsum(changed)])[: len(self.mu2)]
         first = np.concatenate([[0], 1 + np.flatnonzero(changed)])[: len(self.mu2)]
-        return np.asarray(self.take(first)._divergences()[kind])
+        with np.errstate(over="ignore"):  # infinite is a price, too
+            return np.asarray(self.take(first)._divergences()[kind])
 
     def _divergences(self) -> Array:
         total = concentrated(self.rho + 0.5 * self.mu2, self.xi, self.ceiled)

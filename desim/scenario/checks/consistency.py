@@ -512,11 +512,14 @@ def schedule_fits(privacy: Privacy | None, stop: Stop) -> Found:
 def noise_known(privacy: Privacy | None) -> Found:
     """Either the noise is given or a target calibrates it, and only one of the two."""
     noise, target = (privacy.noise, privacy.target) if privacy else (None, None)
-    if noise is None:
+    if privacy is None or noise is None:
         return
-    missing = "phi" if noise.scheduled else "sigma"
+    missing, forms = "phi" if noise.scheduled else "sigma", "{kind, sigma, decay}, {phi, growth}"
+    if privacy.trusted and noise.sigma is None and not noise.scheduled:
+        missing, forms = "multiplier", "{multiplier, ...}"
+        forms += "" if noise.correlated else ", {sigma, ...}"
     if not noise.complete and (target is None or target.calibrated):
-        forms = "{kind, sigma, decay}, {phi, growth}, or privacy.target without calibrated"
+        forms += ", or privacy.target without calibrated"
         yield ("privacy", "noise"), f"found no {missing}; allowed: {forms}"
     elif noise.complete and target is not None and not target.calibrated:
         amount = "epsilon" if noise.form in ("classical", "allotted") else missing

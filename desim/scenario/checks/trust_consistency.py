@@ -21,9 +21,10 @@ def clip_fits(privacy: Privacy | None) -> Found:
     if privacy.clip is not None:
         text = "found without trust: coordinator, so that nobody shortens what agents change"
         yield ("privacy", "clip"), f"{text}; allowed: with it, or problem.clip of gradients"
-    if privacy.noise is not None and privacy.noise.multiplier is not None:
-        text = "found without trust: coordinator, of whose sum it is the noise"
-        yield ("privacy", "noise", "multiplier"), f"{text}; allowed: sigma"
+    for key in () if privacy.noise is None else ("multiplier", "correlated"):
+        if getattr(privacy.noise, key) is not None:
+            text = "found without trust: coordinator, of whose sum it is the noise"
+            yield ("privacy", "noise", key), f"{text}; allowed: sigma"
 
 
 def trust_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Found:

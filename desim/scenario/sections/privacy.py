@@ -155,12 +155,13 @@ class Noise(Strict):
     def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The form {multiplier, decay, ...}, which says no sigma."""
         if stray := sorted(written.keys() - {*RELATIVE}):
-            key = "multiplier" if "multiplier" in written else "correlated"
-            others = ", ".join(one for one in RELATIVE if one != key)
+            key = "correlated" if "correlated" in written else "multiplier"
+            others = ", ".join(("multiplier", "kind") if key == "correlated" else RELATIVE[1:])
             raise ValueError(f"found {key} and {stray[0]}; allowed with {key}: {others}")
         if written.get("kind", "gaussian") != "gaussian":
             raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
-        changes = [key for key in ("decay", "iteration") if written.get(key, 1.0) != 1.0]
+        changes = ["decay"] * (written.get("decay", 1.0) != 1.0)
+        changes += ["iteration"] * ("iteration" in written)  # 1 is a schedule, too
         if "correlated" in written and changes:
             raise ValueError(f"found correlated and {changes[0]}; allowed: one of them")
         return {"kind": "gaussian", **({} if "iteration" in written else {"decay": 1.0}), **written}
