@@ -380,7 +380,7 @@ def test_a_key_that_others_follow_is_the_only_thing_wrong(wrong, words, monkeypa
     assert len(found()) > 1
 
 
-LEVEL = "np.where(top > -np.inf, top, 0.0)"
+LEVEL = "np.maximum(rows.max(axis=1), -1e300)"
 
 
 def test_noise_beyond_numbers_has_an_account():
@@ -391,8 +391,8 @@ def test_noise_beyond_numbers_has_an_account():
             assert planned_of(written).worst == worst
     assert trusted.Quantile(0.5, 0.2, 4.0).widened(1e-308) == 1e-308
     assert np.isfinite(poisson_gaussian(1.0, 1e-308)).all()
-    nothing, wrong = np.full((1, 2), -np.inf), mutant(prices, LEVEL, "top")
-    assert prices._log_sum(nothing) == -np.inf
+    nothing, wrong = np.full((1, 2), -np.inf), mutant(prices, LEVEL, "rows.max(axis=1)")
+    assert prices._log_sum(nothing) < -1e299
     with np.errstate(all="ignore"):
         assert np.isnan(wrong._log_sum(nothing)).all()
 
@@ -410,13 +410,21 @@ def test_correlated_noise_is_for_its_rounds(tmp_path):
     written = scenario(participation={"uniform": 2, "separation": 2}, stop={"rounds": 4})
     written["privacy"] |= {"noise": {"multiplier": 1.0, "correlated": {"banded": 2}}}
     run = desim.run(written, out=tmp_path / "a")
-    with pytest.raises(InputError, match="another end than that for which noise is correlated"):
+    with pytest.raises(InputError, match="correlated noise is for the planned end"):
         desim.resume(tmp_path / "a", {"stop.rounds": 6})
-    with pytest.raises(InputError, match="agents see models of all of them"):
+    with pytest.raises(InputError, match="found trust: coordinator; allowed: a run"):
         run.pairwise()
     written["privacy"]["noise"] = {"multiplier": 1.0}
     desim.run(written, out=tmp_path / "b")
     assert desim.resume(tmp_path / "b", {"stop.rounds": 6}).manifest["rounds"] == 6
+
+
+def test_a_record_less_is_not_said_to_move_a_sum_half_as_far(monkeypatch):
+    run = desim.run(scenario(privacy={"unit": "record"}, stop={"rounds": 3}))
+    one, other = (run.account(relation=name) for name in ("replace-one", "add-or-remove-one"))
+    assert one.worst == other.worst
+    assert not any("half as far" in text for text in other.assumptions)
+    assert "replaced by another" in one.assumptions[0]
 
 
 def planned_of(written):

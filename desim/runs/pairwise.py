@@ -159,8 +159,7 @@ def pairwise(
     check_delta(delta)
     simulation = build(run.scenario)
     if (privacy := run.scenario.privacy) is not None and privacy.trusted:
-        text = f"found privacy.trust: {privacy.trust}, with which agents see models of all of them"
-        raise InputError(f"run: {text}; allowed: a run that trusts nobody, or its account")
+        raise InputError(f"run: found trust: {privacy.trust}; allowed: a run that trusts nobody")
     relation = terms.relation if relation is None else relation
     chosen("relation", relation, RELATIONS)
     agents = simulation.problem.agents

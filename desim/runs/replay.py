@@ -355,10 +355,9 @@ def _moved(
             problems.append(f"{key}: cannot change in a run; allowed: {', '.join(LATER)}")
     if scenario.privacy is not None and scenario.privacy.target is not None:
         problems.append(f"{next(iter(overrides))}: the noise was calibrated to the end of the run")
-    noise = None if scenario.privacy is None else scenario.privacy.noise
-    if noise is not None and noise.correlated is not None and "stop.rounds" in overrides:
-        text = "found another end than that for which noise is correlated over rounds"
-        problems.append(f"stop.rounds: {text}; allowed: stop.time, or a run of its own")
+    noise = scenario.privacy and scenario.privacy.noise
+    if noise and noise.correlated and "stop.rounds" in overrides:
+        problems.append("stop.rounds: correlated noise is for the planned end; allowed: stop.time")
     if problems:
         raise InputError(problems)
     moved = load(scenario.written(), overrides)

@@ -382,7 +382,10 @@ def _of_sums(
         return _of_anybody(one, agents, np.array(who.agents, np.int64))
     blocks = [partial(block, *ends) for ends in _blocks(counts)]
     single: Callable[[int], Prices] = lambda i: block(i, i + 1).priced  # noqa: E731
-    return _account(blocks, agents, delta, common, True, single, premises, said)
+    found = _account(blocks, agents, delta, common, True, single, premises, said)
+    if relation != "add-or-remove-one":
+        return found
+    return replace(found, assumptions=(sums.LEFT_OUT, *found.assumptions[1:]))
 
 
 def _of_anybody(one: Account, agents: int, own: NDArray[np.int64]) -> Account:

@@ -125,11 +125,9 @@ def _mixed(whole: Array, share: float) -> Array:
 
 
 def _log_sum(rows: Array) -> Array:
-    """Log of the sums of e^rows (n, points); -inf where there is nothing to sum up."""
-    top = rows.max(axis=1)
-    level = np.where(top > -np.inf, top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(level + np.log(np.exp(rows - level[:, None]).sum(axis=1)))
+    """Log of the sums of e^rows (n, points); of nothing a number that is as good as -inf."""
+    top = np.maximum(rows.max(axis=1), -1e300)
+    return np.asarray(top + np.log(np.maximum(np.exp(rows - top[:, None]).sum(axis=1), 1e-300)))
 
 
 def epsilon_of_divergences(total: Array, delta: float) -> Array:

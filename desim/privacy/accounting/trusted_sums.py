@@ -22,6 +22,7 @@ from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 NAMES = [MECHANISMS[one] for one in SUMS]
 MODELS = ("participants", "final-model", "neighbour", "collusion")  # who see models and no replies
 REPLY = (1 << 48 + 8) - 1  # of a late reply's row: the exchange, round and agent of the reply
+LEFT_OUT = "one record of one agent is left out, and its reply is any other one of norm up to clip"
 TRUSTED = "the coordinator is trusted: it and who reads its lines see changes without noise"
 
 
