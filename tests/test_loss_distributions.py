@@ -156,7 +156,7 @@ def test_divergences_of_batches_are_those_of_their_pair():
     ("check", "module", "right", "wrong"),
     [
         (check_batches, loss_distribution, "exponent += count *", "exponent += (count - 1) *"),
-        (check_batches, loss_distribution, "below = above *", "below = 0.0 * above *"),
+        (check_batches, loss_distribution, "below = back *", "below = 0.0 * back *"),
         (check_library, loss_distribution, "+ float(whole[first]) - d", "+ float(whole[0]) - d"),
         (check_gaussian, loss_distribution, "POINTS_TO = 14, 19", "POINTS_TO = 4, 4"),
         (check_profiles, gaussian, "np.expm1(loss) / kind.share", "np.expm1(loss)"),
