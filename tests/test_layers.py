@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 12310,  # what a steady program may hold; pairs; stops for Python; worse ends
     "methods": 6250,  # gossip between steps, noise of links; which methods are linear
     "scenario": 8960,  # runs of pairs, as edges are, are read apart from YAML
-    "runs": 6780,  # a method played with symbols, what agents learn of each other
+    "runs": 6810,  # a method played with symbols, what agents learn of each other
     "deployments": 8830,  # links that share noise need a seed in common
     "experiments": 10350,  # the price of all candidates that might be drawn
     "interface": 6790,  # what agents learn of each other: three figures, a part of reports
