@@ -111,6 +111,7 @@ class Staged:
         rounds=4,
         horizon=np.inf,
         churn=None,
+        trust=None,
         log="all",
         policy=Policy(),
         participation=SimpleNamespace(least=AGENTS),

@@ -33,15 +33,15 @@ from desim.runs.symbols import INPUT, NOISE, Unfit
 from desim.scenario.build import build
 from desim.scenario.load import load
 
-SHARED, SECRET = 0.7, 254 << 24
+SHARED = 0.7
 
 
 def shared(dim=3):
     """What the lower end of each link adds in each round, at the addresses of its draws."""
 
     def drawn(i, j, k):
-        place = {"agent": i, "peer": j, "round": k, "step": SECRET}
-        return SHARED * keys.normals(SEED, keys.Stream.NOISE, size=dim, **place)
+        place = {"agent": i, "peer": j, "round": k}
+        return SHARED * keys.normals(SEED, keys.Stream.SHARED, size=dim, **place)
 
     ends = sorted(tuple(sorted(edge)) for edge in EDGES)
     return [{(i, j): drawn(i, j, k) for i, j in ends} for k in range(1, ROUNDS + 1)]

@@ -162,7 +162,7 @@ def test_divergences_of_batches_are_those_of_their_pair():
         (check_profiles, gaussian, "np.expm1(loss) / kind.share", "np.expm1(loss)"),
         (check_profiles, gaussian, "kind.share * delta_of", "kind.share**2 * delta_of"),
         (check_divergences, prices, "np.log(-np.expm1(loss - steep))", "0.0"),
-        (check_divergences, prices, "middle = 0.5 * ratio", "middle = 1.0 * ratio"),
+        (check_divergences, prices, "_nodes(0.5 * ratio, most", "_nodes(1.0 * ratio, most"),
     ],
 )
 def test_a_wrong_law_is_noticed(check, module, right, wrong):

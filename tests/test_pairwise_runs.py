@@ -155,6 +155,8 @@ BAD = [
     ({"observers": [True]}, "observers: found .*; allowed: agents 0 to 5"),
     ({"observers": [(0, 9)]}, r"observers: found .*; allowed: agents 0 to 5"),
     ({"observers": [()]}, "observers: found .*; allowed: agents 0 to 5"),
+    ({"observers": [(1, "b")]}, r"observers: found .*; allowed: agents 0 to 5"),
+    ({"observers": [([1], 2)]}, r"observers: found .*; allowed: agents 0 to 5"),
     ({"observers": [1.5]}, "observers: found 1.5; allowed: agents 0 to 5"),
     ({"relation": "add-one"}, "relation: found 'add-one'; allowed: .*replace-one"),
     ({"delta": 2.0}, "delta: found 2"),

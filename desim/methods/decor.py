@@ -21,8 +21,6 @@ from desim.methods.decentralised_sgd import Averaging
 from desim.methods.dsgd import DSGD
 from desim.numerics.keys import Stream, normals
 
-SECRET = 254 << 24  # step of the draws that two ends share: no release comes that far
-
 
 class Correlated(Averaging):
     """shared: noise of links."""
@@ -52,8 +50,8 @@ class SharedNoise:
 
     def drawn(self, seed: int, low: Int, high: Int, k: int) -> Array:
         """What lower ends add in round k, (links, dim)."""
-        place = {"agent": low, "peer": high, "round": k, "step": SECRET}
-        return np.asarray(self.scale * normals(seed, Stream.NOISE, size=self.dim, **place))
+        place = {"agent": low, "peer": high, "round": k}
+        return np.asarray(self.scale * normals(seed, Stream.SHARED, size=self.dim, **place))
 
     def of(self, us: Us, k: int) -> Array:
         """What agents `us` add in round k, (n, dim)."""

@@ -32,6 +32,7 @@ class Stream(IntEnum):
     PACKET = 13
     MODEL = 14
     SUM = 15
+    SHARED = 16
 
 
 _1 = np.uint64(1)

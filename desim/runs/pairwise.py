@@ -31,9 +31,11 @@ FIXED = (
     "the epsilon of all that was released is a bound"
 )
 EXACT = "mu is exact: no computation has read noise"
+KNOWN = "mu is of batches that are known; all that was released, of batches that stay secret"
 ALLOWED = "agents, or tuples of agents, as in [0, (3, 7)]"
 LEAKS = 1.0 + 1e-6  # times what was charged: more than rounding, of what nobody was charged for
 SAME = 1e-9  # relative difference of mu that is none
+AT_ONCE = 1e-12  # relative difference of two times that is none
 TIMES = 50  # at which a view is priced, over time
 
 
@@ -52,29 +54,30 @@ class Pairs:
         self.kind, self.owner = own.kind[: own.count], own.owner[: own.count]
 
     @cached_property
-    def received(self) -> dict[int, list[Sent]]:
-        """The messages that each agent has received, in the order of time."""
+    def received(self) -> dict[int, list[tuple[float, Sent]]]:
+        """The messages that each agent has received and when s, in the order of time.
+
+        Those of one link and round by when they were sent, as one may be lost or overtake another;
+        of two of one moment each counts as both.
+        """
         index: dict[tuple[int, int], list[Sent]] = {}
         for one in (one for messages in self.own.sent for one in messages):
             index.setdefault((one.agent, one.round), []).append(one)
-        found: dict[int, list[Sent]] = {i: [] for i in range(self.own.agents)}
-        before: dict[tuple[int, int, int], int] = {}
-        for agent, peer, round_ in zip(
-            *(self.log[name].tolist() for name in ("agent", "peer", "round")), strict=True
+        found: dict[int, list[tuple[float, Sent]]] = {i: [] for i in range(self.own.agents)}
+        for agent, peer, round_, time, seconds in zip(
+            *(self.log[name].tolist() for name in ("agent", "peer", "round", "time", "seconds")),
+            strict=True,
         ):
-            place = before.get((agent, peer, round_), 0)
-            before[agent, peer, round_] = place + 1
             sent = [one for one in index[peer, round_] if one.to is None or one.to[peer] == agent]
-            found[agent].append(sent[place])
+            away = [abs(time - seconds - one.time) for one in sent]
+            near = min(away) + AT_ONCE * (1.0 + time)
+            found[agent] += [(time, one) for one, s in zip(sent, away, strict=True) if s <= near]
         return found
 
     def heard(self, who: Sequence[int]) -> list[tuple[float, Sent]]:
         """What agents `who` together have received of others, and when s."""
-        found = []
-        for i in who:
-            times = self.log["time"][self.log["agent"] == i].tolist()
-            found += [*zip(times, self.received[i], strict=True)]
-        return sorted([one for one in found if one[1].agent not in who], key=lambda one: one[0])
+        found = [one for i in who for one in self.received[i] if one[1].agent not in who]
+        return sorted(found, key=lambda one: one[0])
 
     def rows(self, who: Sequence[int]) -> Array:
         """Coefficients (m, symbols) of what agents `who` together have received of others."""
@@ -125,6 +128,7 @@ class Pairs:
             if u not in who:
                 mu2, local = squared(view.of(part), self.bound[inputs[part]]), self.local[u]
                 found[u] = mu2 if mu2 > LEAKS * local else min(mu2, local)
+        found[self.own.bared & ~np.isin(np.arange(self.own.agents), who)] = np.inf
         return np.sqrt(found)
 
 
@@ -176,8 +180,10 @@ def pairwise(
             pairs.over_time(who) if over_time else (np.zeros(1), pairs.towards(who)[None])
             for who in views
         ]
-        local = epsilon_of(np.sqrt(pairs.local), delta)
-        attrs["assumptions"] = (FIXED,) if own.feedback else (EXACT,)
+        local = run.account(delta, "eavesdropper", relation).final
+        known, capped = epsilon_of(np.sqrt(pairs.local), delta), np.sqrt(pairs.local * LEAKS)
+        secret = (local < known * (1.0 - SAME)).any()
+        attrs["assumptions"] = (FIXED if own.feedback else EXACT, *[KNOWN] * bool(secret))
     except Unfit as why:
         account = run.account(delta, "eavesdropper", relation)
         times, spent = _spent(account.curve, agents)
@@ -185,10 +191,10 @@ def pairwise(
         mu = np.reshape([mu_of(one, delta) if one else 0.0 for one in spent.flat], spent.shape)
         courses = [(times, mu) if over_time else (times[-1:], mu[-1:])] * len(views)
         attrs |= {"method": "all that was released", "reason": "; ".join([str(why), *flags])}
-        attrs["assumptions"] = account.assumptions
+        attrs["assumptions"], capped = account.assumptions, np.full(agents, np.inf)
     found = pd.concat(
         [
-            _table(who, times, mu, delta, local, _away(simulation.settings, who))
+            _table(who, times, mu, delta, local, capped, _away(simulation.settings, who))
             for who, (times, mu) in zip(views, courses, strict=True)
         ],
         ignore_index=True,
@@ -209,19 +215,25 @@ def _spent(curve: "pd.DataFrame", agents: int) -> tuple[Array, Array]:
 
 
 def _table(
-    who: Sequence[int], times: Array, mu: Array, delta: float, local: Array, away: Int
-) -> "pd.DataFrame":
-    """A view's rows: of each other agent those times s (k,) at which its mu (k, agents) grows."""
+    who: Sequence[int], times: Array, mu: Array, delta: float, local: Array, capped: Array,
+    away: Int,
+) -> "pd.DataFrame":  # fmt: skip
+    """A view's rows: of each other agent those times s (k,) at which its mu (k, agents) grows.
+
+    capped (agents,): the mu up to which nothing leaks beside releases, which cost local (agents,).
+    """
     mu = np.where(mu >= mu[-1] * (1.0 - SAME), mu[-1], mu)
     grows = mu > np.vstack([np.zeros_like(mu[:1]), mu[:-1] * (1.0 + 0.5 * SAME)])
     grows[0] |= ~grows.any(0)
     grows[:, list(who)] = False
     agent, k = np.nonzero(grows.T)
+    epsilon, most = epsilon_of(mu[k, agent], delta), local[agent]
     return pd.DataFrame({
         "time": times[k], "agent": agent,
         "observer": who[0] if len(who) == 1 else str(list(who)),
-        "mu": mu[k, agent], "epsilon": epsilon_of(mu[k, agent], delta), "local": local[agent],
-        "distance": away[agent],
+        "mu": mu[k, agent],
+        "epsilon": np.where(mu[k, agent] <= capped[agent], np.minimum(epsilon, most), epsilon),
+        "local": most, "distance": away[agent],
     })  # fmt: skip
 
 
@@ -248,10 +260,10 @@ def _views(observers: Iterable[Any], agents: int) -> list[tuple[int, ...]]:
 
 def _view(observer: Any, agents: int) -> tuple[int, ...]:
     many = isinstance(observer, Iterable) and not isinstance(observer, str)
-    who = tuple(sorted(set(observer))) if many else (observer,)
+    who = [*observer] if many else [observer]
     if not who or not all(_is_agent(i, agents) for i in who):
         raise InputError(f"observers: {refusal(observer, f'agents 0 to {agents - 1}')}")
-    return tuple(map(int, who))
+    return tuple(sorted({*map(int, who)}))
 
 
 def _is_agent(one: Any, agents: int) -> bool:

@@ -30,7 +30,6 @@ from desim.errors import DesimError, InputError, refusal
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
-from desim.privacy.accounting.trusted_sums import table_of_sums
 from desim.privacy.ledger.mechanisms import MECHANISMS
 from desim.privacy.papers.theorems import bound_of
 from desim.scenario import disclosures
@@ -166,6 +165,8 @@ def allowed(run: "Run") -> Allowed | None:
         terms = [
             (*one, np.nan if q is None else q) for *one, q, times in sums for _ in range(times)
         ]
+        from desim.privacy.accounting.trusted_sums import table_of_sums
+
         return Allowed(table_of_sums(terms, agents, agents), None, (text,))
     bound = None if budget is None else (float(budget[0]), float(budget[1]), str(budget[2]))
     return Allowed(None if rows is None else table_of_listed(rows), bound, (text,))

@@ -28,7 +28,9 @@ from desim.privacy.accounting.prices import prices
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 
 START, INPUT, NOISE = range(3)  # kinds of symbols
-LINEAR = 1e-8  # of a message, beside what symbols say of it
+LINEAR = 1e-10  # of a vector, beside what symbols say of it, term by term
+ROUNDING = 1e-14  # of the largest vector of all: what cancels leaves that much
+DELIVERED = ("time", "agent", "peer", "round", "seconds")  # columns of the log
 DIRECTIONS = 3  # of the model's space in which that is compared
 ROOM = 4e9  # bytes of coefficients
 
@@ -39,13 +41,16 @@ class Unfit(InputError):
 
 @dataclass
 class Sent:
-    """A message of an agent in a round. to (agents,): whom each sends to; None: to all of its own.
+    """A message of an agent in a round, at `time` s.
+
+    to (agents,): whom each sends to; None: to all of its own.
 
     vectors (k, symbols so far): coefficients of the vectors that it is made of, none if silent.
     """
 
     agent: int
     round: int
+    time: float
     to: Int | None
     vectors: Array
 
@@ -124,16 +129,14 @@ class Heard(Listener):
         silent = np.asarray(message.traffic[2])
         for r, agent in enumerate(message.who.tolist()):
             row = message.payload[r] if not silent[r] else None
-            self.note(agent, int(message.round[r]), row)
+            self.note(agent, int(message.round[r]), float(message.traffic[0][r]), row)
         return message.payload
 
     def rows(self, table: str, columns: Mapping[str, Any]) -> None:
         """Messages that arrive."""
         if table == "events":
             here = columns["kind"].equal("deliver")
-            self.delivered.append(
-                {name: columns[name][here] for name in ("time", "agent", "peer", "round")}
-            )
+            self.delivered.append({name: columns[name][here] for name in DELIVERED})
 
 
 # The play with its numbers.
@@ -176,9 +179,9 @@ class Symbols(Counts):
 
     other: who knows noise beside its owner, or -1.
 
-    priced: of releases time s, agent, column of the input that each is the first to hold (-1:
-    none), its coefficient there, mechanism, sensitivity, scale. feedback: whether a job has read
-    noise of another agent.
+    priced: of releases time s, agent, column of the input that each is the first to hold or holds
+    alone (-1: none), its coefficient there, mechanism, sensitivity, scale. feedback: whether a job
+    has read noise. bared (agents,): whose inputs another agent's job has read without noise.
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
@@ -189,6 +192,7 @@ class Symbols(Counts):
         self.priced: list[tuple[float, int, int, float, int, float, float]] = []
         self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
+        self.bared = np.zeros(agents, bool)
         self.columns: dict[tuple[int, ...], int] = {}  # of noise that serves again
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
         self.to: Int | None = None
@@ -196,7 +200,7 @@ class Symbols(Counts):
         self.directions = rng.standard_normal((dim, DIRECTIONS)) / np.sqrt(dim)
         self.values = np.zeros((width, DIRECTIONS))
         self.place = -1  # of the numbers in a message, after so many vectors
-        self.apart = 0.0  # the largest difference of a message from its symbols
+        self.apart = 0.0  # how much more than LINEAR a vector differs from its symbols
         self.worth = 0.0
         self.bytes = 0
 
@@ -220,12 +224,13 @@ class Symbols(Counts):
     def released(
         self, time: float, agent: int, row: Array, terms: Terms, r: int, noisy: bool
     ) -> None:
-        """Note which input a release row (width,) of an agent is the first to hold."""
-        own = (self.owner == agent) & (self.kind == INPUT) & self.bare
-        fresh = np.flatnonzero(own & (row != 0.0))
+        """Note which input a release row (width,) is the first to hold, or holds alone."""
+        own = np.flatnonzero((self.owner == agent) & (self.kind == INPUT) & (row != 0.0))
+        fresh = own[self.bare[own]]
         if len(fresh) > 1:
             raise Unfit(f"agent {agent} releases several computations at once")
-        column, weight = (int(fresh[0]), float(row[fresh[0]])) if len(fresh) else (-1, 0.0)
+        found = fresh if len(fresh) else own if len(own) == 1 else own[:0]
+        column, weight = (int(found[0]), float(row[found[0]])) if len(found) else (-1, 0.0)
         self.bare[fresh] = False
         kind = terms.mechanism if noisy else Mechanism.NONE
         amounts = float(terms.sensitivity[r]), float(terms.scale[r]) if noisy else 0.0
@@ -252,13 +257,26 @@ class Symbols(Counts):
         np.add.at(local, agent, np.where(time <= end, mu2, 0.0))
         known = column >= 0
         moved = np.sqrt(mu2[known]) * np.where(scale > 0.0, scale, 1.0)[known] / weight[known]
-        bound[column[known]] = moved
+        np.maximum.at(bound, column[known], moved)
         return bound, local
 
-    def heard(self, agent: int, round_: int, payload: Array | None) -> None:
+    def read(self, who: Int, rows: Any) -> None:
+        """Jobs of agents who (n,) begin with rows."""
+        if np.ndim(rows) != 2 or rows.shape[1] < self.width:
+            return
+        for low in range(0, rows.shape[1] - self.width + 1, self.width):
+            held = rows[:, low : low + self.count] != 0.0
+            noise, inputs = (held & (self.kind[: self.count] == one) for one in (NOISE, INPUT))
+            owner = self.owner[: self.count]
+            others = (owner != who[:, None]) & (self.other[: self.count] != who[:, None])
+            bare = (inputs & others)[~(noise & others).any(1)].any(0)
+            self.bared[owner[bare]] = True
+            self.feedback |= bool(noise.any())
+
+    def heard(self, agent: int, round_: int, time: float, payload: Array | None) -> None:
         """An agent sends."""
         number = len(self.sent[agent])
-        self.sent[agent].append(sent := Sent(agent, round_, self.to, np.empty((0, 0))))
+        self.sent[agent].append(sent := Sent(agent, round_, time, self.to, np.empty((0, 0))))
         if payload is None:
             return
         real = self.seen.sent[agent][number]
@@ -268,9 +286,10 @@ class Symbols(Counts):
         vectors, known = self._apart(payload, real, k, c)
         rows = vectors.reshape(k, self.width)[:, : self.count].copy()
         right = known.reshape(k, self.dim) @ self.directions
-        found = rows @ self.values[: self.count]
+        found, size = (f(rows) @ f(self.values[: self.count]) for f in (np.asarray, np.abs))
         if k:
-            self.apart = max(self.apart, float(np.abs(found - right).max()))
+            more = np.abs(found - right).max(1) - LINEAR * size.max(1)
+            self.apart = max(self.apart, float(more.max()))
             self.worth = max(self.worth, float(np.abs(right).max()))
         self.bytes += rows.nbytes
         if self.bytes > ROOM:
@@ -305,8 +324,8 @@ class SymbolsScreen(Screen):
         for r, (i, n) in enumerate(own.numbers(who, INPUT)):
             value = own.seen.values.get((i, INPUT, n))
             columns[r] = own.column(i, INPUT, value)
-        if not own.feedback:
-            own.feedback = any(_noisy(own, who, rows) for rows in inputs)
+        for rows in inputs:
+            own.read(who, rows)
         basis = own.__dict__.setdefault("basis", partial(_basis, own.width))
         request: Compute = self._us.compute(basis, columns[:, None], **duration)
         return request
@@ -375,20 +394,11 @@ def _basis(width: int, us: Any, columns: Array) -> Array:
     return rows
 
 
-def _noisy(own: Symbols, who: Int, rows: Any) -> bool:
-    """Whether rows of a job's input hold noise of other agents."""
-    if np.ndim(rows) != 2 or rows.shape[1] < own.width:
-        return False
-    noise = np.flatnonzero(own.kind == NOISE)
-    others = (own.owner[noise] != who[:, None]) & (own.other[noise] != who[:, None])
-    return bool(((rows[:, noise] != 0.0) & others).any())
-
-
 def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
     """Messages of a simulation as symbols, and what was delivered, in the order of time.
 
-    That is columns time s, agent, peer, round. Unfit where messages are not linear, or nobody can
-    say.
+    That is columns time s, agent, peer, round, seconds. Unfit where messages are not linear,
+    or nobody can say.
     """
     method, settings = simulation.method, simulation.settings
     if method.kind != "graph":
@@ -400,7 +410,7 @@ def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
     seen = Seen()
     engine: Any = "agents" if simulation.engine == "agents" else "cohort"
     settings = replace(settings, log="messages")
-    hears = Heard(lambda agent, _, row: seen.sent.setdefault(agent, []).append(row))
+    hears = Heard(lambda agent, _, __, row: seen.sent.setdefault(agent, []).append(row))
     _play(Watched(method, NumbersScreen, seen), settings, engine, hears)
     agents, dim = settings.problem.agents, settings.problem.dim
     asked = set[str]()
@@ -418,15 +428,20 @@ def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
     wide.__dict__["dim"] = width
     starts = {name: own.start(settings.initial(name)) for name in sorted(asked)}
     ours = replace(settings, problem=wide, initial=lambda name: starts[name].copy())
-    twin = type(method)(Ingredients(method.parameters, ours, method.noise))
-    if shared is not None:
-        twin.shared = SharedSymbols(own, shared)
     listens = Heard(own.heard)
-    _play(Watched(twin, SymbolsScreen, own), settings, engine, listens)
+    try:
+        twin = type(method)(Ingredients(method.parameters, ours, method.noise))
+        if shared is not None:
+            twin.shared = SharedSymbols(own, shared)
+        _play(Watched(twin, SymbolsScreen, own), settings, engine, listens)
+    except Unfit:
+        raise
+    except Exception as error:  # whatever a program does with what has another size
+        raise Unfit(f"symbols do not fit into its program: {error}") from error
     one, other = (_joined(each.delivered) for each in (hears, listens))
     if any(not np.array_equal(one[name], other[name]) for name in one):
         raise Unfit("its clocks depend on values")
-    if own.apart > LINEAR * own.worth:
+    if not own.apart <= ROUNDING * own.worth:
         raise Unfit(f"its messages are not linear: symbols miss them by {own.apart:.2g}")
     return own, one
 
@@ -439,4 +454,5 @@ def _play(method: Any, settings: Any, engine: Any, listener: Listener) -> Outcom
 
 
 def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    nothing = [] if parts else [np.empty(0, int)]
+    return {name: np.concatenate([one[name] for one in parts] or nothing) for name in DELIVERED}

@@ -34,6 +34,7 @@ from desim.privacy.accounting.prices import (
     tallies,
 )
 from desim.privacy.accounting.views import (
+    MODELS,
     Adversary,
     Signs,
     adversary,
@@ -360,7 +361,7 @@ def _of_sums(
     who, log, _, relation, amplification = common
     whole = sums.summed(pieces)
     masked = sums.secured(whole)
-    models = masked or who.kind in sums.MODELS
+    models = masked or who.kind in MODELS
     law = sums.law_of(whole, relation) if models and amplification else ""
     common = (who, log, None if models else common[2], relation, amplification)
     seen = common

@@ -15,12 +15,11 @@ from desim.arrays import Mask
 from desim.columns import Columns, Pieces, Words, gathered, joined, rows_of
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.accounting.prices import OF_AGENTS, SECURE, SUMS
-from desim.privacy.accounting.views import Adversary
+from desim.privacy.accounting.views import MODELS, Adversary
 from desim.privacy.correlated.charged import ONE_RELEASE, chained, correlated
 from desim.privacy.ledger.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 
 NAMES = [MECHANISMS[one] for one in SUMS]
-MODELS = ("participants", "final-model", "neighbour", "collusion")  # who see models and no replies
 REPLY = (1 << 48 + 8) - 1  # of a late reply's row: the exchange, round and agent of the reply
 LEFT_OUT = "one record of one agent is left out, and its reply is any other one of norm up to clip"
 TRUSTED = "the coordinator is trusted: it and who reads its lines see changes without noise"

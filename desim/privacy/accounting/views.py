@@ -19,6 +19,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.prices import Prices
 
 NAMELESS = ("eavesdropper", "coordinator", "final-model", "participants")
+MODELS = ("participants", "final-model", "neighbour", "collusion")  # who see models and no replies
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
 PATTERN = rf"^({'|'.join(NAMELESS)}|{ONE.pattern}|{SET.pattern})$"

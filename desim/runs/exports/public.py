@@ -20,8 +20,7 @@ from desim.agent_names import NETWORK
 from desim.amounts import epsilon
 from desim.columns import columns_of
 from desim.errors import DesimError, InputError
-from desim.privacy.accounting.trusted_sums import MODELS
-from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visible
+from desim.privacy.accounting.views import MODELS, NAMELESS, Adversary, read_view, visible
 from desim.runs.directory import UNENDED, digest
 from desim.runs.joint import plain
 from desim.runs.premises import plugged, readable_terms, trusted

@@ -4,8 +4,7 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
-from desim.privacy.accounting.trusted_sums import MODELS
-from desim.privacy.accounting.views import read_view
+from desim.privacy.accounting.views import MODELS, read_view
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.links import Codec
