@@ -150,8 +150,7 @@ def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) 
     """Epsilon (n,) after each release of its agent, releases in order of time."""
     with np.errstate(over="ignore"):
         known = priced.mu2 + priced.sampled**2  # batches known to everybody
-    ruined = np.isinf(known)
-    known = np.where(ruined, 0.0, known)
+    ruined, known = np.isinf(known), np.where(np.isinf(known), 0.0, known)
     ruined, spent = running_max(ruined, agent), running_sum(known, agent)
     epsilon = np.where(ruined, np.inf, epsilon_of(np.sqrt(spent), delta))
     if priced.gaussian.all():

@@ -205,8 +205,7 @@ class Prices(NamedTuple):
         changed = np.any([np.diff(column) != 0 for column in self], axis=0)
         kind = np.concatenate([[0], np.cumsum(changed)])[: len(self.mu2)]
         first = np.concatenate([[0], 1 + np.flatnonzero(changed)])[: len(self.mu2)]
-        with np.errstate(over="ignore"):  # infinite is a price, too
-            return np.asarray(self.take(first)._divergences()[kind])
+        return np.asarray(self.take(first)._divergences()[kind])
 
     def _divergences(self) -> Array:
         total = concentrated(self.rho + 0.5 * self.mu2, self.xi, self.ceiled)
