@@ -40,7 +40,8 @@ STAR: dict[str, dict[str, Any]] = {
 GRAPH: dict[str, dict[str, Any]] = {
     **{name: OWN[name] for name in ("zcdp-nfl", "zcdp-subgradient", "p-admm", "dsgd", "q-dpsgd-1",
                                     "d-zoa", "gossip", "ad-psgd", "gradient-tracking",
-                                    "push-sum", "choco-sgd")},
+                                    "push-sum", "choco-sgd",
+                                    "muffliato", "decor")},
     "pvp": {"rho": 0.4}, "pr-admm": {"eta": 0.4, "U": 5.0}, "pp-admm": PLAUSIBLE,
     "ipp-admm": {**PLAUSIBLE, "c": 4}, "dvp": {"rho": 2.0}, "m-admm": {"eta": 1.0},
     "r-admm": {"eta": 1.0, "gamma": 1.0}, "sdm-dsgd": {"alpha": 0.2, "theta": 0.5, "c": 0.4},

@@ -47,6 +47,8 @@ OWN: dict[str, dict[str, Any]] = {  # what some methods cannot do without
     "q-dpsgd-1": {"alpha": 0.2, "mixing": 0.5, "bits": 6, "resolution": 0.05, "deadline": "20 ms"},
     "d-zoa": {"rho": 1.0, "inner": 3, "samples": 3, "step": 0.3},
     "gossip": {"alpha": 0.1},
+    "muffliato": {"alpha": 0.1, "gossip": 2},
+    "decor": {"alpha": 0.1, "shared": 0.3},
     "ad-psgd": {"alpha": 0.1},
     "gradient-tracking": {"alpha": 0.05},
     "push-sum": {"alpha": 0.1},
@@ -57,7 +59,7 @@ STAR = (
 ).split()
 GRAPH = (
     "zcdp-nfl zcdp-subgradient p-admm dsgd q-dpsgd-1 d-zoa dvp gossip ad-psgd gradient-tracking "
-    "push-sum choco-sgd"
+    "push-sum choco-sgd muffliato decor"
 ).split()
 
 

@@ -141,6 +141,8 @@ DSGD = {"name": "dsgd", "alpha": {"initial": 0.4, "decay": "sqrt"}, "batch": 3}
 GOSSIP, ADPSGD, TRACKING, PUSH = (
     {**DSGD, "name": name} for name in ("gossip", "ad-psgd", "gradient-tracking", "push-sum")
 )
+DECOR = {**DSGD, "name": "decor", "shared": 0.2}
+MUFFLIATO = {**DSGD, "name": "muffliato", "gossip": 2}
 SDM = {**DSGD, "name": "sdm-dsgd", "theta": 0.5, "c": 0.4}
 
 
@@ -446,6 +448,12 @@ CASES: dict[str, dict[str, Any]] = {
     "gossip-budget": deadline(
         algorithm=GOSSIP, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4.3}
     ),
+    "muffliato": deadline(algorithm=MUFFLIATO),
+    "muffliato-chebyshev": {
+        **deadline(algorithm={**MUFFLIATO, "gossip": 3, "chebyshev": True}, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
+    "decor": deadline(algorithm=DECOR),
     "ad-psgd": deadline(algorithm=ADPSGD),
     "ad-psgd-plain": {
         **deadline(algorithm=ADPSGD, network=LOSSY),

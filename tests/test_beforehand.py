@@ -18,7 +18,7 @@ from desim.scenario.build import build
 SEEN = {"metrics": ["consensus"], "iterates": False, "models": "released"}
 AS_RELEASED = (
     "nfl", "dp-nfl", "p-admm", "pr-admm", "pp-admm", "subgradient", "dsgd", "sdm-dsgd", "push-sum",
-    "gradient-tracking", "choco",
+    "gradient-tracking", "choco", "muffliato", "decor",
 )  # fmt: skip
 
 

@@ -37,9 +37,11 @@ from desim.unplayed import of_unplayed
 
 QUIET = {"observe": {"metrics": []}, "stop": {"rounds": 150}}
 METHODS = (
-    "dsgd", "zcdp-nfl", "dp-nfl", "zcdp-subgradient", "gradient-tracking", "push-sum",
+    "dsgd", "zcdp-nfl", "dp-nfl", "zcdp-subgradient", "gradient-tracking", "push-sum", "muffliato",
 )  # fmt: skip
-WITHOUT = ("nfl-lossy", "nfl-mlp", "gradient-tracking-next", "subgradient-absolute")
+WITHOUT = (
+    "nfl-lossy", "nfl-mlp", "gradient-tracking-next", "subgradient-absolute", "muffliato-chebyshev",
+)  # fmt: skip
 COMPILED = [
     name
     for name in GRAPH

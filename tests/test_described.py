@@ -51,6 +51,7 @@ def frames(run):
         "curve": run.curve("error"),
         "delivered": run.delivered(),
         "epsilon": run.epsilon(),
+        "pairwise": run.pairwise(over_time=True),
         "critical_path": run.critical_path(),
         "waits": run.waits(),
         "utilisation": run.utilisation(),

@@ -15,15 +15,15 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "numerics": 2690,  # a process of its own compiles; a full disk keeps no code
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
-    "log": 1380,
-    "privacy": 4880,  # sums of a trusted coordinator: who is in them, and draws that amplify
+    "log": 1390,  # when something was learnt
+    "privacy": 5080,  # sums of a trusted coordinator: who is in them, and draws that amplify
     "engine": 12500,  # what a trusted coordinator does with replies
     "methods": 6080,  # which take sums alone
     "scenario": 9280,  # who is trusted: keys, what they owe the rest, noise for a target
     "runs": 6110,  # views of those who see sums alone
     "deployments": 8830,  # where no sum is noised
     "experiments": 10350,  # the price of all candidates that might be drawn
-    "interface": 6290,
+    "interface": 6790,  # what agents learn of each other: three figures, a part of reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside

@@ -6,6 +6,8 @@ python -m analysis.figures.gallery          # a minute of one core; writes galle
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 import desim
 from desim.interface.plots import bars, ecdf, profile, staleness, tradeoff
 
@@ -97,8 +99,18 @@ def of_runs() -> None:
     graph.plot.network(out=place("network-graph"))
 
 
+def of_pairs() -> None:
+    """What agents on a ring learn of each other: the scenario of the page."""
+    page = (SCENARIOS.parent / "analysis" / "docs" / "howto" / "pairs.md").read_text("utf-8")
+    run = desim.run(YAML().load(page.split("```yaml\n")[1].split("```")[0]))
+    run.plot.pairs(out=place("pairs"))
+    run.plot.distance(out=place("distance"))
+    run.plot.learnt(out=place("learnt"))
+
+
 def main() -> None:
     """Draw them all."""
+    of_pairs()
     of_runs()
     of_noise()
     of_policies()

@@ -141,6 +141,7 @@ ROWS = {  # what one row of a table is
     "curve": "one value of one metric of the whole network",
     "delivered": "one message that arrived",
     "epsilon": "what one agent has spent once it has made a release; its last row is final",
+    "pairwise": "what an observer has learnt of an agent; the last row of a pair is final",
     "critical_path": "one step of the chain that the run could not have been faster than",
     "waits": "one wait: a coordinator's collection, or an agent's for its neighbours",
     "utilisation": "one agent, from the start to the end of the run",
@@ -219,6 +220,15 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "time": ("s", "virtual time of the release"),
         "agent": ("", "whose data"),
         "epsilon": ("", "what the agent has spent so far, in the terms of attrs"),
+    },
+    "pairwise": {
+        "time": ("s", "virtual time by which the observer has received that"),
+        "agent": ("", "whose record it is about"),
+        "observer": ("", "who looks: one agent, or several together"),
+        "mu": ("", "mu of Gaussian differential privacy of what the observer has seen"),
+        "epsilon": ("", "epsilon of that mu, in the terms of attrs"),
+        "local": ("", "epsilon of all that the agent has released, whoever sees it"),
+        "distance": ("", "links from the agent to the observer; -1 where the graph changes"),
     },
     "critical_path": {
         "round": ("", "round that the step belongs to"),

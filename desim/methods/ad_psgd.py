@@ -33,6 +33,7 @@ class ADPSGD(DSGD):
     name = "ad-psgd"
     summary = "asynchronous decentralised SGD: gradients, and means with one random neighbour"
     paper = "Lian, Zhang, Zhang, Liu 2018"
+    linear = True
     Parameters: ClassVar[type[Strict]] = Meeting
     policies = ("all", "each")
     restarts = ()

@@ -54,6 +54,7 @@ class ChocoSGD(DSGD):
     summary = "decentralised SGD or gossip: coded differences as messages, averages that stay right"
     paper = "Koloskova, Stich, Jaggi 2019"
     shown = "released"
+    linear = True
     Parameters = Choco
     policies = ("all",)  # a lost q would part the copies of xhat
     restarts = ()

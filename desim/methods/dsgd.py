@@ -44,6 +44,7 @@ class DSGD(DecentralisedSGD):
     summary = "decentralised SGD: batches of fixed size, whole models as messages"
     paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
     shown = "released"
+    linear = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"

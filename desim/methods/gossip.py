@@ -52,6 +52,7 @@ class Gossip(DSGD):
     name = "gossip"
     summary = "random pairwise gossip between gradient steps; policy each: gossip learning"
     paper = "Boyd, Ghosh, Prabhakar, Shah 2006; Ormandi, Hegedus, Jelasity 2013"
+    linear = True
     Parameters: ClassVar[type[Strict]] = Gossiping
     policies = ("all", "each")
     restarts = ()

@@ -36,6 +36,7 @@ class GradientTracking(DSGD):
     summary = "gradient tracking (DIGing, NEXT): constant steps end at the optimum itself"
     paper = "Di Lorenzo, Scutari 2016; Nedic, Olshevsky, Shi 2017"
     shown = "released"
+    linear = True
     Parameters: ClassVar[type[Strict]] = Tracking
     policies = ("all",)  # what is lost of y is never made up for
     restarts = ()

@@ -35,6 +35,7 @@ class PushSum(DSGD):
     summary = "stochastic gradient push: directed graphs of whatever degrees, exact averages"
     paper = "Nedic, Olshevsky 2016; Assran, Loizou, Ballas, Rabbat 2019"
     shown = "released"
+    linear = True
     policies = ("all", "deadline", "each")
     hears_later = True  # what a later message adds would be under way for ever, and w fall to 0
     Parameters: ClassVar[type[Strict]] = Stepping

@@ -48,6 +48,7 @@ class ZcdpNfl(ConsensusADMM):
     summary = "linearised ADMM on a graph with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
     shown = "next"
+    linear = True
     Parameters = Parameters
     models = "any"
     smooth_only = False
@@ -108,6 +109,7 @@ class DpNfl(ZcdpNfl):
     summary = "zCDP-NFL with the noise of classical (epsilon, delta) composition"
     noises = ("classical",)
     shown = "next"
+    linear = True
 
     def claim_inputs(self) -> Inputs | None:
         """The composition that the noise was shared out by."""

@@ -61,6 +61,7 @@ class ZcdpSubgradient(Method):
     summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
     shown = "next"
+    linear = True
     uncoded = DRIFTS
     Parameters = Parameters
     models = "any"

@@ -4,7 +4,7 @@ Here it is also opened, by the path of its directory.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -320,6 +320,30 @@ class Run:
         curve = described(account.curve.copy(), "epsilon")
         curve.attrs |= {name: getattr(account, name) for name in TERMS} | {"risk": risk(account)}
         return curve
+
+    def pairwise(
+        self, delta: float | None = None, relation: str | None = None,
+        observers: "Iterable[Any] | None" = None, over_time: bool = False,
+    ) -> "pd.DataFrame":  # fmt: skip
+        """Columns agent, observer, mu, epsilon, local, distance: what observers learnt of agents.
+
+        epsilon: of the messages that the observer received in this run, and what it knows itself;
+        local: of all that the agent released, whoever sees it, in all of the run. observers:
+        agents, or tuples of some that put together what they have; default: each agent alone.
+        over_time: with column time s, and a row for each time at which a mu is larger than before,
+        of at most 50 times a view, evenly among those of its messages; the last row of a pair is
+        the only one without it. Terms that are None are those of the scenario's `privacy`.
+
+        For methods of a graph that are linear in gradients and Gaussian noise, Dong, Roth and Su
+        2022, Def. 2.1, on the method's own program played with symbols; of others epsilon is what
+        the agent spends (view eavesdropper), and `.attrs["reason"]` says why. What it means is in
+        `.attrs`: delta, relation, method, assumptions. InputError for a deployed run, agents that
+        are none, or terms that have no meaning.
+        """
+        from desim.runs.pairwise import pairwise
+
+        require_known(self, relation or stated(self).relation)
+        return described(pairwise(self, delta, relation, observers, over_time), "pairwise")
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
         """What the run, or a round, could not have been faster than: see `reading.critical`.

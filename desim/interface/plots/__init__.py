@@ -15,6 +15,9 @@ from desim.interface.plots.curves import tradeoff as tradeoff
 from desim.interface.plots.drawable import Band
 from desim.interface.plots.drawable import shared_metric as shared_metric
 from desim.interface.plots.front import front as front
+from desim.interface.plots.learnt import distance as distance
+from desim.interface.plots.learnt import learnt as learnt
+from desim.interface.plots.learnt import pairs as pairs
 from desim.interface.plots.network_map import network as network
 from desim.interface.plots.profiles import bars as bars
 from desim.interface.plots.profiles import ecdf as ecdf

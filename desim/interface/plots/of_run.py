@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from desim.interface.plots.activity import staleness, timeline, utilisation
 from desim.interface.plots.curves import epsilon, plot
+from desim.interface.plots.learnt import distance, learnt, pairs
 from desim.interface.plots.network_map import network
 from desim.interface.plots.style import Framed, Look
 
@@ -66,3 +67,15 @@ class Figures:
     def epsilon(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
         """What each agent has spent over time; see `desim.interface.plots.epsilon`."""
         return epsilon(self._run, out, **asked)
+
+    def pairs(self, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+        """What each agent has learnt of each other one; see `desim.interface.plots.pairs`."""
+        return pairs(self._run, out, **asked)
+
+    def distance(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+        """What is learnt so many links away; see `desim.interface.plots.distance`."""
+        return distance(self._run, out, **asked)
+
+    def learnt(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+        """What agents have learnt of others by when; see `desim.interface.plots.learnt`."""
+        return learnt(self._run, out, **asked)

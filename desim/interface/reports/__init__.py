@@ -10,6 +10,7 @@ from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import Trials
 from desim.interface.plots import ecdf, profile
+from desim.interface.reports.each_other import mutual
 from desim.interface.reports.page import chart_data, drawn, metrics, thinning, write
 from desim.interface.reports.readable import Reading, readings
 from desim.interface.reports.results import (
@@ -85,6 +86,7 @@ def report(
         "targets": time_to_targets(found, wanted),
         "runs": [_about(one) for one in some],
         "privacy": privacy(some),
+        "mutual": mutual(some),
         "terms": epsilon_terms(found),
         "title": ", ".join(one.name for one in studies) or ", ".join(names[:3]) + more,
         "studies": [study_part(one) for one in studies],

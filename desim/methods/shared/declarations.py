@@ -105,6 +105,11 @@ class Method:
     #: before, so that they cost nothing), next (what they release next, without its noise), or own;
     #: not inherited, as another program may report another model
     shown: ClassVar[Literal["released", "next", "own"]] = "own"
+    #: on a graph: whether messages are linear in noise and in what jobs give, which are gradients;
+    #: not inherited, as another program may send something else
+    linear: ClassVar[bool] = False
+    #: on a graph: noise that the ends of a link share, as in decor, or None
+    shared: Any = None
     #: whether answers about the data decide how often it releases
     asks: ClassVar[bool] = False
     #: a protocol of one round, after which the run is over

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon",
-    "clocks", "ecdf", "profile",
+    "pairs", "distance", "learnt", "clocks", "ecdf", "profile",
 )  # fmt: skip
 ABSCISSAE = ("time", "round", "bytes", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
@@ -37,12 +37,14 @@ OPTIONS = {  # what each kind takes, beside title and size
     "clocks": ("rounds",),
     "staleness": ("label",),
     "epsilon": SCALE,
+    "distance": SCALE,
+    "learnt": SCALE,
     "ecdf": ("x", "target", "label", "methods"),
     "profile": ("x", "target", "label", "methods"),
 }
 READ = {"rounds": first_and_last, "ylim": limits}  # how options are read that are not plain
 ANSWERS = ("ecdf", "profile")
-OF_ONE = ("timeline", "utilisation", "network", "epsilon")
+OF_ONE = ("timeline", "utilisation", "network", "epsilon", "pairs", "distance", "learnt")
 
 
 Methods = Annotated[
@@ -90,6 +92,7 @@ def plot(
 
     Runs that differ in their seeds only are one curve with a band. clocks: a deployed run, or the
     first, over one that simulates it. profile, ecdf: which method is first over many problems.
+    pairs, distance, learnt: what agents learn of each other, by whom, how far away and when.
     """
     chosen("--kind", kind, KINDS)
     chosen("--x", "time" if x is None else x, ABSCISSAE)

@@ -5,6 +5,7 @@ It prints one line that says it all, a table of views, then the fine print.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 from desim.interface.cli.options import RELATIONS, option, path_argument, switch
 from desim.interface.cli.progress import columns, wrapped
+from desim.interface.pair_words import PAIR_HEADS, by_links, largest, resting
 from desim.tabulated import aligned, each_once
 
 if TYPE_CHECKING:
@@ -27,12 +29,19 @@ Runs = Annotated[
     path_argument("RUN...", "Directory of a run; of several: all together."),
 ]
 HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
+TERMS = ("delta", "relation", "method", "reason", "assumptions")
 TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 
 
-VIEW = "E.g. neighbour:3; default: all that apply."
+VIEW = "E.g. neighbour:3; with --pairs also {agents: [3, 7]}; default: all that apply."
 RELATION = f"{RELATIONS}."
 ACCOUNTANT = "A plug-in's, beside desim's own."
+PAIRS = (
+    "What each agent has learnt of each other one; with --view: what that one, or they together."
+)
+ONLY = "neighbour:3, {agents: [3, 7]} or collusion:[3, 7], with --pairs"
+AGENTS = re.compile(r"\{?\s*agents\s*:")
+BRACES = re.compile(r"\{\s*(\w+)\s*:\s*(.*?)\s*\}")
 PLUGIN = "Python file with an accountant or theorem."
 
 
@@ -43,6 +52,7 @@ def privacy(
     relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
     accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
     plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
+    pairs: Annotated[bool, switch("pairs", PAIRS)] = False,
     as_json: Annotated[bool, switch("json", "For other programs.")] = False,
 ) -> None:
     """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
@@ -58,7 +68,25 @@ def privacy(
     opened = [desim.open(run) for run in runs]
     if plugin is not None:
         registry.load_plugin(plugin)
-    if len(opened) == 1:
+    if pairs:
+        if len(opened) > 1 or accountant is not None:
+            raise InputError("--pairs: found with several runs or --accountant; allowed: one run")
+        table = opened[0].pairwise(delta, relation, observers_of(view))
+        about = {name: table.attrs[name] for name in TERMS if name in table.attrs}
+        records = [
+            {
+                name: joint.number(one) if isinstance(one, float) else one
+                for name, one in row.items()
+            }
+            for row in table.to_dict("records")
+        ]
+        plain = {"run": opened[0].name, **about, "pairs": records}
+        text = [f"{opened[0].name}: {largest(table)}"]
+        if records:
+            text = _laid_out(text[0], PAIR_HEADS, by_links(table), resting(table), columns())
+    elif view is not None and AGENTS.match(view):
+        raise InputError(f"--view: found {view} without --pairs; allowed: {ONLY}")
+    elif len(opened) == 1:
         single = statement(opened[0], delta, view, relation, accountant)
         plain, text = joint.plain(single), lines(opened[0].name, single, columns())
         plain = {"run": opened[0].name, **plain}
@@ -110,6 +138,23 @@ def lines_of_all(runs: int, found: Sequence["Joint"], width: float = math.inf) -
     assumed = each_once([(one.view, one.assumptions) for one in found])
     facts += [*(("assumes", text) for text in assumed), *(("caveat", text) for text in CAVEATS)]
     return _laid_out(title, TOGETHER, rows, facts, width)
+
+
+def observers_of(view: str | None) -> list[Any] | None:
+    """The observers that a view names, None for each agent; InputError for one that names none."""
+    from desim.privacy.accounting.views import read_view
+
+    if view is None:
+        return None
+    pair = BRACES.fullmatch(view.strip())
+    text = re.sub(r"^agents\s*:", "collusion:", f"{pair[1]}:{pair[2]}" if pair else view.strip())
+    try:
+        who = read_view(text)
+    except ValueError:
+        who = None
+    if who is None or who.kind not in ("neighbour", "collusion"):
+        raise InputError(f"--view: {refusal(view, ONLY)}")
+    return [who.agents]
 
 
 def _laid_out(
