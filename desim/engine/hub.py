@@ -182,9 +182,7 @@ def features(world: World) -> tuple[Feature, ...]:
 
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
-        from desim.engine.trusted import Trusted
-
-        found.append(Trusted(world))
+        found.append(settings.trust.feature(world))
     return tuple(found)
 
 

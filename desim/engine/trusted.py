@@ -68,6 +68,10 @@ class Trust:
     law: Mechanism = Mechanism.SUM
     share: float = np.nan
 
+    def feature(self, world: "World") -> "Trusted":
+        """What hangs on a coordinator's calls."""
+        return Trusted(world)
+
     @property
     def given(self) -> dict[str, float]:
         """What a target calibrates: {key of privacy.noise: value}."""
