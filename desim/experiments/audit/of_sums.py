@@ -66,7 +66,7 @@ KNOWN = (
     "who takes part is public, and that of the scenario's seed in every run: claims that count on "
     "secret participation are not tested"
 )
-SECRET = "who takes part is drawn anew in every run, and all else that the scenario's seed draws"
+SECRET = "who takes part is drawn anew in every run, the rest as the scenario's seed has it"
 
 
 @dataclass(frozen=True)
@@ -184,13 +184,16 @@ class SumsStage:
         drawn = np.asarray(keys.normals(self.seed, Stream.USER, size=width))
         return drawn / float(np.linalg.norm(drawn))
 
-    def played(self, side: int, seed: int, recorded: Canary | None = None) -> tuple[Canary, Outcome]:
+    def played(
+        self, side: int, seed: int, recorded: Canary | None = None
+    ) -> tuple[Canary, Outcome]:
         """One play of a side, or a replay of the other one as this side."""
         canary = Canary(self, side, recorded)
         one: Any = canary
         settings = replace(self.simulation.settings, trust=one)
         if self.q < 1.0:
-            settings = replace(settings, seed=seed)
+            drawn: Any = settings.participation
+            settings = replace(settings, participation=replace(drawn, seed=seed))
         simulation = noised(unobserved(replace(self.simulation, settings=settings)), seed)
         return canary, ended(simulation, canary)  # type: ignore[arg-type]
 
@@ -317,9 +320,7 @@ def _staged(
     if agent is None:
         agent = _charged_most(releases, simulation, who, relation)
     require_other(agent, who)
-    audited = AuditedPlay(
-        simulation, releases, events, agent, str(who), delta, relation, secret
-    )
+    audited = AuditedPlay(simulation, releases, events, agent, str(who), delta, relation, secret)
     reading: Reading = "model" if who.kind == "final-model" else "likelihood"
     q = trust.share if secret else 1.0
     return SumsStage(simulation, agent, left_out, q, reading, seed), audited
