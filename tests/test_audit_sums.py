@@ -21,12 +21,12 @@ FEW = {"stop": {"rounds": 4}}
 REPLACED = {**FEW, "privacy": {"relation": "replace-one"}}
 COUNTED = {**FEW, "privacy": {"clip": {**ADAPTIVE, "noise": 0.8}}}  # the count tells most
 SECRET = {
-    "stop": {"rounds": 4}, "participation": {"bernoulli": "50 %"},
-    "privacy": {"noise": {"multiplier": 0.8}, "delta": 0.05},
+    "stop": {"rounds": 4}, "participation": {"bernoulli": "30 %"},
+    "privacy": {"noise": {"multiplier": 0.4}, "delta": 0.1},
 }  # fmt: skip
 
 
-def found(changes, runs=100, source=audit_sums, **more):
+def found(changes, runs=80, source=audit_sums, **more):
     """An audit of the small scenario."""
     return source(scenario(**changes), runs=runs, **more)
 
@@ -75,7 +75,7 @@ def test_a_canary_finds_what_is_charged_and_no_more(changes, mu):
 def test_another_canary_is_noticed(changes, right, wrong):
     twin = mutant(of_sums, right, wrong)
     with pytest.raises(AssertionError):
-        check(found(changes, 60, twin.audit_sums), (4.0 if changes is REPLACED else 2.0) / 1.5)
+        check(found(changes, 40, twin.audit_sums), (4.0 if changes is REPLACED else 2.0) / 1.5)
 
 
 def test_noise_that_is_forgotten_in_one_round_is_caught(monkeypatch):
@@ -98,11 +98,12 @@ def test_half_of_a_sensitivity_is_caught(monkeypatch):
     assert one.findings[0].verdict == "refuted"
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_caught(monkeypatch):
     whole = Trusted.drawn
     half = lambda self, value, *rest: value + 0.5 * (whole(self, value, *rest) - value)  # noqa: E731
     monkeypatch.setattr(Trusted, "drawn", half)
-    one = found(FEW, runs=150)
+    one = found(FEW, runs=120)
     assert one.scores.noise == pytest.approx(0.5, abs=0.02)
     assert not one.scores.as_declared
     assert one.findings[0].verdict == "refuted"
@@ -116,7 +117,7 @@ def test_changes_that_nobody_clips_are_caught(monkeypatch):
 @pytest.fixture(scope="module")
 def drawn():
     """An audit in which it is secret who takes part."""
-    return found(SECRET, runs=150)
+    return found(SECRET, runs=80)
 
 
 def check_mixture(one):
@@ -129,13 +130,13 @@ def test_amplification_holds_where_it_is_secret_who_takes_part(drawn):
     (finding,) = drawn.findings
     assert finding.claim.about.startswith("PLD")
     assert finding.verdict == "not refuted"
-    assert finding.epsilon_low > 0.1 * finding.claim.epsilon
+    assert 0.0 < finding.epsilon_low < finding.claim.epsilon
     check_mixture(drawn)
 
 
 def test_amplification_is_refuted_where_it_is_known_who_takes_part(drawn):
     claim = drawn.findings[0].claim.epsilon
-    one = found(SECRET, runs=150, known=True, claims=["rigorous", claim])
+    one = found(SECRET, runs=60, known=True, claims=["rigorous", claim])
     assert [finding.verdict for finding in one.findings] == ["not refuted", "refuted"]
     assert one.findings[0].claim.epsilon > 1.3 * claim
 
@@ -150,7 +151,7 @@ def test_amplification_is_refuted_where_it_is_known_who_takes_part(drawn):
 )
 def test_another_mixture_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_mixture(found(SECRET, 100, mutant(of_sums, right, wrong).audit_sums))
+        check_mixture(found(SECRET, 80, mutant(of_sums, right, wrong).audit_sums))
 
 
 def test_the_final_model_says_less():
