@@ -67,7 +67,7 @@ def test_runs_find_what_the_account_says_and_no_more(told, view, observer):
 @pytest.mark.parametrize(
     ("module", "right", "wrong"),
     [
-        ("peer", "seen.moved.update(moved)", "pass"),
+        ("peer", "if side and kind != NOISE", "if kind != NOISE"),
         ("peer", "found[place] -= self.moved.get((agent, number), 0.0)", "pass"),
         ("peer", "amount = bound *", "amount = 0.7 * bound *"),
         ("pairs", "* self.own.scale[noise]", "* 1.5 * self.own.scale[noise]"),
