@@ -89,7 +89,7 @@ class Pairs:
 
     def towards(self, who: Sequence[int]) -> Array:
         """Mu (agents,) of each agent towards agents `who` together; 0 of themselves."""
-        inputs, A, C = self._apart(who)
+        inputs, A, C = self.apart(who)
         if not len(inputs):
             return np.zeros(self.own.agents)
         return self._priced(whitened(A, C), inputs, who)
@@ -99,7 +99,7 @@ class Pairs:
 
         Not more than TIMES, evenly among those of their messages; the last mu is `towards`.
         """
-        inputs, A, C = self._apart(who)
+        inputs, A, C = self.apart(who)
         when = np.array([time for time, one in self.heard(who) for _ in one.vectors])
         if not len(inputs):
             return np.zeros(1), np.zeros((1, self.own.agents))
@@ -110,7 +110,7 @@ class Pairs:
         mu = np.array([self._priced(one, inputs, who) for one in (*parts[:-1], view)])
         return when[ends - 1], np.maximum.accumulate(np.minimum(mu, mu[-1]))
 
-    def _apart(self, who: Sequence[int]) -> tuple[Int, Array, Array]:
+    def apart(self, who: Sequence[int]) -> tuple[Int, Array, Array]:
         """Inputs of others, by agent; what rows of a view say of these and of their noise."""
         rows, others = self.rows(who), ~np.isin(self.owner, who)
         unknown = others & ~np.isin(self.own.other[: self.own.count], who)

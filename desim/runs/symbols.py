@@ -79,6 +79,7 @@ class Seen(Counts):
         self.values: dict[tuple[int, int, int], Array] = {}
         self.sent: dict[int, list[Array]] = {}
         self.jobs: dict[Job, Job] = {}
+        self.moved: dict[tuple[int, int], Array] = {}  # what is added to results, by agent, number
 
 
 class Screen:
@@ -166,8 +167,11 @@ class NumbersScreen(Screen):
 def _noted(seen: Seen, job: Job, us: Any, *inputs: Array) -> Array:
     *own, numbers = inputs
     result = job(us, *own)
-    for i, n, row in zip(us.who.tolist(), numbers[:, 0].tolist(), result, strict=True):
-        seen.values[i, INPUT, int(n)] = np.array(row, float)
+    where = [(i, int(n)) for i, n in zip(us.who.tolist(), numbers[:, 0].tolist(), strict=True)]
+    if any(one in seen.moved for one in where):
+        result = np.asarray(result) + np.array([seen.moved.get(k, 0.0 * result[0]) for k in where])
+    for (i, n), row in zip(where, result, strict=True):
+        seen.values[i, INPUT, n] = np.array(row, float)
     return result
 
 
@@ -194,6 +198,7 @@ class Symbols(Counts):
         self.count, self.feedback = 0, False
         self.bared = np.zeros(agents, bool)
         self.columns: dict[tuple[int, ...], int] = {}  # of noise that serves again
+        self.numbered: dict[int, tuple[int, int, int]] = {}  # columns, as `Seen` has their values
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
         self.to: Int | None = None
         rng = np.random.default_rng(0)
@@ -324,6 +329,7 @@ class SymbolsScreen(Screen):
         for r, (i, n) in enumerate(own.numbers(who, INPUT)):
             value = own.seen.values.get((i, INPUT, n))
             columns[r] = own.column(i, INPUT, value)
+            own.numbered[int(columns[r])] = i, INPUT, n
         for rows in inputs:
             own.read(who, rows)
         basis = own.__dict__.setdefault("basis", partial(_basis, own.width))
@@ -346,6 +352,7 @@ class SymbolsScreen(Screen):
             if c is None:
                 noise = own.seen.values.get((i, NOISE, n))
                 c = own.column(i, NOISE, noise, float(terms.scale[r]))
+                own.numbered[c] = i, NOISE, n
                 if draw is not None:
                     own.columns[i, draw] = c
             out[r, c] += 1.0
@@ -408,10 +415,8 @@ def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
     if settings.targets or settings.budget is not None or not settings.codecs.plain:
         raise Unfit("codecs, budgets and metrics that end a run are not replayed with symbols")
     seen = Seen()
-    engine: Any = "agents" if simulation.engine == "agents" else "cohort"
+    hears, engine = seen_in(simulation, seen), _engine(simulation)
     settings = replace(settings, log="messages")
-    hears = Heard(lambda agent, _, __, row: seen.sent.setdefault(agent, []).append(row))
-    _play(Watched(method, NumbersScreen, seen), settings, engine, hears)
     agents, dim = settings.problem.agents, settings.problem.dim
     asked = set[str]()
 
@@ -444,6 +449,19 @@ def symbols_of(simulation: Simulation) -> tuple[Symbols, dict[str, Array]]:
     if not own.apart <= ROUNDING * own.worth:
         raise Unfit(f"its messages are not linear: symbols miss them by {own.apart:.2g}")
     return own, one
+
+
+def seen_in(simulation: Simulation, seen: Seen) -> Heard:
+    """Play a simulation with its numbers, which `seen` is to hold; what was heard."""
+    settings = replace(simulation.settings, log="messages")
+    hears = Heard(lambda agent, _, __, row: seen.sent.setdefault(agent, []).append(row))
+    watched = Watched(simulation.method, NumbersScreen, seen)
+    _play(watched, settings, _engine(simulation), hears)
+    return hears
+
+
+def _engine(simulation: Simulation) -> Any:
+    return "agents" if simulation.engine == "agents" else "cohort"
 
 
 def _play(method: Any, settings: Any, engine: Any, listener: Listener) -> Outcome:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,15 @@ from desim.experiments.audit.stored import (
     tables_of,
     terms,
 )
-from desim.experiments.audit.verdict import DECIMALS, AuditedPlay, claims_of, judge, rounded
+from desim.experiments.audit.verdict import (
+    DECIMALS,
+    AuditedPlay,
+    Claim,
+    Finding,
+    claims_of,
+    judge,
+    rounded,
+)
 from desim.experiments.pool import mapped
 from desim.log.event_log import Outcome
 from desim.numerics.cores import cores
@@ -75,6 +83,10 @@ class Stage:
     heard: frozenset[tuple[int, int]] | None = None
     agents: frozenset[int] | None = None
 
+    def numbers(self, side: int, seed: int) -> Array:
+        """What a run of a side with noise of `seed` says: a row of `_scores`, or what it shows."""
+        return (_ratio if self.reading == "likelihood" else numbers_shown)(self, side, seed)
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -103,13 +115,24 @@ class Scores:
         return self.draws == 0 or bool(abs(self.noise**2 - 1.0) <= 5.0 * np.sqrt(5.0 / self.draws))
 
 
+class Game(Protocol):
+    """What is played and how it is read, see `Stage`."""
+
+    @property
+    def reading(self) -> Reading:
+        """As in `Stage`."""
+
+    def numbers(self, side: int, seed: int) -> Array:
+        """As Stage.numbers."""
+
+
 def play_game(
-    stage: Stage,
+    stage: Game,
     runs: int,
     *,
     seed: int = 0,
     workers: int = 1,
-    again: Callable[[], tuple[Scenario, Stage]] | None = None,
+    again: Callable[[], tuple[Scenario, Game]] | None = None,
     tell: Tell | None = None,
 ) -> Scores:
     """Play `runs` runs on each side and score them.
@@ -153,13 +176,12 @@ def _scores(old: Array, new: Array) -> Scores:
 Task = tuple[int, int, range]  # side, seed, runs
 
 
-def _play(stage: Stage, task: Task) -> list[Array]:
+def _play(stage: Game, task: Task) -> list[Array]:
     side, seed, runs = task
-    read = _ratio if stage.reading == "likelihood" else numbers_shown
-    return [read(stage, side, noise_seed(seed, side, n)) for n in runs]
+    return [stage.numbers(side, noise_seed(seed, side, n)) for n in runs]
 
 
-def _elsewhere(known: tuple[Scenario, Stage], task: Task) -> list[Array]:
+def _elsewhere(known: tuple[Scenario, Game], task: Task) -> list[Array]:
     with explained(known[0]):
         return _play(known[1], task)
 
@@ -280,22 +302,15 @@ def audit(
     seed: of the noise of all runs. InputError for what cannot be audited.
     """
     of = loaded(scenario, overrides)
-    others = (
-        (workers < 1, f"workers: {refusal(workers, 'a whole number, at least 1')}"),
-        (runs < LEAST_RUNS, f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}"),
-    )
-    view, delta = terms(of, view, delta, level, claims, seed, others)
+    view, delta = terms(of, view, delta, level, claims, seed, numbers_wrong(runs, workers))
     with explained(of):
         pair, stage, audited = _staged(of, view, delta, agent, row)
         testable, untestable = claims_of(claims, audited)
         again = partial(_again, of.written(), str(of.folder), view, delta, agent, row)
         workers = min(workers, cores())
         scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
-    old, new, exact = scores.old, scores.new, scores.exact and scores.as_declared
-    findings = tuple(
-        judge(claim, old, new, exact=exact, level=level, ratio=scores.ratio) for claim in testable
-    )
-    notes = (*untestable, *_reservations(of, scores, audited), REAL, NEVER)
+    old, new, findings = scores.old, scores.new, findings_of(testable, scores, level)
+    notes = (*untestable, *reservations(of, scores, audited), REAL, NEVER)
     who = f"agent {pair.agent}, record {pair.row} replaced, seen by {audited.view}"
     sizes = [len(old), len(new)]
     played = {"row": pair.row, "seed": seed, "runs": sizes, "exact_likelihood": scores.exact}
@@ -304,6 +319,23 @@ def audit(
         title=f"{who}; {sizes[0]} + {sizes[1]} runs", played=played, scores=scores,
         arrays={"old": old, "new": new}, samples=(old, new), of="runs",
     )  # fmt: skip
+
+
+def numbers_wrong(runs: int, workers: int) -> tuple[tuple[bool, str], ...]:
+    """Whether so many runs or processes are too few, and what to say then."""
+    return (
+        (workers < 1, f"workers: {refusal(workers, 'a whole number, at least 1')}"),
+        (runs < LEAST_RUNS, f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}"),
+    )
+
+
+def findings_of(claims: Sequence[Claim], scores: Scores, level: float) -> tuple[Finding, ...]:
+    """What the scores say of each claim."""
+    exact = scores.exact and scores.as_declared
+    return tuple(
+        judge(one, scores.old, scores.new, exact=exact, level=level, ratio=scores.ratio)
+        for one in claims
+    )
 
 
 def reading_of(
@@ -374,7 +406,7 @@ def _again(
         return scenario, _staged(scenario, view, delta, agent, row)[1]
 
 
-def _reservations(of: Scenario, scores: Scores, audited: AuditedPlay) -> list[str]:
+def reservations(of: Scenario, scores: Scores, audited: AuditedPlay) -> list[str]:
     """What speaks against reading too much into the scores."""
     runs = len(scores.old) + len(scores.new)
     notes = [

@@ -126,7 +126,8 @@ RELEASES = "releases or messages that are made with one and not with the other d
 TRAFFIC = "times, sizes or silences that depend on data"
 MESSAGES = "messages that are no function of what was released"
 ENDS = "runs that fail, or tell what is no number, with one and not with the other data"
-KINDS = (RELEASES, TRAFFIC, MESSAGES, ENDS)
+BARE = "sums without the noise that is declared"
+KINDS = (RELEASES, TRAFFIC, MESSAGES, ENDS, BARE)
 
 
 def apart(first: Transcript, second: Transcript, agents: Bool) -> str:

@@ -15,7 +15,7 @@ from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
 from desim.experiments.audit.pairs import unobserved
-from desim.experiments.audit.verdict import Finding
+from desim.experiments.audit.verdict import RELATION, Finding
 from desim.log.parquet import Tables
 from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.views import Adversary, require_seen, visible
@@ -29,22 +29,30 @@ Tell = Callable[[int, int], None]  # how many runs of how many are done
 def terms(
     scenario: Scenario, view: str | None, delta: float | None, level: float,
     claims: Sequence[str | float], seed: int, others: Sequence[tuple[bool, str]] = (),
+    of_sums: bool = False,
 ) -> tuple[str, float]:  # fmt: skip
     """View and delta of an audit, by default the scenario's.
 
     InputError for options of any audit that mean nothing, a scenario that none can test, and the
-    lines of those `others` that are wrong.
+    lines of those `others` that are wrong. of_sums: whether it tests those of a trusted
+    coordinator.
     """
     stated = terms_of(scenario)
     problems = [line for wrong, line in others if wrong]
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
     privacy = scenario.privacy
-    if privacy is not None and privacy.neighbours != "replace-one":
+    trust = (privacy and privacy.trust) or "local"
+    if privacy is not None and not of_sums and privacy.neighbours != "replace-one":
         allowed = "replace-one, the relation that is tested; set privacy.relation"
         problems.append(f"privacy.relation: {refusal(privacy.relation, allowed)}")
-    if privacy is not None and privacy.trusted:
-        problems.append(f"privacy.trust: found {privacy.trust}; allowed in an audit: local")
+    if trust != "local" and not of_sums:
+        problems.append(f"privacy.trust: found {trust}; allowed in an audit: local")
+    if of_sums and trust != "coordinator":
+        problems.append(f"privacy.trust: found {trust}; allowed in an audit of sums: coordinator")
+    if of_sums and privacy is not None and privacy.noise and privacy.noise.correlated is not None:
+        text = "found noise that remembers; allowed in an audit: noise that is drawn anew"
+        problems.append(f"privacy.noise.correlated: {text}")
     if not 0.0 < level < 0.5:
         problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
     if not claims:
@@ -73,7 +81,8 @@ class Audit:
 
     view: as the adversary was let see; notes: what a reader of the verdicts has to know; title:
     what was played, in words; played: the same as JSON holds it; scores: `Scores` or `Guessable`;
-    arrays: those of scores.npz; samples: scores on D and on D', or of second and of first records.
+    arrays: those of scores.npz; samples: scores on D and on D', or of second and of first records;
+    relation: of the two data sets.
     """
 
     name: str
@@ -87,6 +96,7 @@ class Audit:
     arrays: Mapping[str, NDArray[Any]]
     samples: tuple[Array, Array]
     of: str
+    relation: str = RELATION
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
@@ -105,7 +115,7 @@ class Audit:
     def plain(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
         return {
-            "name": self.name, "view": self.view, "relation": "replace-one", "agent": self.agent,
+            "name": self.name, "view": self.view, "relation": self.relation, "agent": self.agent,
             **self.played, "findings": [_plain(one) for one in self.findings],
             "notes": list(self.notes),
         }  # fmt: skip

@@ -349,7 +349,8 @@ CURVES = ("fed-plt/adp", "zcdp-nfl/corollary")  # epsilons that state rho-zCDP, 
 class AuditedPlay:
     """One play of the simulation whose claims are tested: its tables, and for whom they are made.
 
-    claims are about `agent`, at `delta`, for `view`.
+    claims are about `agent`, at `delta`, for `view`, under `relation`; secret: whether who takes
+    part in a sum is drawn anew in every run.
     """
 
     simulation: Simulation
@@ -358,6 +359,8 @@ class AuditedPlay:
     agent: int
     view: str
     delta: float
+    relation: str = RELATION
+    secret: bool = False
 
     @property
     def agent_releases(self) -> pd.DataFrame:
@@ -390,9 +393,9 @@ def rigorous(audited: AuditedPlay) -> Claim:
         rows=audited.simulation.problem.rows,
         delta=audited.delta,
         view=audited.view,
-        relation=RELATION,
+        relation=audited.relation,
         events=audited.events,
-        amplification=False,
+        amplification=audited.secret,
     )
     epsilon = float(replay.final[audited.agent])
     exact = replay.method == "exact GDP" and np.isfinite(epsilon)
@@ -403,6 +406,8 @@ def rigorous(audited: AuditedPlay) -> Claim:
 
 def paper(audited: AuditedPlay) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
+    if audited.simulation.settings.trust is not None:
+        return "the paper's claim is about agents that add noise, not about a trusted coordinator"
     method = audited.simulation.method
     if (inputs := method.claimed()) is None:
         return "the paper claims nothing about this method and noise"
