@@ -239,13 +239,17 @@ def shortens(module, rows, weight):
 
 def test_no_weight_and_no_number_lengthens_a_reply():
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.inf, 0.0], [np.nan, 1.0], [1e200, 1e200]])
-    weight = [2.5, 4.0, 1.0, 1.0, 0.5]
+    rows = np.concatenate([rows, [[0.3, 0.4]] * 2])
+    weight = [2.5, 4.0, 1.0, 1.0, 0.5, -9.0, np.nan]
     found = shortens(trusted, rows, weight)
     assert (found <= 1.0).all()
-    assert found == pytest.approx([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert found == pytest.approx([1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
     assert shortens(trusted, rows[:2], [0.5, 0.5]) == pytest.approx([0.5, 0.25])
-    twin = mutant(trusted, "(replies.weight > 1.0).any()", "False")
-    assert shortens(twin, rows, weight).max() > 1.0
+    assert shortens(trusted, rows[-2:-1], weight[-2:-1]) == pytest.approx([1.0])
+    right = "not (np.abs(replies.weight) <= 1.0).all()"
+    for wrong in ("False", "(replies.weight > 1.0).any()"):
+        twin = mutant(trusted, right, wrong)
+        assert shortens(twin, rows[-2:-1], weight[-2:-1]).max() > 1.0, wrong
 
 
 def test_nobody_came_and_the_noise_stays():
