@@ -23,6 +23,7 @@ from desim.numerics.keys import seed_word
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.ledger.ledger import add_normal
 from desim.runs.joint import joint
+from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -390,6 +391,10 @@ def test_what_is_published_does_not_tell_who_took_part(tmp_path):
         rows = pd.read_csv(tmp_path / view / "releases.csv")
         assert set(rows["agent"]) <= agents
         assert (rows["agent"] == -1).sum() == 4
+        assert ("time" in rows) == (view == "eavesdropper")  # slow agents make rounds long
+    for one in (tmp_path / "participants").glob("*.[mj]*"):
+        assert "no amplification" not in one.read_text()
+    assert "no amplification" in str(statement(run).table["flags"].iloc[0])
     assert not (tmp_path / "participants" / "events.csv").exists() or not len(
         pd.read_csv(tmp_path / "participants" / "events.csv")
     )
