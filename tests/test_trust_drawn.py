@@ -14,10 +14,12 @@ from test_trust import Z, scenario, terms
 from test_trust_accounts import spent, trust
 
 import desim
+from desim.columns import columns_of
 from desim.engine import trusted
 from desim.engine.trusted import Quantile, Trusted
 from desim.errors import InputError
 from desim.methods.fedavg import FedAvg
+from desim.privacy.accounting import accountants
 from desim.privacy.ledger.mechanisms import Mechanism
 from desim.runs.privacy import foreseen
 from desim.scenario import trusting
@@ -161,3 +163,14 @@ def test_a_clip_stays_where_squares_are_numbers():
 def payloads(rows):
     """Replies that weigh 1."""
     return SimpleNamespace(weighed=rows)
+
+
+def test_an_agent_is_sent_what_all_sums_are_made_of():
+    run = desim.run(scenario(stop={"rounds": 2}))
+    alone, models = (run.account(view=f"{kind}:0") for kind in ("direct", "neighbour"))
+    assert alone.final[0] == 0.0 < alone.final[1] == models.final[1] < np.inf
+    right = 'who.kind == "direct"'
+    twin = mutant(accountants, right, "False").account
+    table, rows = columns_of(run.releases), np.full(6, 8)
+    events = columns_of(run.events)
+    assert not twin(table, rows=rows, view="direct:0", events=events).final.any()
