@@ -72,7 +72,7 @@ def test_a_theorem_is_used_only_where_nobody_elses_reply_follows_from_an_invitat
         (7, "settings.churn is None or not settings.churn.forgets", "True"),
         (9, " and policy.at_least == 0", ""),
         (10, 'policy.late == "discard"', "True"),
-        (11, "links.contention != NONE", "False"),
+        (11, "one.contention != NONE", "False"),
         (12, "settings.churn is None and settings.speeds.steady", "True"),
     ],
 )

@@ -102,9 +102,6 @@ class Statement:
         yield from (("unmet", text) for text in claim.unmet)
 
 
-UNAMPLIFIED = "no amplification"  # how a flag ends that follows from who took part
-
-
 def statement(
     run: Run, delta: float | None = None, view: str | None = None, relation: str | None = None,
     accountant: str | None = None,
@@ -261,7 +258,7 @@ def _flags(
     if known is not None:
         worst = f"{known.worst:.4g}" if np.isfinite(known.worst) else "infinite"
         drawn = "it is known who took part" if trust else "batches are known"
-        yield f"epsilon {worst} ({known.method}) where {drawn}: {UNAMPLIFIED}"
+        yield f"epsilon {worst} ({known.method}) where {drawn}: no amplification"
     if claim is not None and replay.relation != claim.relation:
         yield f"the paper claims nothing under this relation, only under {claim.relation}"
     elif claim is not None and not claim.bound.covers(replay.view):

@@ -176,10 +176,8 @@ def expected(settings: Settings) -> float:
 def drawn(settings: Settings, forgetful: bool) -> tuple[Mechanism, float]:
     """How agents come to be in a sum, where a theorem knows it, and the share of them, else nan.
 
-    forgetful: whether agents keep nothing from one call to the next. What others add to a sum may
-    not depend on whether an agent was invited, neither to its round nor to an earlier one. Each
-    agent's own state is no matter where it is drawn by itself; of a fixed number, who is in instead
-    of an agent is another one in every round, whose state would tell of it.
+    What others add may not follow from who was invited, now or earlier: so of a fixed number, where
+    another one is in instead of an agent, nobody keeps anything between calls (forgetful).
     """
     who, policy, codecs = settings.participation, settings.policy, settings.codecs
     forgetful &= codecs.up.memory == "none" and not codecs.down.lossy
@@ -198,12 +196,11 @@ def in_time_or_not(settings: Settings) -> bool:
     Not so where a wait goes on until some are in, where messages share a line, and where anything
     changes over time: when a round begins follows from who was in earlier ones.
     """
-    policy, steady = settings.policy, settings.churn is None and settings.speeds.steady
-    sides = [links for links in (settings.uplinks, settings.downlinks) if links is not None]
-    for links in sides:
-        shared = links.contention != NONE or links.lines.shape[1] > 0
-        steady &= not shared and links.transport.ideal
-        steady &= links.plays.shape[1] == 0 and links.loss[0] == links.loss[1]
+    policy, sides = settings.policy, [settings.uplinks, settings.downlinks]
+    steady = settings.churn is None and settings.speeds.steady
+    for one in (links for links in sides if links is not None):
+        shared, changes = one.contention != NONE or one.lines.size, one.loss[0] != one.loss[1]
+        steady &= not (shared or changes or one.plays.size) and one.transport.ideal
     return steady and policy.late == "discard" and policy.at_least == 0
 
 

@@ -25,15 +25,13 @@ from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visib
 from desim.runs.directory import UNENDED, digest
 from desim.runs.joint import plain
 from desim.runs.premises import plugged, readable_terms, trusted
-from desim.runs.privacy import UNAMPLIFIED, Statement, statement
+from desim.runs.privacy import Statement, statement
 from desim.runs.run import Run
 from desim.scenario.tree import dumped
 
 MANIFEST, README = "manifest.json", "README.md"
 WRITTEN = (MANIFEST, README, "scenario.yaml", "releases.csv", "events.csv", "model.npz")
 ADDRESSES = ["release"]  # columns that say where noise was drawn
-CLOCKS = ["time", "seconds"]  # which tell of who took part, as slow agents make rounds long
-HIDDEN = "times of sums, and what they cost if it is known who took part: both tell who did"
 ON_THE_WIRE = ("send", "deliver", "lost")
 LEFT_OUT = (
     "the seed, and where noise was drawn: who has both removes the noise",
@@ -116,8 +114,9 @@ def _public(run: Run, who: Adversary) -> tuple[dict[str, Any], list[str]]:
     seen = visible(columns_of(releases), who, columns_of(events))
     if trusted(run) and who.kind in MODELS:  # who replied is what keeps an amplified epsilon
         seen = (releases["agent"] == NETWORK).to_numpy()
-        releases, events = (one.drop(columns=CLOCKS, errors="ignore") for one in (releases, events))
-        left_out.append(HIDDEN)
+        clocks = ["time", "seconds"]  # slow agents make rounds long
+        releases, events = (one.drop(columns=clocks, errors="ignore") for one in (releases, events))
+        left_out.append("times of sums, and what they cost where it is known who took part")
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
         kind, own = events["kind"].astype(str), list(who.agents)
@@ -179,11 +178,10 @@ def _manifest(
 ) -> dict[str, Any]:
     said = plain(account)
     del said["paper"], said["views"][0]["paper epsilon"]
-    if HIDDEN in left_out:
-        views = said["views"][0]
-        views["flags"] = [text for text in views["flags"] if not text.endswith(UNAMPLIFIED)]
+    flags = said["views"][0]["flags"]
+    flags[:] = [text for text in flags if "who took part" not in text]  # as it follows from that
     if int(run.manifest.get("seed", 0)) % 2**64 < FOUND:  # left out, but no secret
-        said["views"][0]["flags"].append(GUESSED)
+        flags.append(GUESSED)
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
         for name in names

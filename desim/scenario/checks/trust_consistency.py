@@ -58,9 +58,7 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
         return
     noise, clip = privacy.noise, privacy.clip
     if clip is None:
-        text = (
-            f"missing with trust: {privacy.trust}, without which nothing bounds what an agent adds"
-        )
+        text = f"missing with trust: {privacy.trust}, so that nothing bounds what an agent adds"
         yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
     if clip is not None and not RANGE[0] <= clip.start <= RANGE[1]:
         text = f"found {clip.start:g}, whose square is beyond what doubles hold"
