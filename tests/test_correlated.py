@@ -244,17 +244,17 @@ def test_rounds_without_a_sum_have_noise_that_nobody_sees(runs):
         world = SimpleNamespace(settings=SimpleNamespace(trust=trust), ledger=ledger)
         one = correlating.Correlating(world)
         for t in (1, 4) if skipped else (1, 2, 3, 4):
-            noise = one.noised(np.zeros(2), t, 0)
+            noise = one.noised(np.zeros(2), t)
             hub = SimpleNamespace(round=t, agents=3, now=0.0)
             none = np.empty(0, np.int64)
             replies = SimpleNamespace(round=none, who=none)
             hub.assignments = None
-            one.charge(hub, replies, (1, 2, 3.0, 4.0, 5.0), 0)
+            one.charge(hub, replies, (1, 2, 3.0, 4.0, 5.0))
         made.append(noise)
     assert np.array_equal(*made)
     assert rows == [1, 2, 3, 4, 1, 2, 3, 4]
     with pytest.raises(RuntimeError, match="two sums in a round"):
-        one.noised(np.zeros(2), 5, 1)
+        one.refuse_more(4, none)
 
 
 def test_a_target_and_a_plan_are_of_what_may_happen():

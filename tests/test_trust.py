@@ -27,6 +27,7 @@ from desim.privacy.accounting.gaussian import epsilon_of
 from desim.privacy.accounting.prices import poisson_gaussian
 from desim.privacy.ledger.ledger import add_normal
 from desim.runs.joint import joint
+from desim.runs.privacy import statement
 from desim.scenario import check, trusting
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -244,13 +245,17 @@ def shortens(module, rows, weight):
 
 def test_no_weight_and_no_number_lengthens_a_reply():
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.inf, 0.0], [np.nan, 1.0], [1e200, 1e200]])
-    weight = [2.5, 4.0, 1.0, 1.0, 0.5]
+    rows = np.concatenate([rows, [[0.3, 0.4]] * 2])
+    weight = [2.5, 4.0, 1.0, 1.0, 0.5, -9.0, np.nan]
     found = shortens(trusted, rows, weight)
     assert (found <= 1.0).all()
-    assert found == pytest.approx([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert found == pytest.approx([1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
     assert shortens(trusted, rows[:2], [0.5, 0.5]) == pytest.approx([0.5, 0.25])
-    twin = mutant(trusted, "(replies.weight > 1.0).any()", "False")
-    assert shortens(twin, rows, weight).max() > 1.0
+    assert shortens(trusted, rows[-2:-1], weight[-2:-1]) == pytest.approx([1.0])
+    right = "not (np.abs(replies.weight) <= 1.0).all()"
+    for wrong in ("False", "(replies.weight > 1.0).any()"):
+        twin = mutant(trusted, right, wrong)
+        assert shortens(twin, rows[-2:-1], weight[-2:-1]).max() > 1.0, wrong
 
 
 def test_nobody_came_and_the_noise_stays():
@@ -482,6 +487,10 @@ def test_what_is_published_does_not_tell_who_took_part(tmp_path):
         rows = pd.read_csv(tmp_path / view / "releases.csv")
         assert set(rows["agent"]) <= agents
         assert (rows["agent"] == -1).sum() == 4
+        assert ("time" in rows) == (view == "eavesdropper")  # slow agents make rounds long
+    for one in (tmp_path / "participants").glob("*.[mj]*"):
+        assert "no amplification" not in one.read_text()
+    assert "no amplification" in str(statement(run).table["flags"].iloc[0])
     assert not (tmp_path / "participants" / "events.csv").exists() or not len(
         pd.read_csv(tmp_path / "participants" / "events.csv")
     )

@@ -24,12 +24,9 @@ class Correlating(Trusted):
         assert self.trust.factor is not None
         self.factor = self.trust.factor
         self.memory = np.zeros((self.factor.memory, 0))
-        self.latest = 0  # round whose noise was drawn
 
-    def noised(self, total: Array, round_: int, number: int) -> Array:
+    def noised(self, total: Array, round_: int) -> Array:
         """The sum (dim,) of replies of a round as it is released."""
-        if number:
-            raise RuntimeError("found two sums in a round with correlated noise; allowed: one")
         if not self.memory.shape[1]:
             self.memory = np.zeros((self.factor.memory, len(total)))
         for one in range(self.latest + 1, round_ + 1):
@@ -38,14 +35,13 @@ class Correlating(Trusted):
             noise = self.factor.noise(one, self.memory, fresh)
         return np.asarray(total + self.trust.deviation(round_, self.clip) * noise)
 
-    def charge(self, hub: Any, replies: Any, terms: tuple[Any, ...], number: int) -> None:
+    def charge(self, hub: Any, replies: Any, terms: tuple[Any, ...]) -> None:
         """Write the rows of a sum, and of rounds without one, from which its noise follows, too."""
         for one in range(self.latest + 1, int(hub.round)):
             whole = int(release_id(hub.agents, 0, one, SUMMED | WHOLE))
             row = self.trust.terms(one, self.clip)
             self.world.ledger.charge_one(hub.now, -1, one, whole, row, 1)
-        self.latest = int(hub.round)
-        super().charge(hub, replies, terms, number)
+        super().charge(hub, replies, terms)
 
     def remembered(self) -> Tree:
         """What a checkpoint needs."""

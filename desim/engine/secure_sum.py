@@ -274,7 +274,8 @@ class Secured(Trusted):
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """The sum (dim,) of clipped replies with the shares of noise that came with them."""
         trust, lattice, shares = self.trust, self.lattice, len(replies.who)
-        self.charge(hub, replies, trust.summed(lattice, shares), 0)
+        self.refuse_more(int(hub.round), replies.who)
+        self.charge(hub, replies, trust.summed(lattice, shares))
         if not shares:
             return np.zeros(lattice.dim), trust.number
         seed, whole = self.world.settings.seed, np.add.reduce(replies.payload)

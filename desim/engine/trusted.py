@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from desim.engine.world import World
 
 NOBODY = np.array([-1])  # whose noise it is
-SUMS = 16  # of one round
+RANGE = 1e-100, 1e100  # of S: squares of norms about it are neither 0 nor infinite
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Quantile:
 
     def moved(self, clip: float, share: float) -> float:
         """The next S, where a share of the replies was not longer."""
-        return float(clip * np.exp(-self.rate * (share - self.quantile)))
+        with np.errstate(over="ignore"):
+            return float(np.clip(clip * np.exp(-self.rate * (share - self.quantile)), *RANGE))
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Trust:
 
 
 class Trusted(Feature):
-    """The sums of one play; noise at addresses of (round, number of the sum) alone."""
+    """The sums of one play; noise at addresses of rounds alone."""
 
     name = "trusted"
 
@@ -131,32 +132,37 @@ class Trusted(Feature):
         assert trust is not None
         self.world, self.trust = world, trust
         self.clip = trust.clip
-        self.place = 0, 0  # the round of the latest sum, and how many it has had
+        self.latest = 0  # round of the latest sum
 
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """The sum (dim,) of clipped replies with its noise, and how many were expected."""
         trust, clip, round_ = self.trust, self.clip, int(hub.round)
-        number = self.place[1] if self.place[0] == round_ else 0
-        if number == SUMS:
-            raise RuntimeError(f"found more than {SUMS} sums in a round; allowed: {SUMS}")
-        self.place = round_, number + 1
+        self.refuse_more(round_, replies.who)
         rows = np.ascontiguousarray(replies.payload, float)
-        total = self.noised(column_sums(self.shortened(replies, rows)), round_, number)
-        self.charge(hub, replies, trust.terms(round_, clip), number)
+        total = self.noised(column_sums(self.shortened(replies, rows)), round_)
+        self.charge(hub, replies, trust.terms(round_, clip))
         if trust.adaptive is not None:
             short = np.sqrt(np.add.reduce(rows * rows, axis=1)) <= clip
-            self.clip = trust.adaptive.moved(clip, self.share(short, round_, number))
+            self.clip = trust.adaptive.moved(clip, self.share(short, round_))
         return total, trust.number
+
+    def refuse_more(self, round_: int, who: Int) -> None:
+        """RuntimeError for what moves sums by more than was planned: an agent is in one, once."""
+        if self.latest == round_:
+            text = "found two sums in a round; allowed: one, of replies that hold all parts of both"
+            raise RuntimeError(f"hub.total: {text}")
+        if len(np.unique(who)) < len(who):
+            raise RuntimeError("hub.total: found two replies of an agent; allowed: one")
 
     def shortened(self, replies: Any, rows: Array) -> Array:
         """The rows (n, dim) of replies, clipped and weighed; no weight lengthens them."""
         weighed = replies._replace(payload=clipped_rows(rows, self.clip)).weighed
-        longer = (replies.weight > 1.0).any()
+        longer = not (np.abs(replies.weight) <= 1.0).all()
         return np.asarray(clipped_rows(weighed, self.clip) if longer else weighed)
 
-    def noised(self, total: Array, round_: int, number: int) -> Array:
-        """The sum (dim,) of replies of a round, its `number`-th, as it is released."""
-        return self.drawn(total, round_, number << 24, self.trust.deviation(round_, self.clip))
+    def noised(self, total: Array, round_: int) -> Array:
+        """The sum (dim,) of replies of a round as it is released."""
+        return self.drawn(total, round_, 0, self.trust.deviation(round_, self.clip))
 
     def drawn(self, value: Array, round_: int, step: int, scale: float) -> Array:
         """Value (dim,) plus noise of this deviation, at an address of its own."""
@@ -165,24 +171,24 @@ class Trusted(Feature):
         noisy = add_normal(*place, np.array([scale]), everybody, value[None].astype(float))
         return np.asarray(noisy[0])
 
-    def share(self, short: Array, round_: int, number: int) -> float:
+    def share(self, short: Array, round_: int) -> float:
         """The noised share of replies that are `short` (n,), of as many as are expected."""
         adaptive = self.trust.adaptive
         assert adaptive is not None
         value = np.array([float(np.count_nonzero(short)) - 0.5 * len(short)])
-        said = self.drawn(value, round_, number << 24 | BESIDE, adaptive.noise)
+        said = self.drawn(value, round_, BESIDE, adaptive.noise)
         return float(said[0]) / self.trust.number + 0.5
 
-    def charge(self, hub: Any, replies: Any, terms: tuple[Any, ...], number: int) -> None:
+    def charge(self, hub: Any, replies: Any, terms: tuple[Any, ...]) -> None:
         """Write the row of a sum, and one for each reply in it to an older call."""
         ledger, agents, round_, now = self.world.ledger, hub.agents, int(hub.round), hub.now
-        mark = SUMMED | number << 8
-        whole = int(release_id(agents, 0, round_, mark | WHOLE))
+        self.latest = round_
+        whole = int(release_id(agents, 0, round_, SUMMED | WHOLE))
         ledger.charge_one(now, -1, round_, whole, terms, 1)
         late = np.flatnonzero(replies.round != round_)
         single = int(Mechanism.SUM), *terms[1:4], np.nan
         who, rounds = replies.who[late], replies.round[late]
-        exchange = exchanges(hub, who) | mark
+        exchange = exchanges(hub, who) | SUMMED
         for i, id_ in zip(who, release_id(agents, who, rounds, exchange), strict=True):
             ledger.charge_one(now, int(i), round_, int(id_), single, 1)
 

@@ -80,7 +80,7 @@ class FedAvg(Federated):
     cures: ClassVar[tuple[str, ...]] = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
-    sent_model = True
+    sent_model = forgetful = True
     unweighable = ""
     summed = True
     proved_late: ClassVar[bool] = False  # with replies to older models

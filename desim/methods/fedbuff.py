@@ -51,7 +51,7 @@ class FedBuff(fedavg.FedAvg):
     paper = "Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022"
     Parameters = Parameters
     waiting: ClassVar[Mapping[str, Any]] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
-    proved_late = sent_model = True
+    proved_late = sent_model = forgetful = True
     summed = True
 
     @classmethod

@@ -27,7 +27,7 @@ class FedProx(fedavg.FedAvg):
     Parameters = Parameters
     cures = (*fedavg.FedAvg.cures, "algorithm.mu")
     no_exact = ""
-    sent_model = True
+    sent_model = forgetful = True
     summed = True
 
     def __init__(self, ingredients: Ingredients) -> None:

@@ -11,6 +11,7 @@ from desim.engine.settings import Settings
 from desim.engine.trusted import Quantile, Trust
 from desim.errors import InputError, refusal
 from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
+from desim.network.timeline.messages import NONE
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
 from desim.privacy.accounting.trusted_sums import Terms, table_of_sums
@@ -32,7 +33,7 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
     assert clip is not None
     relative = noise.sigma is None
     amount = noise.multiplier if relative else noise.sigma
-    law, share = drawn(settings)
+    law, share = drawn(settings, vars(scenario.algorithm.method).get("forgetful", False))
     adaptive = None
     if clip.quantile is not None and clip.rate is not None and clip.noise is not None:
         adaptive = Quantile(clip.quantile, clip.rate, clip.noise)
@@ -173,19 +174,35 @@ def expected(settings: Settings) -> float:
     return float(policy.number(invited))
 
 
-def drawn(settings: Settings) -> tuple[Mechanism, float]:
+def drawn(settings: Settings, forgetful: bool) -> tuple[Mechanism, float]:
     """How agents come to be in a sum, where a theorem knows it, and the share of them, else nan.
 
-    Where a wait may end with some of those invited, who else is in a sum depends on whether an
-    agent was invited; where it was invited to an earlier round, on more than one draw.
+    What others add may not follow from who was invited, now or earlier: so of a fixed number, where
+    another one is in instead of an agent, nobody keeps anything between calls (forgetful).
     """
-    who, policy = settings.participation, settings.policy
-    waits = policy.kind == "all" or (policy.kind == "deadline" and policy.late == "discard")
+    who, policy, codecs = settings.participation, settings.policy, settings.codecs
+    forgetful &= codecs.up.memory == "none" and not codecs.down.lossy
+    waits = policy.kind == "all" or (policy.kind == "deadline" and in_time_or_not(settings))
+    waits &= forgetful or settings.churn is None or not settings.churn.forgets
     if waits and isinstance(who, Bernoulli) and who.p < 1.0:
         return Mechanism.POISSON_SUM, who.p
-    if waits and isinstance(who, UniformSubset) and who.count < who.agents:
+    if waits and forgetful and isinstance(who, UniformSubset) and who.count < who.agents:
         return Mechanism.SUBSET_SUM, who.count / who.agents
     return Mechanism.SUM, np.nan
+
+
+def in_time_or_not(settings: Settings) -> bool:
+    """Whether it follows from an agent and its round alone if its reply makes a deadline.
+
+    Not so where a wait goes on until some are in, where messages share a line, and where anything
+    changes over time: when a round begins follows from who was in earlier ones.
+    """
+    policy, sides = settings.policy, [settings.uplinks, settings.downlinks]
+    steady = settings.churn is None and settings.speeds.steady
+    for one in (links for links in sides if links is not None):
+        shared, changes = one.contention != NONE or one.lines.size, one.loss[0] != one.loss[1]
+        steady &= not (shared or changes or one.plays.size) and one.transport.ideal
+    return steady and policy.late == "discard" and policy.at_least == 0
 
 
 def terms_of(trust: Trust, rounds: int) -> Iterator[Terms]:

@@ -119,6 +119,9 @@ class Method:
     #: with a coordinator: whether an agent's model x, once it has replied, is what it was sent;
     #: not inherited, as another job may train it
     sent_model: ClassVar[bool] = False
+    #: with a coordinator: whether a reply follows from the call alone, as agents keep nothing of
+    #: earlier ones; not inherited
+    forgetful: ClassVar[bool] = False
     #: whether its program takes replies by `hub.total` alone, so that a coordinator may be trusted
     #: with them; or values of parameters with which it does; not inherited
     summed: ClassVar[bool | Mapping[str, Any]] = False

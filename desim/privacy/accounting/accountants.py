@@ -358,6 +358,8 @@ def _of_sums(
     from desim.privacy.accounting import trusted_sums as sums
 
     who, log, _, relation, amplification = common
+    if who.kind == "direct":  # what the coordinator sends an agent is made of all sums
+        who = Adversary("neighbour", who.agents)
     whole = sums.summed(pieces)
     masked = sums.secured(whole)
     models = masked or who.kind in MODELS

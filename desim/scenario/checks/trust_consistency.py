@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from desim.engine.trusted import RANGE
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
 from desim.privacy.accounting.views import MODELS, read_view
@@ -57,10 +58,11 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
         return
     noise, clip = privacy.noise, privacy.clip
     if clip is None:
-        text = (
-            f"missing with trust: {privacy.trust}, without which nothing bounds what an agent adds"
-        )
+        text = f"missing with trust: {privacy.trust}, so that nothing bounds what an agent adds"
         yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
+    if clip is not None and not RANGE[0] <= clip.start <= RANGE[1]:
+        text = f"found {clip.start:g}, whose square is beyond what doubles hold"
+        yield ("privacy", "clip"), f"{text}; allowed: {RANGE[0]:g} to {RANGE[1]:g}"
     if noise is None:
         text = f"missing with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
