@@ -68,8 +68,8 @@ def test_a_canary_finds_what_is_charged_and_no_more(changes, mu):
         (REPLACED, "-WITHIN", "WITHIN"),
         (REPLACED, "0.5 * (mean + other)", "0.8 * (mean + other)"),
         (COUNTED, "replies = Replies(*(each[stay] for each in replies))", "pass"),
-        (COUNTED, "np.array([share(short, round_, number)]), adaptive.noise / many",
-         "np.array([share(short, round_, number)]), 2.0 * adaptive.noise / many"),
+        (COUNTED, "np.array([share(short, round_)]), adaptive.noise / many",
+         "np.array([share(short, round_)]), 2.0 * adaptive.noise / many"),
     ],
 )  # fmt: skip
 def test_another_canary_is_noticed(changes, right, wrong):
@@ -81,8 +81,8 @@ def test_another_canary_is_noticed(changes, right, wrong):
 def test_noise_that_is_forgotten_in_one_round_is_caught(monkeypatch):
     whole = Trusted.noised
 
-    def forgotten(self, total, round_, number):
-        return total if round_ == 2 else whole(self, total, round_, number)
+    def forgotten(self, total, round_):
+        return total if round_ == 2 else whole(self, total, round_)
 
     monkeypatch.setattr(Trusted, "noised", forgotten)
     one = found(FEW, runs=20)

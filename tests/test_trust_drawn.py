@@ -15,12 +15,11 @@ from test_trust_accounts import spent, trust
 
 import desim
 from desim.columns import columns_of
-from desim.engine import trusted
 from desim.engine.trusted import Quantile, Trusted
 from desim.errors import InputError
 from desim.methods.fedavg import FedAvg
 from desim.privacy.accounting import accountants
-from desim.privacy.ledger.mechanisms import Mechanism
+from desim.privacy.ledger.mechanisms import CLIPS, Mechanism
 from desim.runs.privacy import foreseen
 from desim.scenario import trusting
 from desim.scenario.build import build
@@ -147,8 +146,8 @@ def test_an_agent_is_in_one_sum_of_a_round_and_once(policy, words, monkeypatch):
 
 def test_a_clip_stays_where_squares_are_numbers():
     quantile = Quantile(0.5, 500.0, 1.0)
-    assert quantile.moved(1.0, 1.0) == trusted.RANGE[0]
-    assert quantile.moved(1.0, -1.0) == trusted.RANGE[1]
+    assert quantile.moved(1.0, 1.0) == CLIPS[0]
+    assert quantile.moved(1.0, -1.0) == CLIPS[1]
     rows = np.array([[1e-170, 1e-170]])
     one = SimpleNamespace(clip=1e-180)  # whose square is 0, as that of the row
     replies = SimpleNamespace(weight=np.ones(1), _replace=lambda payload: payloads(payload))
@@ -156,7 +155,7 @@ def test_a_clip_stays_where_squares_are_numbers():
     for start in (1e-180, 1e200, {"start": 1e-101, "quantile": 0.5, "rate": 0.2, "noise": 4}):
         with pytest.raises(InputError, match="beyond what doubles hold"):
             load(scenario(privacy=terms(clip=start)))
-    for start in trusted.RANGE:
+    for start in CLIPS:
         assert desim.run(scenario(privacy=terms(clip=start), stop={"rounds": 2})).account().worst
 
 

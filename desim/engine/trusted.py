@@ -26,14 +26,13 @@ from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.correlated.factors import Factor
 from desim.privacy.ledger.ledger import BESIDE, Mechanism, View, add_normal
-from desim.privacy.ledger.mechanisms import Gaussian
+from desim.privacy.ledger.mechanisms import CLIPS, Gaussian
 from desim.problem.kernels.sums import clipped_rows, column_sums
 
 if TYPE_CHECKING:
     from desim.engine.world import World
 
 NOBODY = np.array([-1])  # whose noise it is
-RANGE = 1e-100, 1e100  # of S: squares of norms about it are neither 0 nor infinite
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Quantile:
     def moved(self, clip: float, share: float) -> float:
         """The next S, where a share of the replies was not longer."""
         with np.errstate(over="ignore"):
-            return float(np.clip(clip * np.exp(-self.rate * (share - self.quantile)), *RANGE))
+            return float(np.clip(clip * np.exp(-self.rate * (share - self.quantile)), *CLIPS))
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,7 @@ class ChocoSGD(DSGD):
     shown = "released"
     linear = True
     Parameters = Choco
-    policies = ("all",)  # a lost q would part the copies of xhat
-    restarts = ()
+    policies, restarts = ("all",), ()  # a lost q would part the copies of xhat
     directed = changing = False
     keeping = "copies of the neighbours' models, which differences no longer fit"
     forgetting = "its neighbours go on with copies that differences no longer fit"

@@ -10,10 +10,9 @@ is called again at once, so that the concurrency is the number of agents, or of 
 Privacy of whole agents: with `clip` C every Delta_i is shortened to a norm of C, and privacy.noise
 is added to it before it leaves its agent. Whatever an agent's rows are, its message moves by 2 C at
 most: `clipped-gaussian`, which costs the same for one record and for all of an agent's. The paper
-adds noise to the mean at a coordinator that is trusted; here nobody is.
+adds noise to the mean at a coordinator that is trusted: `privacy.trust: coordinator`.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -50,9 +49,8 @@ class FedBuff(fedavg.FedAvg):
     summary = "buffered asynchronous averaging, weighed by staleness; private for whole agents"
     paper = "Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022"
     Parameters = Parameters
-    waiting: ClassVar[Mapping[str, Any]] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
-    proved_late = sent_model = forgetful = True
-    summed = True
+    waiting: ClassVar[Any] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
+    proved_late = sent_model = forgetful = summed = True
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:

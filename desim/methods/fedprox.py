@@ -27,8 +27,7 @@ class FedProx(fedavg.FedAvg):
     Parameters = Parameters
     cures = (*fedavg.FedAvg.cures, "algorithm.mu")
     no_exact = ""
-    sent_model = forgetful = True
-    summed = True
+    sent_model = forgetful = summed = True
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=ingredients.parameters.mu)

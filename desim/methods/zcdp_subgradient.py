@@ -61,14 +61,13 @@ class ZcdpSubgradient(Method):
     summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
     shown = "next"
-    linear = True
     uncoded = DRIFTS
     Parameters = Parameters
     models = "any"
     smooth_only = False
     policies = ("all", "deadline", "each")
     restarts = ("all", "deadline", "each")
-    changing = True
+    changing = linear = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
     needs_clip = True
     cures = ("algorithm.step",)

@@ -73,11 +73,11 @@ SECRET = "who takes part is drawn anew in every run, the rest as the scenario's 
 class Sum:
     """A number (n,) that went out of its value before noise, and its declared scale.
 
-    effect (n,): what the canary adds to the value where it takes part; place: round and number of
-    the sum, which a count of short replies shares.
+    effect (n,): what the canary adds to the value where it takes part; round: of the sum,
+    and of the count of short replies.
     """
 
-    place: tuple[int, int]
+    round: int
     output: Array
     value: Array
     scale: float
@@ -131,18 +131,17 @@ class Canary(Listener):
             self.clip = own.clip
             return found
 
-        def released(value: Array, round_: int, number: int) -> Array:
+        def released(value: Array, round_: int) -> Array:
             scale = self.trust.deviation(round_, own.clip)
-            place = round_, number
-            return self.heard(place, value, noised(value, round_, number), scale, self.effect)
+            return self.heard(round_, value, noised(value, round_), scale, self.effect)
 
-        def counted(short: Any, round_: int, number: int) -> float:
+        def counted(short: Any, round_: int) -> float:
             adaptive, many = self.trust.adaptive, self.trust.number
             assert adaptive is not None
             value = np.array([np.mean(short - 0.5) * len(short) / many + 0.5])
-            said, scale = np.array([share(short, round_, number)]), adaptive.noise / many
+            said, scale = np.array([share(short, round_)]), adaptive.noise / many
             effect = np.array([-0.5 / many])
-            return float(self.heard((round_, number), value, said, scale, effect)[0])
+            return float(self.heard(round_, value, said, scale, effect)[0])
 
         vars(own).update(total=summed, noised=released, share=counted)
         return own
@@ -150,17 +149,15 @@ class Canary(Listener):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["trust"], name)
 
-    def heard(
-        self, place: tuple[int, int], value: Array, output: Array, scale: float, effect: Array
-    ) -> Array:
+    def heard(self, round_: int, value: Array, output: Array, scale: float, effect: Array) -> Array:
         """What goes out of a value (n,) and its noise: of a replay what was recorded."""
         if self.recorded is not None:
             theirs, number = self.recorded.sums, len(self.sums)
-            if number < len(theirs) and theirs[number].place == place:
+            if number < len(theirs) and theirs[number].round == round_:
                 output = theirs[number].output
             else:
                 self.apart = True
-        self.sums.append(Sum(place, np.array(output), np.array(value), scale, effect))
+        self.sums.append(Sum(round_, np.array(output), np.array(value), scale, effect))
         return output
 
 
@@ -220,13 +217,13 @@ class SumsStage:
         if self.q == 1.0:
             pairs = zip(own.sums, other.sums, strict=True)
             return sum(_logs(s.output, s.value, t.value, s.scale) for s, t in pairs)
-        within: dict[tuple[int, int], float] = {}
+        within: dict[int, float] = {}
         for s, t in zip(own.sums, other.sums, strict=True):
             inside, without = (t.value, s.value) if own.side else (s.value, t.value)
             effect = inside - without
             effect = effect if effect.any() else s.effect
             found = _logs(s.output, without + effect, without, s.scale)
-            within[s.place] = within.get(s.place, 0.0) + found
+            within[s.round] = within.get(s.round, 0.0) + found
         every = np.array([*within.values()])
         total = float(np.logaddexp(np.log1p(-self.q), np.log(self.q) + every).sum())
         return -total if own.side else total

@@ -135,6 +135,7 @@ def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     return terms
 
 
+CLIPS = 1e-100, 1e100  # bounds of norms S: squares about them are neither 0 nor infinite
 MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]
 VIEWS = [one.name.lower() for one in View]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from desim.engine.trusted import RANGE
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind
 from desim.privacy.accounting.views import MODELS, read_view
+from desim.privacy.ledger.mechanisms import CLIPS
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.links import Codec
@@ -60,9 +60,9 @@ def sum_is_noised(privacy: Privacy | None) -> Found:
     if clip is None:
         text = f"missing with trust: {privacy.trust}, so that nothing bounds what an agent adds"
         yield ("privacy", "clip"), f"{text}; allowed: a number > 0, or {{start, quantile, ...}}"
-    if clip is not None and not RANGE[0] <= clip.start <= RANGE[1]:
+    if clip is not None and not CLIPS[0] <= clip.start <= CLIPS[1]:
         text = f"found {clip.start:g}, whose square is beyond what doubles hold"
-        yield ("privacy", "clip"), f"{text}; allowed: {RANGE[0]:g} to {RANGE[1]:g}"
+        yield ("privacy", "clip"), f"{text}; allowed: {CLIPS[0]:g} to {CLIPS[1]:g}"
     if noise is None:
         text = f"missing with trust: {privacy.trust}"
         yield ("privacy", "noise"), f"{text}; allowed: {{multiplier: ...}}, {{sigma: ...}}"
