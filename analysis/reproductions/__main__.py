@@ -11,6 +11,7 @@ from analysis.reproductions import (
     d_zoa_fig2_3,
     d_zoa_panels,
     ding_one_budget,
+    dp_ftrl_epsilon,
     fair_fig17_18_table1,
     fed_plt_fig2,
     fed_plt_fig3,
@@ -20,6 +21,7 @@ from analysis.reproductions import (
     fed_plt_table4,
     fedbuff_seconds,
     ipp_admm_fig7_13,
+    muffliato_distance,
     page,
     pr_admm_fig2_6,
     q_dpsgd_fig14_16,
@@ -32,6 +34,8 @@ SCRIPTS = (
     pr_admm_fig2_6, ipp_admm_fig7_13, ding_one_budget, q_dpsgd_fig14_16, fair_fig17_18_table1,
     fedbuff_seconds,
     choco_sgd_bits,
+    dp_ftrl_epsilon,
+    muffliato_distance,
 )  # fmt: skip
 
 
