@@ -80,9 +80,8 @@ class FedAvg(Federated):
     cures: ClassVar[tuple[str, ...]] = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
-    sent_model = forgetful = True
+    sent_model = forgetful = summed = True
     unweighable = ""
-    summed = True
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
     messages = "changes"
