@@ -267,6 +267,14 @@ def test_a_target_is_met_by_what_is_planned():
         ({"secure": {"neighbours": 4}}, "neighbours without protocol: secagg\\+"),
         ({"secure": {"protocol": "secagg+", "neighbours": 3}}, "an even number"),
         ({"secure": {"bits": 40, "noise": "skellam"}}, "levels from an agent; allowed: fewer bits"),
+        ({"secure": {"protocol": "secagg+", "neighbours": 6}}, "found 6, but there are 5 others"),
+        ({"secure": {"tolerate": "100 %"}}, "tolerate: found 100 %, so that nobody is left"),
+        ({"secure": {"expand": 0}}, "expand: found 0, with which no mask is ever there"),
+        ({"secure": {"granularity": 1e-300, "bits": 40}}, "wraps around with a probability of up"),
+        ({"privacy": {"clip": 1e99}}, "bits: found 24, with which a sum of 6 agents wraps around"),
+        ({"policy": {"quorum": 3}}, "quorum: found 3, too few for the 4 shares that make a secret"),
+        ({"problem": {"agents": 1}}, "trust: found secure-sum of one agent"),
+        ({"algorithm": {"name": "feddyn", "reply": "model"}}, "reply: found model with .* secure-sum"),
         ({"codec": "float32"}, "codec: found one with privacy.trust: secure-sum"),
         ({"policy": {"buffer": 3}}, "policy: found buffer with privacy.trust: secure-sum"),
         ({"policy": {"deadline": "1 s", "late": "carry"}}, "found late: carry"),
@@ -288,6 +296,35 @@ def test_replies_that_are_not_as_long_as_the_call_are_told(monkeypatch):
     wide = lambda self, us, x: np.hstack([train(self, us, x)] * 2)  # noqa: E731
     monkeypatch.setattr(fedavg.FedAvg, "train", wide)
     with pytest.raises(RunError, match="found replies of 6 numbers to 3 with trust: secure-sum"):
+        desim.run(secured())
+
+
+def calling(times, change):
+    """A coordinator's program with so many sums a round, of replies that `change` has changed."""
+
+    def coordinator(self, hub):
+        hub.start(x=self.x0)
+        hub.publish(self.x0[0])
+        while hub.open:
+            who = hub.invite()
+            for _ in range(times):
+                hub.call(who, self.train, self.x0[0], work=self.local.work)
+                replies = yield hub.collect()
+                total, _ = hub.total(change(replies))
+            hub.publish(total)
+
+    return coordinator
+
+
+def test_programs_with_other_sums_are_told(monkeypatch):
+    monkeypatch.setattr(fedavg.FedAvg, "coordinator", calling(1, lambda replies: replies))
+    assert desim.run(secured()).manifest["status"] == "done"
+    halves = calling(1, lambda replies: replies._replace(payload=0.5 * replies.payload))
+    monkeypatch.setattr(fedavg.FedAvg, "coordinator", halves)
+    with pytest.raises(RunError, match="hub.total of other replies than hub.collect gave"):
+        desim.run(secured())
+    monkeypatch.setattr(fedavg.FedAvg, "coordinator", calling(2, lambda replies: replies))
+    with pytest.raises(RunError, match="found a second sum in round 1 with trust: secure-sum"):
         desim.run(secured())
 
 

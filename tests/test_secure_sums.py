@@ -254,7 +254,7 @@ def renyi(law, shift, order):
 def dominates(module):
     """Whether no sum of discrete Gaussians, convolved, is told apart better than the bound says."""
     k = np.arange(-40, 41)
-    for sigma in (0.4, 0.5, 0.8, 1.2):
+    for sigma in (0.1, 0.4, 0.5, 0.8, 1.2):
         one = np.exp(-0.5 * (k / sigma) ** 2)
         total = one = one / one.sum()
         for n in range(2, 6):
@@ -269,6 +269,32 @@ def test_the_divergence_of_convolved_shares_is_within_the_bound_and_not_without_
     dominates(shares)
     with pytest.raises(AssertionError):
         dominates(mutant(shares, "10.0 * np.exp", "0.0 * np.exp"))
+    with pytest.raises(AssertionError):  # narrow ones, of which the theorem says nothing
+        dominates(mutant(shares, "NARROW = 0.5", "NARROW = 0.0"))
+
+
+def test_a_row_of_narrow_shares_is_worth_one_of_them():
+    grid = lattice.Lattice(4, 1.0, 0.1, 0.049, 20)
+    wanted = shares.moves(grid, False).l2 * grid.gamma / 0.049
+
+    def check(module):
+        assert module.reach(grid, 7, False) / (0.049 * math.sqrt(7)) == pytest.approx(wanted)
+
+    check(shares)
+    with pytest.raises(AssertionError):
+        check(mutant(shares, "NARROW = 0.5", "NARROW = 0.0"))
+
+
+def test_sums_of_very_many_are_exact():
+    grid = lattice.Lattice(1, 1.0, 1e-9, 0.0, 40)
+    parts = np.full((20001, 1), 2.0**40 - 1.0)
+
+    def check(module):
+        assert module.Lattice(**vars(grid)).added(parts) == 2**40 - 20001
+
+    check(lattice)
+    with pytest.raises(AssertionError):  # doubles are exact to 2^53
+        check(mutant(lattice, "parts.astype(np.int64)", "parts"))
 
 
 def test_the_divergence_of_skellam_noise_is_within_its_bound():

@@ -177,7 +177,9 @@ def _summing(
             hub.call(who[left], _nothing, zeros, work=effort, charge=silent, **sizes)
         heard = replies if number == INPUT else (yield COLLECT)
         if own.voided(hub, number, heard.who):
-            return nothing
+            replies = nothing
+            break
+    own.parts = replies.payload
     return replies
 
 
@@ -213,9 +215,13 @@ class Secured(Trusted):
         self.lattice: Lattice
         self.now: Sum | None = None
         self.came: Mask = np.zeros(0, bool)
+        self.parts: Array | None = None  # what the method is to have the sum of
 
     def opened(self, hub: Any, who: Int, dim: int) -> None:
         """A sum of replies (dim,) of agents who (n,) begins."""
+        if hub.exchange:
+            text = f"found a second sum in round {hub.round} with trust: secure-sum"
+            raise RunError(f"algorithm: {text}; allowed: one a round")
         self.lattice = self.trust.lattice(dim)
         left = np.ones(len(who), bool)
         circle = Circle(self.trust.protocol, self.world.settings.seed, hub.round, who)
@@ -274,9 +280,12 @@ class Secured(Trusted):
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """The sum (dim,) of clipped replies with the shares of noise that came with them."""
         trust, lattice, shares = self.trust, self.lattice, len(replies.who)
+        if self.parts is None or replies.payload is not self.parts:
+            found = "found hub.total of other replies than hub.collect gave, with trust: secure-sum"
+            raise RunError(f"algorithm: {found}; allowed: these, as they are")
         self.refuse_more(int(hub.round), replies.who)
         self.charge(hub, replies, trust.summed(lattice, shares))
         if not shares:
             return np.zeros(lattice.dim), trust.number
-        seed, whole = self.world.settings.seed, np.add.reduce(replies.payload)
+        seed, whole = self.world.settings.seed, lattice.added(self.parts)
         return lattice.decoded(seed, int(hub.round), whole), trust.number

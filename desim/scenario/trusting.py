@@ -1,5 +1,6 @@
 """What a scenario says of a trusted coordinator: its clip, its noise, and who is in a sum."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from desim.amounts import epsilon
 from desim.engine.settings import Settings
 from desim.engine.trusted import Quantile, Trust
 from desim.errors import InputError, refusal
-from desim.network.conditions.participation import Bernoulli, Schedule, UniformSubset
+from desim.network.conditions.participation import Bernoulli, Everybody, Schedule, UniformSubset
 from desim.network.timeline.messages import NONE
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.noise_scale import least
@@ -140,6 +141,17 @@ def unseen(secure: Secure, settings: Settings, trust: Trust) -> Trust:
     if secure.threshold > shared:
         text = f"found {secure.threshold:g}, but secrets are shared among {shared}"
         raise InputError(f"privacy.secure.threshold: {text}; allowed: at most {shared}")
+    if shared < 2:
+        text = "found secure-sum of one agent, of whose secrets nobody else holds a share"
+        raise InputError(f"privacy.trust: {text}; allowed: two agents in a sum, or more")
+    least = protocol.least(most)
+    fixed = isinstance(who, Everybody | UniformSubset)
+    if fixed and (here := settings.policy.number(most)) < least:
+        text = f"found {here:g}, too few for the {least} shares that make a secret known"
+        raise InputError(f"policy.quorum: {text}; allowed: {least} or more, or a lower threshold")
+    if (secure.neighbours or 0) >= most:
+        text = f"found {secure.neighbours}, but there are {most - 1} others in a sum"
+        raise InputError(f"privacy.secure.neighbours: {text}; allowed: fewer, or protocol: secagg")
     found = Unseen(
         trust.clip, trust.noise, trust.number, trust.relative, protocol=protocol,
         bits=secure.bits, noising=secure.noise, planned=planned, most=most, risk=secure.overflow,
@@ -235,5 +247,8 @@ def sums_of(simulation: Any) -> list[str]:
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
     if found is None:
         return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]
-    lines.append(f"privacy: at most epsilon {epsilon(found.worst)} ({found.terms})")
+    where = ""
+    if privacy.secure is not None:
+        where = f" where sums hold {math.ceil(trust.planned)} shares of noise or more"
+    lines.append(f"privacy: at most epsilon {epsilon(found.worst)}{where} ({found.terms})")
     return lines + [f"warning: {flag}" for flag in found.flags if flag.startswith(("inf", "no "))]

@@ -20,8 +20,8 @@ from desim.problem.kernels.sums import clipped_rows
 
 Law = Literal["ddgauss", "skellam"]
 BETA = math.exp(-0.5)  # share of roundings that may be longer than the bound, as the authors choose
-MOST = 48  # bits: sums of so many agents are exact in doubles
 LARGEST = {"ddgauss": 2.0**44, "skellam": 2.0**17}  # deviations in levels that draws know
+FAR = 1e60  # levels: more than any bits hold
 SIGNS, ROUNDING, SHARE = 1, 2, 3  # steps of addresses in a round
 
 
@@ -155,6 +155,10 @@ class Lattice:
         """Whole numbers (n, width) modulo 2^bits: from 0 to 2^bits - 1."""
         return np.asarray(np.mod(levels, 2.0**self.bits))
 
+    def added(self, parts: Array) -> Array:
+        """The sum (width,) of wrapped numbers (n, width), modulo 2^bits."""
+        return np.asarray(np.add.reduce(parts.astype(np.int64)) % (1 << self.bits), float)
+
     def decoded(self, seed: int, round_: int, total: Array) -> Array:
         """The vector (dim,) that a sum (width,) of wrapped numbers stands for."""
         half = 2.0 ** (self.bits - 1)
@@ -170,10 +174,11 @@ def overflow(lattice: Lattice, agents: int) -> float:
     with its variance; Skellam noise has the tail of Bernstein; a rounding moves less than a level.
     """
     n, d = agents, lattice.width
-    half, noise = 2.0 ** (lattice.bits - 1) - n, n * lattice.deviation**2
-    signal = (n * lattice.clip / lattice.gamma) ** 2 / d
-    if half <= 0.0:
+    half, most = 2.0 ** (lattice.bits - 1) - n, FAR * lattice.gamma
+    if half <= 0.0 or n * lattice.clip >= most or lattice.sigma >= most:
         return 1.0
+    noise = n * lattice.deviation**2
+    signal = max((n * lattice.clip / lattice.gamma) ** 2 / d, 1.0 / FAR)
     if lattice.law == "ddgauss":
         return min(1.0, 2.0 * d * math.exp(-0.5 * half * half / (signal + noise)))
     rest = noise + half / 3.0

@@ -1,8 +1,9 @@
 """What a sum of noisy whole numbers reveals, by how many shares of noise are in it.
 
 Discrete Gaussian shares do not add up to one: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387),
-Proposition 14, counts what that costs by tau. Skellam ones do: Agarwal, Kairouz, Liu 2021
-(2110.04995), Theorem 3.5, holds at whole orders of the Renyi divergence. All is in levels.
+Proposition 14, counts what that costs by tau, for deviations of half a level or more; narrower ones
+are worth the noise of one of them, which the others cannot undo. Skellam ones do: Agarwal, Kairouz,
+Liu 2021 (2110.04995), Theorem 3.5, holds at whole orders of the Renyi divergence. All is in levels.
 """
 
 import math
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.privacy.sums.lattice import Lattice
+from desim.privacy.sums.lattice import FAR, Lattice
 
 
 class Moves(NamedTuple):
@@ -30,15 +31,24 @@ def moves(lattice: Lattice, replaced: bool) -> Moves:
     return Moves(times * norm * min(math.sqrt(lattice.width), norm), times * norm, lattice.width)
 
 
+NARROW = 0.5  # deviation in levels from which on the theorem about sums holds
+
+
+def counted(deviation: float, shares: int) -> int:
+    """How many discrete Gaussian shares of a sum are known to hide anything."""
+    return shares if deviation >= NARROW else min(shares, 1)
+
+
 def inflation(deviation: float, shares: int) -> float:
     """tau: how far a sum of discrete Gaussians of one deviation is from one of them."""
     k = np.arange(1, shares)
-    exponent = 2.0 * (math.pi * deviation) ** 2 * (k / (k + 1.0))
+    exponent = 2.0 * math.pi**2 * deviation * deviation * (k / (k + 1.0))
     return float(10.0 * np.exp(-exponent).sum())
 
 
 def ddgauss(order: float, moved: Moves, deviation: float, shares: int) -> float:
     """Renyi divergence of a sum of discrete Gaussian shares, at any order from 1 on."""
+    shares = counted(deviation, shares)
     tau, scale, d = inflation(deviation, shares), deviation * math.sqrt(shares), moved.dim
     ratio, first = moved.l2 / scale, moved.l1 / scale
     return min(
@@ -62,16 +72,17 @@ def reach(lattice: Lattice, shares: int, replaced: bool) -> float:
     whole ones from 2 on, each at most as much as the dearest in proportion; inf without noise.
     """
     moved, deviation = moves(lattice, replaced), lattice.deviation
-    if deviation == 0.0 or shares == 0:
+    if deviation < 1.0 / FAR or shares == 0:
         return math.inf
-    scale, square = deviation * math.sqrt(shares), moved.l2**2
+    scale, square = deviation * math.sqrt(shares), moved.l2 * moved.l2
     if lattice.law == "skellam":
-        variance = scale**2
+        variance = scale * scale
         small = max(3.0 * square + 6.0 * moved.l1, 4.0 * square) / (8.0 * variance**2)
         rate = 0.5 * square / variance + min(small, 0.75 * moved.l1 / variance)
         return lattice.gamma * scale * math.sqrt(2.0 * rate)
-    tau = inflation(deviation, shares)
-    ratio, first = moved.l2 / scale, moved.l1 / scale
-    together = math.sqrt(ratio**2 + 2.0 * first * tau + tau**2 * moved.dim)
+    known = counted(deviation, shares)
+    tau, alone = inflation(deviation, known), deviation * math.sqrt(known)
+    ratio, first = moved.l2 / alone, moved.l1 / alone
+    together = math.sqrt(ratio * ratio + 2.0 * first * tau + tau**2 * moved.dim)
     apart = ratio + math.sqrt(moved.dim) * tau
     return lattice.gamma * scale * min(together, apart)

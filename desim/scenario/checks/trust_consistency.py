@@ -115,6 +115,9 @@ def unseen_sum_fits(
     if privacy is None or privacy.trust != "secure-sum":
         return
     noise, clip = privacy.noise, privacy.clip
+    if getattr(algorithm.parameters, "reply", None) == "model":
+        text = "found model with privacy.trust: secure-sum, which adds up what is sent as it is"
+        yield ("algorithm", "reply"), f"{text}; allowed: share, change"
     if codec.up.kind != "none" or codec.down.kind != "none":
         text = "found one with privacy.trust: secure-sum, whose numbers are whole ones of their own"
         yield ("codec",), f"{text}; allowed: none, with privacy.secure.bits"
@@ -132,6 +135,20 @@ def unseen_sum_fits(
         found = policy.kind if odd else "late: carry"
         text = f"found {found} with privacy.trust: secure-sum, a round's masks and four exchanges"
         yield ("policy",), f"{text}; allowed: all, deadline, quorum, with late: discard"
+
+
+def secure_sum_is_possible(privacy: Privacy | None) -> Found:
+    """Neighbours on both sides of a circle, noise of somebody, and masks that end."""
+    if privacy is None or privacy.secure is None:
+        return
+    secure, place = privacy.secure, ("privacy", "secure")
+    if secure.neighbours is not None and secure.neighbours % 2:
+        yield (*place, "neighbours"), f"found {secure.neighbours}; allowed: an even number"
+    if secure.tolerate >= 1.0:
+        text = "found 100 %, so that nobody is left to add noise"
+        yield (*place, "tolerate"), f"{text}; allowed: less than 100 %"
+    if secure.expand == 0.0:
+        yield (*place, "expand"), "found 0, with which no mask is ever there; allowed: more"
 
 
 def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:

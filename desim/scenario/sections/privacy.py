@@ -324,8 +324,6 @@ class Secure(Strict):
         written = super().mapping(data)
         if "neighbours" in written and written.get("protocol") != "secagg+":
             raise ValueError("found neighbours without protocol: secagg+; allowed: both, or none")
-        if (number := written.get("neighbours")) is not None and number % 2:
-            raise ValueError(f"neighbours: found {number}; allowed: an even number")
         return written
 
 
