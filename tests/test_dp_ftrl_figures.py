@@ -37,6 +37,8 @@ def check_row(module):
     assert row["late_above_se"] == pytest.approx(rival.std(ddof=1) / np.sqrt(8.0))
     assert (row["multiplier"], row["sets"], row["step"]) == (3.0, 8, 0.3)
     assert row["end_se"] == pytest.approx(common.std(ddof=1) / np.sqrt(8.0))
+    assert row["end"] == pytest.approx(common.mean())
+    assert row["late"] == pytest.approx(2.0 * common.mean() + rival.mean())
 
 
 def test_differences_are_paired():

@@ -42,7 +42,7 @@ class Accuracies(Discard):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def append(self, name: str, columns: dict[str, Any]) -> None:
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Take rows of a table."""
         if name == "metrics":
             network = np.asarray(columns["agent"]) < 0
@@ -60,7 +60,7 @@ def learnt(made: Simulation) -> tuple[float, float, float]:
 def case(invited: int, method: str, epsilon: float, step: float) -> Case:
     """A method that spends epsilon, with so many agents a round and a step of the coordinator."""
     separation, rounds = SETTINGS[invited]
-    noise = {
+    noise: Mapping[str, dict[str, Any]] = {
         AMPLIFIED: {"privacy.noise": {}},
         PLAIN: {"privacy.noise.correlated": {"root": 1}},  # one band: independent noise
         TREES: {"privacy.noise.correlated": {"tree": 16}},

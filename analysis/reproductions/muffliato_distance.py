@@ -72,7 +72,7 @@ def losses(graph: str, noise: str, seed: int) -> Array:
 
 def study(_: MonteCarlo, sets: int) -> list[Row]:
     """A row for each graph, noise and distance; only `random graph` differs from seed to seed."""
-    rows = []
+    rows: list[Row] = []
     for graph in GRAPHS:
         seeds = reported(sets if graph == "random graph" else 1)
         for noise in NOISES:
