@@ -271,10 +271,10 @@ def test_a_target_is_met_by_what_is_planned():
         ({"secure": {"tolerate": "100 %"}}, "tolerate: found 100 %, so that nobody is left"),
         ({"secure": {"expand": 0}}, "expand: found 0, with which no mask is ever there"),
         ({"secure": {"granularity": 1e-300, "bits": 40}}, "wraps around with a probability of up"),
-        ({"privacy": {"clip": 1e99}}, "bits: found 24, with which a sum of 6 agents wraps around"),
+        ({"privacy": {"clip": 1e300}}, "clip: found 1e.300, whose square is beyond what"),
         ({"policy": {"quorum": 3}}, "quorum: found 3, too few for the 4 shares that make a secret"),
         ({"problem": {"agents": 1}}, "trust: found secure-sum of one agent"),
-        ({"algorithm": {"name": "feddyn", "reply": "model"}}, "reply: found model with .* secure-sum"),
+        ({"algorithm": {"name": "feddyn", "reply": "model"}}, "reply: found model with .* secure"),
         ({"codec": "float32"}, "codec: found one with privacy.trust: secure-sum"),
         ({"policy": {"buffer": 3}}, "policy: found buffer with privacy.trust: secure-sum"),
         ({"policy": {"deadline": "1 s", "late": "carry"}}, "found late: carry"),
@@ -321,7 +321,7 @@ def test_programs_with_other_sums_are_told(monkeypatch):
     assert desim.run(secured()).manifest["status"] == "done"
     halves = calling(1, lambda replies: replies._replace(payload=0.5 * replies.payload))
     monkeypatch.setattr(fedavg.FedAvg, "coordinator", halves)
-    with pytest.raises(RunError, match="hub.total of other replies than hub.collect gave"):
+    with pytest.raises(RunError, match=r"hub\.total of other replies than hub\.collect gave"):
         desim.run(secured())
     monkeypatch.setattr(fedavg.FedAvg, "coordinator", calling(2, lambda replies: replies))
     with pytest.raises(RunError, match="found a second sum in round 1 with trust: secure-sum"):

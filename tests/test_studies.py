@@ -40,7 +40,7 @@ def test_numbers_of_pages_are_those_of_the_studies(page_, name, part):
 
 
 def test_there_are_pages_with_numbers():
-    assert len(TABLES) == 10
+    assert len(TABLES) == 11
     assert {name for _, name, _ in TABLES} >= {"deadlines", "slow_neighbour", "robustness"}
 
 

@@ -93,38 +93,41 @@ def rows(found: Found) -> Iterable[dict[str, Any]]:
         yield {"trust": trust, **numbers, "sets": len(sets)}
 
 
-def draw(found: Found, path: Path) -> None:
-    """Write the figure: accuracy over seconds and MB (first set), epsilon by who looks."""
+TOP = 1000.0  # where infinite is drawn
+LOOKING = {"receiver": ("o", "who receives its messages"), "others": ("s", "all others"),
+           "far": ("^", "who is far")}  # fmt: skip
+
+
+def draw(curves: Mapping[str, Any], table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write the figure: accuracy over seconds and MB of one set, epsilon by who looks."""
     with matplotlib.rc_context({**STYLE, "font.size": 9.0}):
-        figure = Figure(figsize=(9.6, 3.0), layout="constrained")
+        figure = Figure(figsize=(9.6, 3.2), layout="constrained")
         first, second, third = figure.subplots(1, 3)
-        table = {row["trust"]: row for row in rows(found)}
-        for place, (colour, trust) in enumerate(zip(COLOURS, found, strict=False)):
-            time, size, accuracy = found[trust][0][0]
-            first.plot(time, accuracy, color=colour, label=trust)
+        for place, (colour, row) in enumerate(zip(COLOURS, table, strict=False)):
+            time, size, accuracy = curves[row["trust"]]
+            first.plot(time, accuracy, color=colour, label=row["trust"])
             second.plot(size, accuracy, color=colour)
-            for mark, name in (("o", "receiver"), ("s", "others"), ("^", "far")):
-                third.plot([_shown(table[trust][name])], [place], mark, color=colour)
+            for k, (name, (mark, label)) in enumerate(LOOKING.items()):
+                epsilon = min(float(row[name]), TOP)
+                shown = {"color": colour, "label": None if place else label}
+                third.plot([epsilon], [place + 0.2 * (k - 1)], mark, markersize=5.0, **shown)
         for axes, label in ((first, "virtual seconds"), (second, "MB sent")):
             axes.set_xscale("symlog", linthresh=1.0)
             axes.set_xlabel(label)
             axes.set_xlim(0.0, None)
         first.set_ylabel("accuracy")
         first.legend()
-        third.set_yticks(range(len(found)), list(found))
-        third.invert_yaxis()
+        third.set_yticks(range(len(table)), [row["trust"] for row in table])
+        third.set_ylim(3.5, -1.9)
         third.set_xscale("log")
         third.set_xlim(2.0, 2.0 * TOP)
         third.set_xticks([3, 10, 30, 100, TOP], ["3", "10", "30", "100", "infinite"])
-        third.set_xlabel("epsilon of a phone: receivers o, others s, far ^")
+        third.minorticks_off()
+        third.set_xlabel("epsilon of a phone")
+        legend = third.legend(loc="upper left", handletextpad=0.3)
+        for handle in legend.legend_handles:
+            handle.set_color("0.4")
         save(first, path)
-
-
-TOP = 1000.0  # where infinite is drawn
-
-
-def _shown(epsilon: float) -> float:
-    return min(epsilon, TOP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -133,7 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds = range(1, 1 + asked.sets)
     with ProcessPoolExecutor(asked.processes) as pool:
         found = {trust: list(pool.map(partial(played, trust), seeds)) for trust in TRUSTS}
-    publish(asked, NAME, list(rows(found)), {}, partial(draw, found))
+    table = list(rows(found))
+    curves = {trust: sets[0][0] for trust, sets in found.items()}
+    publish(asked, NAME, table, {}, partial(draw, curves, table))
 
 
 if __name__ == "__main__":
