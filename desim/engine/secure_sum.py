@@ -280,7 +280,7 @@ class Secured(Trusted):
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """The sum (dim,) of clipped replies with the shares of noise that came with them."""
         trust, lattice, shares = self.trust, self.lattice, len(replies.who)
-        if replies.payload is not self.parts:
+        if self.parts is None or replies.payload is not self.parts:
             found = "found hub.total of other replies than hub.collect gave"
             raise RunError(
                 f"algorithm: {found}, with trust: secure-sum; allowed: these, as they are"
@@ -288,5 +288,5 @@ class Secured(Trusted):
         self.charge(hub, replies, trust.summed(lattice, shares), 0)
         if not shares:
             return np.zeros(lattice.dim), trust.number
-        seed, whole = self.world.settings.seed, lattice.added(replies.payload)
+        seed, whole = self.world.settings.seed, lattice.added(self.parts)
         return lattice.decoded(seed, int(hub.round), whole), trust.number
