@@ -16,11 +16,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 6050,  # sums: noise correlated over them, unseen ones; what linear messages tell
+    "privacy": 6060,  # sums: noise correlated over them, unseen ones; what linear messages tell
     "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
     "scenario": 9620,  # who is trusted: keys, what they owe the rest, noise; separation
-    "runs": 6940,  # a method played with symbols, what agents learn of each other; who sees sums
+    "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
     "experiments": 10980,  # audits of sums, and of what one peer has received
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports

@@ -223,6 +223,10 @@ def test_epsilon_is_that_of_all_sums_for_everybody_who_looks(name):
         assert epsilon(rho) * (1 - 1e-9) <= found.worst <= epsilon(rho) * 1.02
         assert any("masks hold" in one for one in found.assumptions)
         assert not any("trusted" in one for one in (*found.assumptions, *found.flags))
+        assert "the seed of the noise is secret" in found.assumptions
+        assert not any("real numbers" in one for one in found.assumptions)
+    together = run.account(view="collusion:[0, 1]")
+    assert any(one.startswith("optimistic: collusion:[0, 1] knows") for one in together.flags)
     replaced = run.account(view="coordinator", relation="agent").worst
     assert replaced == pytest.approx(epsilon(4 * rho), rel=0.02)
 

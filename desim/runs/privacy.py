@@ -44,9 +44,13 @@ from desim.tabulated import each_once
 
 SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
 UNSEEDED = "noise is from the operating system, drawn by each agent's process: no seed removes it"
-CAVEATS = (
+DOUBLES = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
-    "Not for releasing real data",
+    "Not for releasing real data"
+)
+WHOLES = "noise is of whole numbers, drawn exactly but simulated. Not for releasing real data"
+CAVEATS = (
+    DOUBLES,
     SEEDED,
     "sensitivities are those of exact arithmetic; rounding before noise adds about an ulp",
     "message sizes, times and numbers of rounds must not depend on data, or they are releases too",
@@ -134,8 +138,12 @@ def statement(
     )
     assumed = [basis] if (basis := known.get("basis")) else []
     unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
-    caveats = tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
+    secret = "the seed of the noise is secret"  # said of whole numbers alone
+    whole = bool(records) and all(secret in one["assumptions"] for one in records)
+    instead = {SEEDED: UNSEEDED} if unseeded else {}
+    instead |= {DOUBLES: WHOLES} if whole else {}
+    caveats = tuple(instead.get(one, one) for one in CAVEATS)
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
         caveats=caveats, accountant=named or "", unsure=shortly(run), trusted=trusted(run),

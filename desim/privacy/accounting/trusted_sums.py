@@ -103,6 +103,8 @@ def remarks(
     sums: Columns, who: Adversary, relation: str, delta: float, agents: int
 ) -> Iterator[str]:
     """What a reader of an epsilon of sums has to know."""
+    if secured(sums) and who.agents:
+        yield f"optimistic: {who} knows its shares of the noise, which hide nothing from it"
     if who.kind not in MODELS and not secured(sums):
         yield TRUSTED
         return

@@ -148,11 +148,11 @@ NEIGHBOURS = {
     "add-or-remove-agent": "all records of one agent are left out, so that it adds 0 to each sum "
     "that it would be in",
 }
-ALWAYS = (
-    "no record is in the data of two agents",
-    "noise is of real numbers and its seed is secret",
-    "each point of the curve is for a time fixed beforehand",
-)
+APART = "no record is in the data of two agents"
+REAL = "noise is of real numbers and its seed is secret"
+WHOLE = "the seed of the noise is secret"  # of noise that is of whole numbers, as it says
+FIXED = "each point of the curve is for a time fixed beforehand"
+WHOLES = ("discrete-gaussian", "lattice-sum", "skellam-sum")
 SCHEDULED = "no sensitivity, noise or batch follows from what was released"
 LOST = (  # why an epsilon is infinite
     "a noise draw served two values",
@@ -168,7 +168,8 @@ class Signs:
 
     exact: mu^2 says everything about all; counted: some have a loss distribution that is used;
     secret: some are on batches that stay secret; flat: some are of objective perturbation; hidden:
-    some are of steps that nobody sees; lost: agents, by the reason why their epsilon is infinite.
+    some are of steps that nobody sees; whole, real: some have noise of such numbers; lost: agents,
+    by the reason why their epsilon is infinite.
     """
 
     exact: bool
@@ -176,6 +177,8 @@ class Signs:
     secret: bool
     flat: bool
     hidden: bool
+    whole: bool
+    real: bool
     lost: Mapping[str, NDArray[np.int64]]
 
     @classmethod
@@ -185,6 +188,7 @@ class Signs:
         mechanism, agent = seen["mechanism"], seen["agent"]
         unbounded = np.isinf(np.asarray(seen["sensitivity"], float))
         reused = mechanism.equal("reused")
+        used = {mechanism.words[code] for code in np.unique(mechanism.codes).tolist()}
         bare = ~reused & (mechanism.equal("none") | (np.asarray(seen["scale"], float) == 0.0))
         where = (reused, bare, unbounded & ~bare & ~reused, ~unbounded & ~bare & ~reused)
         return cls(
@@ -193,13 +197,16 @@ class Signs:
             bool(((priced.ratio > 0.0) & (priced.rows > 1.0)).any()),
             bool((priced.xi > 0.0).any()),
             bool(mechanism.equal("noisy-gradient").any()),
+            not used.isdisjoint(WHOLES),
+            bool(used - {*WHOLES, "none", "reused"}),
             {why: np.unique(agent[lost & rows]) for why, rows in zip(LOST, where, strict=True)},
         )
 
 
 def assumptions(relation: str, signs: Sequence[Signs]) -> tuple[str, ...]:
     """What epsilon and risk of the releases that show these signs take for granted."""
-    said = [NEIGHBOURS[relation], *ALWAYS]
+    whole = any(one.whole for one in signs) and not any(one.real for one in signs)
+    said = [NEIGHBOURS[relation], APART, WHOLE if whole else REAL, FIXED]
     if any(one.counted for one in signs):
         said.append(SCHEDULED)
     if any(one.secret for one in signs):

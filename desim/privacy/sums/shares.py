@@ -2,8 +2,9 @@
 
 Discrete Gaussian shares do not add up to one: Kairouz, Liu, Steinke 2021 (arXiv 2102.06387),
 Proposition 14, counts what that costs by tau, for deviations of half a level or more; narrower ones
-are worth the noise of one of them, which the others cannot undo. Skellam ones do: Agarwal, Kairouz,
-Liu 2021 (2110.04995), Theorem 3.5, holds at whole orders of the Renyi divergence. All is in levels.
+are worth the noise of one of them, which the others cannot undo. Skellam shares do add up: Agarwal,
+Kairouz, Liu 2021 (2110.04995), Theorem 3.5, holds at whole orders of the Renyi divergence. All is
+in levels.
 """
 
 import math

@@ -228,8 +228,10 @@ def _releases(run: "Run") -> Facts:
         codes, counts = np.unique(rows["mechanism"].codes, return_counts=True)
         words = rows["mechanism"].words
         found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
+    masked = found.keys() & {"lattice-sum", "skellam-sum"}
+    bare = "messages of keys, shares and masked numbers" if masked else "messages without noise"
     text = ", ".join(
-        f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
+        f"{n} {bare}" if mechanism == "none" else f"{n} with noise ({mechanism})"
         for mechanism, n in sorted(found.items(), key=lambda one: (-one[1], one[0]))
     )
     return [("releases", text)] if text else []
