@@ -241,8 +241,8 @@ def sums_of(simulation: Any) -> list[str]:
     deviation, clip = trust.deviation(1, trust.clip), trust.clip
     multiplier = trust.multiplier(1) if trust.relative else deviation / clip
     text = f"{trust.says} {clip:.6g}{', at first' if trust.adaptive else ''}, adds noise of "
-    text += f"{deviation:.6g} (multiplier {multiplier:.6g}) to each of {dim} sums, and divides by "
-    text += f"{trust.number:.6g}"
+    text += f"{deviation:.6g} (multiplier {multiplier:.6g}) to each of the {dim} "
+    text += f"numbers of a sum, and divides by {trust.number:.6g}"
     lines = [text]
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
     if found is None:
