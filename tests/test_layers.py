@@ -22,7 +22,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "scenario": 9620,  # who is trusted: keys, what they owe the rest, noise; separation
     "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
-    "experiments": 10980,  # audits of sums, and of what one peer has received
+    "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
