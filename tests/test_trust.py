@@ -15,7 +15,7 @@ from test_resume import killed, unlike
 
 import desim
 from desim.deployments.deployed import refuse
-from desim.engine import trusted
+from desim.engine import play, trusted
 from desim.engine.requests import Replies
 from desim.errors import InputError
 from desim.experiments.audit.of_method import audit
@@ -256,6 +256,45 @@ def test_no_weight_and_no_number_lengthens_a_reply():
     for wrong in ("False", "(replies.weight > 1.0).any()"):
         twin = mutant(trusted, right, wrong)
         assert shortens(twin, rows[-2:-1], weight[-2:-1]).max() > 1.0, wrong
+
+
+def ended(algorithm, trust, row, mutated=None):
+    """Outcome and tables of four rounds in which an agent's first label is `row`."""
+    written = scenario(stop={"rounds": 4}, privacy={"trust": trust, "unit": "agent"})
+    written["algorithm"] = {**algorithm, "local": {"epochs": EPOCHS, "step": STEP}}
+    made = build(load(written))
+    made.problem.b[made.problem.start[2]] = row
+    if mutated is not None:
+        made = mutated.Simulation(made.method, made.settings, made.observation, made.engine, "")
+    outcome = made.play(tables := Tables())
+    return outcome, [tables.read(name) for name in ("events", "releases")]
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+@pytest.mark.parametrize("algorithm", METHODS[-3:], ids=lambda one: one["name"])
+def test_no_record_ends_a_run_whose_sums_have_noise(algorithm, trust):
+    """An agent whose own model is lost goes on, and what it replies counts as nothing."""
+    usual, logs = ended(algorithm, trust, 0.5)
+    assert np.isfinite(usual.state["x"]).all()
+    for row in (np.nan, -np.inf, 1e308)[: 1 if trust == "secure-sum" else 3]:
+        outcome, others = ended(algorithm, trust, row)
+        assert (outcome.status, outcome.reason) == (usual.status, usual.reason)
+        assert all(one.equals(other) for one, other in zip(logs, others, strict=True))
+        assert np.isfinite(outcome.model).all()
+        assert outcome.warnings == usual.warnings
+        assert np.flatnonzero(~np.isfinite(outcome.state["x"]).all(1)).tolist() == [2]
+    wrong = mutant(play, "settings.trust is not None  # sums", "False  # sums")
+    assert ended(algorithm, trust, np.nan, wrong)[0].status == "failed"
+
+
+def test_a_lost_model_ends_a_run_whose_replies_are_seen():
+    """Without trust the coordinator sees it, as it did."""
+    written = scenario(stop={"rounds": 4})
+    written["algorithm"] = {"name": "scaffold", "local": {"epochs": EPOCHS, "step": STEP}}
+    del written["privacy"]
+    made = build(load(written))
+    made.problem.b[made.problem.start[2]] = np.nan
+    assert "the model of agent 2 is not finite in round 1" in made.play(Tables()).reason
 
 
 def test_nobody_came_and_the_noise_stays():
