@@ -463,6 +463,27 @@ def test_correlated_noise_is_for_its_rounds(tmp_path):
     assert desim.resume(tmp_path / "b", {"stop.rounds": 6}).manifest["rounds"] == 6
 
 
+SLOW = {"link": {"latency": "0.3 s", "bandwidth": "10 kbit/s"}}
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+def test_sums_are_told_again_under_another_network(trust):
+    written = scenario(privacy={"trust": trust}, stop={"rounds": 3}, participation={"uniform": 4})
+    run = desim.run(written)
+    slower, fresh = desim.retime(run, network=SLOW), desim.run({**written, "network": SLOW})
+    assert (slower.model == fresh.model).all()
+    for name in ("events", "releases", "metrics"):
+        assert getattr(slower, name).equals(getattr(fresh, name)), name
+        assert not getattr(slower, name).equals(getattr(run, name)), name
+    assert slower.account().worst == fresh.account().worst < np.inf
+
+
+def test_a_clip_that_follows_replies_is_not_told_again():
+    run = desim.run(scenario(privacy={"clip": ADAPTIVE}, stop={"rounds": 2}))
+    with pytest.raises(InputError, match=r"privacy\.clip: found a quantile; it follows what"):
+        desim.retime(run, network=SLOW)
+
+
 def test_a_record_less_is_not_said_to_move_a_sum_half_as_far(monkeypatch):
     run = desim.run(scenario(privacy={"unit": "record"}, stop={"rounds": 3}))
     one, other = (run.account(relation=name) for name in ("replace-one", "add-or-remove-one"))
