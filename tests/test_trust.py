@@ -463,6 +463,20 @@ def test_correlated_noise_is_for_its_rounds(tmp_path):
     assert desim.resume(tmp_path / "b", {"stop.rounds": 6}).manifest["rounds"] == 6
 
 
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+def test_a_log_of_rounds_has_every_reply(trust, monkeypatch):
+    schedule = {"schedule": [[0, 1, 2, 4], [2, 3, 4]]}
+    written = scenario(privacy={"trust": trust}, participation=schedule, stop={"rounds": 4})
+    run, less = desim.run(written), desim.run({**written, "log": "rounds"})
+    assert less.releases.equals(run.releases)
+    assert (less.account().final == run.account().final).all()
+    monkeypatch.setattr(trusted.Trusted, "__init__", mutant(
+        trusted, "world.ledger.keep()", "world.ledger.seed"
+    ).Trusted.__init__)  # fmt: skip
+    wrong = desim.run({**written, "log": "rounds"})
+    assert not wrong.account().final.max() == run.account().final.max()
+
+
 SLOW = {"link": {"latency": "0.3 s", "bandwidth": "10 kbit/s"}}
 
 

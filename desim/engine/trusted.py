@@ -130,6 +130,7 @@ class Trusted(Feature):
         trust = world.settings.trust
         assert trust is not None
         self.world, self.trust = world, trust
+        world.ledger.keep()  # a sum is charged by the replies that came
         self.clip = trust.clip
         self.latest = 0  # round of the latest sum
 
