@@ -23,7 +23,7 @@ from desim.interface.plots import curves
 from desim.log.parquet import Tables
 from desim.numerics.keys import seed_word
 from desim.privacy.accounting import prices
-from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.prices import poisson_gaussian
 from desim.privacy.ledger.ledger import add_normal
 from desim.runs.joint import joint
@@ -380,7 +380,8 @@ REFUSED = [
     ({"privacy": terms(noise={"correlated": "tree", "iteration": 2.0})}, "and iteration; allowed"),
     ({"privacy": terms(trust=None, clip=None, noise={"correlated": "tree"},
                        target={"epsilon": 1.0, "delta": 1e-5})}, "correlated: found without trust"),
-    ({"privacy": terms(budget=3.0)}, "privacy.budget: found with trust: coordinator"),
+    ({"privacy": terms(budget=3.0, trust="secure-sum")}, "privacy.budget: found with trust: sec"),
+    ({"privacy": terms(budget=1e-3)}, "privacy.budget: found 0.001, but the first release of agen"),
     ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
     ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),
     ({"privacy": terms(trust=None, clip=None, noise={"sigma": 1.0})}, "whether it is there"),
@@ -475,6 +476,42 @@ def test_a_log_of_rounds_has_every_reply(trust, monkeypatch):
     ).Trusted.__init__)  # fmt: skip
     wrong = desim.run({**written, "log": "rounds"})
     assert not wrong.account().final.max() == run.account().final.max()
+
+
+BUDGET = 7.0
+PARTS = [({"schedule": [[0, 1, 2, 4], [2, 3, 4]]}, "all"), ({"bernoulli": 0.6}, "all"),
+         ("all", {"buffer": 3, "late": "carry"})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "policy"), PARTS)
+@pytest.mark.parametrize("clip", [CLIP, ADAPTIVE])
+def test_a_budget_ends_the_part_of_agents_whose_sums_have_spent_it(part, policy, clip, monkeypatch):
+    changes = {"participation": part, "policy": policy, "stop": {"rounds": 16}}
+    written = scenario(privacy={"budget": BUDGET}, **changes)
+    written["privacy"]["clip"] = clip
+    most = int((mu_of(BUDGET, 1e-5) * Z) ** 2)  # sums, of one left out
+    assert 2 < most < 8
+    with heard(monkeypatch) as sums:
+        run = desim.run(written)
+    number = np.bincount(np.concatenate([who for _, who, _, _ in sums]), minlength=6)
+    assert number.max() == most
+    account = run.account()
+    assert account.worst <= BUDGET < epsilon_of(np.sqrt(most + 1) / Z, 1e-5)
+    assert account.method == "exact GDP"
+    other = desim.run({**written, "engine": "agents"})
+    assert (run.model == other.model).all()
+    assert run.releases.equals(other.releases)
+    wrong = mutant(trusted, "scale * every, np.nan", "2.0 * scale * every, np.nan")
+    monkeypatch.setattr(trusted.Trust, "of_each", wrong.Trust.of_each)
+    assert desim.run(written).account().worst > BUDGET
+
+
+def test_a_spent_budget_may_end_the_run():
+    terms = {"budget": BUDGET, "on_exhausted": "stop"}
+    run = desim.run(scenario(privacy=terms, stop={"rounds": 16}))
+    most = int((mu_of(BUDGET, 1e-5) * Z) ** 2)
+    assert run.manifest["rounds"] == most
+    assert "privacy.budget: agent 0 would spend" in run.manifest["reason"]
 
 
 SLOW = {"link": {"latency": "0.3 s", "bandwidth": "10 kbit/s"}}

@@ -123,7 +123,8 @@ def played(scenario: Scenario, adding: Adding) -> tuple[Outcome, Tables]:
 def _apart(one: tuple[Outcome, Tables], two: tuple[Outcome, Tables]) -> str:
     """What of two plays differs; empty for nothing."""
     (first, tables), (second, others) = one, two
-    arrays, news = ({"the model": out.model, **out.state} for out in (first, second))
+    both: Any = ({"the model": out.model, **out.state} for out in (first, second))
+    arrays, news = both
     for name, array in arrays.items():
         if array is not None and not np.array_equal(array, news.get(name), equal_nan=True):
             return name
