@@ -127,7 +127,7 @@ def _apart(one: tuple[Outcome, Tables], two: tuple[Outcome, Tables]) -> str:
     arrays, news = both
     for name, array in arrays.items():
         if array is not None and not np.array_equal(array, news.get(name), equal_nan=True):
-            return name
+            return str(name)
     same = (tables.read(name).equals(others.read(name)) for name in ("events", "releases"))
     return "" if all(same) else "the log"
 
