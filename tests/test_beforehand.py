@@ -11,7 +11,7 @@ from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.experiments.audit.pairs import Transcript
 from desim.privacy.accounting.gaussian import epsilon_of
-from desim.runs import joint, premises
+from desim.runs import allowance, joint
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 
@@ -149,7 +149,7 @@ def test_a_target_on_released_models_costs_all_rounds_that_were_allowed(monkeypa
     assert told.startswith("stop.metric ends it by accuracy: epsilon is that of all 30 rounds")
     assert joint.joint([run, run])[0].epsilon == all_rounds(run, 30)
     assert statement(run).table["rigorous epsilon"].max() == all_rounds(run, 30)
-    wrong = mutant(premises, "planned = replayed(might.rows)", "planned = happened")
+    wrong = mutant(allowance, "planned = replayed(might.rows)", "planned = happened")
     monkeypatch.setattr("desim.runs.run.bounded", wrong.bounded)
     assert run.account().worst != all_rounds(run, 30)
 

@@ -17,12 +17,12 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6060,  # sums: noise correlated over them, unseen ones; what linear messages tell
-    "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
+    "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
-    "scenario": 9620,  # who is trusted: keys, what they owe the rest, noise; separation
+    "scenario": 9640,  # who is trusted: keys, what they owe the rest, noise, budgets; separation
     "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
-    "experiments": 10980,  # audits of sums, and of what one peer has received
+    "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")

@@ -15,7 +15,7 @@ from test_resume import killed, unlike
 
 import desim
 from desim.deployments.deployed import refuse
-from desim.engine import trusted
+from desim.engine import play, trusted
 from desim.engine.requests import Replies
 from desim.errors import InputError
 from desim.experiments.audit.of_method import audit
@@ -23,7 +23,7 @@ from desim.interface.plots import curves
 from desim.log.parquet import Tables
 from desim.numerics.keys import seed_word
 from desim.privacy.accounting import prices
-from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.prices import poisson_gaussian
 from desim.privacy.ledger.ledger import add_normal
 from desim.runs.joint import joint
@@ -258,6 +258,45 @@ def test_no_weight_and_no_number_lengthens_a_reply():
         assert shortens(twin, rows[-2:-1], weight[-2:-1]).max() > 1.0, wrong
 
 
+def ended(algorithm, trust, row, mutated=None):
+    """Outcome and tables of four rounds in which an agent's first label is `row`."""
+    written = scenario(stop={"rounds": 4}, privacy={"trust": trust, "unit": "agent"})
+    written["algorithm"] = {**algorithm, "local": {"epochs": EPOCHS, "step": STEP}}
+    made = build(load(written))
+    made.problem.b[made.problem.start[2]] = row
+    if mutated is not None:
+        made = mutated.Simulation(made.method, made.settings, made.observation, made.engine, "")
+    outcome = made.play(tables := Tables())
+    return outcome, [tables.read(name) for name in ("events", "releases")]
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+@pytest.mark.parametrize("algorithm", METHODS[-3:], ids=lambda one: one["name"])
+def test_no_record_ends_a_run_whose_sums_have_noise(algorithm, trust):
+    """An agent whose own model is lost goes on, and what it replies counts as nothing."""
+    usual, logs = ended(algorithm, trust, 0.5)
+    assert np.isfinite(usual.state["x"]).all()
+    for row in (np.nan, -np.inf, 1e308)[: 1 if trust == "secure-sum" else 3]:
+        outcome, others = ended(algorithm, trust, row)
+        assert (outcome.status, outcome.reason) == (usual.status, usual.reason)
+        assert all(one.equals(other) for one, other in zip(logs, others, strict=True))
+        assert np.isfinite(outcome.model).all()
+        assert outcome.warnings == usual.warnings
+        assert np.flatnonzero(~np.isfinite(outcome.state["x"]).all(1)).tolist() == [2]
+    wrong = mutant(play, "settings.trust is not None  # sums", "False  # sums")
+    assert ended(algorithm, trust, np.nan, wrong)[0].status == "failed"
+
+
+def test_a_lost_model_ends_a_run_whose_replies_are_seen():
+    """Without trust the coordinator sees it, as it did."""
+    written = scenario(stop={"rounds": 4})
+    written["algorithm"] = {"name": "scaffold", "local": {"epochs": EPOCHS, "step": STEP}}
+    del written["privacy"]
+    made = build(load(written))
+    made.problem.b[made.problem.start[2]] = np.nan
+    assert "the model of agent 2 is not finite in round 1" in made.play(Tables()).reason
+
+
 def test_nobody_came_and_the_noise_stays():
     written = scenario(participation={"schedule": [[], [1]]}, stop={"rounds": 3})
     run = desim.run(written)
@@ -341,7 +380,8 @@ REFUSED = [
     ({"privacy": terms(noise={"correlated": "tree", "iteration": 2.0})}, "and iteration; allowed"),
     ({"privacy": terms(trust=None, clip=None, noise={"correlated": "tree"},
                        target={"epsilon": 1.0, "delta": 1e-5})}, "correlated: found without trust"),
-    ({"privacy": terms(budget=3.0)}, "privacy.budget: found with trust: coordinator"),
+    ({"privacy": terms(budget=3.0, trust="secure-sum")}, "privacy.budget: found with trust: sec"),
+    ({"privacy": terms(budget=1e-3)}, "privacy.budget: found 0.001, but the first release of agen"),
     ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
     ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),
     ({"privacy": terms(trust=None, clip=None, noise={"sigma": 1.0})}, "whether it is there"),
@@ -422,6 +462,77 @@ def test_correlated_noise_is_for_its_rounds(tmp_path):
     written["privacy"]["noise"] = {"multiplier": 1.0}
     desim.run(written, out=tmp_path / "b")
     assert desim.resume(tmp_path / "b", {"stop.rounds": 6}).manifest["rounds"] == 6
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+def test_a_log_of_rounds_has_every_reply(trust, monkeypatch):
+    schedule = {"schedule": [[0, 1, 2, 4], [2, 3, 4]]}
+    written = scenario(privacy={"trust": trust}, participation=schedule, stop={"rounds": 4})
+    run, less = desim.run(written), desim.run({**written, "log": "rounds"})
+    assert less.releases.equals(run.releases)
+    assert (less.account().final == run.account().final).all()
+    monkeypatch.setattr(trusted.Trusted, "__init__", mutant(
+        trusted, "world.ledger.keep()", "world.ledger.seed"
+    ).Trusted.__init__)  # fmt: skip
+    wrong = desim.run({**written, "log": "rounds"})
+    assert not wrong.account().final.max() == run.account().final.max()
+
+
+BUDGET = 7.0
+PARTS = [({"schedule": [[0, 1, 2, 4], [2, 3, 4]]}, "all"), ({"bernoulli": 0.6}, "all"),
+         ("all", {"buffer": 3, "late": "carry"})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "policy"), PARTS)
+@pytest.mark.parametrize("clip", [CLIP, ADAPTIVE])
+def test_a_budget_ends_the_part_of_agents_whose_sums_have_spent_it(part, policy, clip, monkeypatch):
+    changes = {"participation": part, "policy": policy, "stop": {"rounds": 16}}
+    written = scenario(privacy={"budget": BUDGET}, **changes)
+    written["privacy"]["clip"] = clip
+    most = int((mu_of(BUDGET, 1e-5) * Z) ** 2)  # sums, of one left out
+    assert 2 < most < 8
+    with heard(monkeypatch) as sums:
+        run = desim.run(written)
+    number = np.bincount(np.concatenate([who for _, who, _, _ in sums]), minlength=6)
+    assert number.max() == most
+    account = run.account()
+    assert account.worst <= BUDGET < epsilon_of(np.sqrt(most + 1) / Z, 1e-5)
+    assert account.method == "exact GDP"
+    other = desim.run({**written, "engine": "agents"})
+    assert (run.model == other.model).all()
+    assert run.releases.equals(other.releases)
+    wrong = mutant(trusted, "scale * every, np.nan", "2.0 * scale * every, np.nan")
+    monkeypatch.setattr(trusted.Trust, "of_each", wrong.Trust.of_each)
+    assert desim.run(written).account().worst > BUDGET
+
+
+def test_a_spent_budget_may_end_the_run():
+    terms = {"budget": BUDGET, "on_exhausted": "stop"}
+    run = desim.run(scenario(privacy=terms, stop={"rounds": 16}))
+    most = int((mu_of(BUDGET, 1e-5) * Z) ** 2)
+    assert run.manifest["rounds"] == most
+    assert "privacy.budget: agent 0 would spend" in run.manifest["reason"]
+
+
+SLOW = {"link": {"latency": "0.3 s", "bandwidth": "10 kbit/s"}}
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
+def test_sums_are_told_again_under_another_network(trust):
+    written = scenario(privacy={"trust": trust}, stop={"rounds": 3}, participation={"uniform": 4})
+    run = desim.run(written)
+    slower, fresh = desim.retime(run, network=SLOW), desim.run({**written, "network": SLOW})
+    assert (slower.model == fresh.model).all()
+    for name in ("events", "releases", "metrics"):
+        assert getattr(slower, name).equals(getattr(fresh, name)), name
+        assert not getattr(slower, name).equals(getattr(run, name)), name
+    assert slower.account().worst == fresh.account().worst < np.inf
+
+
+def test_a_clip_that_follows_replies_is_not_told_again():
+    run = desim.run(scenario(privacy={"clip": ADAPTIVE}, stop={"rounds": 2}))
+    with pytest.raises(InputError, match=r"privacy\.clip: found a quantile; it follows what"):
+        desim.retime(run, network=SLOW)
 
 
 def test_a_record_less_is_not_said_to_move_a_sum_half_as_far(monkeypatch):

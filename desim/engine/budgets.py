@@ -67,7 +67,10 @@ class Spending(Feature):
 
     def calling(self, hub: Any, who: Int, payload: Array) -> tuple[Int, Array]:
         """Whoever can afford the release, and what they are at work on meanwhile."""
-        fit = self.affordable(who, hub.terms, hub.round, hub.now)
+        trust, terms = self.world.settings.trust, hub.terms
+        if trust is not None:  # a reply costs what the sum does that it is in
+            terms = trust.of_each(hub.round, len(self.everybody))
+        fit = self.affordable(who, terms, hub.round, hub.now)
         hub.prices, self.before = self.prices, self.under_way(hub.calls, fit)
         return fit, payload if payload.ndim == 1 else payload[np.isin(who, fit)]
 

@@ -291,13 +291,14 @@ class RoundObserver:
     """Observes a coordinator method: one row per collection, or per `every` seconds if not 0.
 
     A collection costs in proportion to the agents that moved since the last one, not to all.
+    hidden: whether agents' models are nobody's to know, so that none that is not finite is an end.
     """
 
     def __init__(
         self, rows: MetricRows, every: float, keep: bool, patience: Patience,
-        cures: Sequence[str] = (),
+        cures: Sequence[str] = (), hidden: bool = False,
     ) -> None:  # fmt: skip
-        self.cures, self.patience = cures, patience
+        self.cures, self.patience, self.hidden = cures, patience, hidden
         self.alive: Alive = unheeding
         self.rows = rows
         self.every = every
@@ -320,7 +321,7 @@ class RoundObserver:
         """
         news = x if moved is None else x[moved]
         if not math.isfinite(np.add.reduce(news, None) + np.add.reduce(model)):
-            bad = np.flatnonzero(~np.isfinite(x).all(1))
+            bad = np.flatnonzero(~(np.isfinite(x).all(1) | self.hidden))
             if bad.size or not np.isfinite(model).all():
                 raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
         if self.keep:

@@ -200,7 +200,8 @@ class Simulation:
         common = rows, seen.every, seen.iterates
         observer: Any
         if hub:
-            observer = RoundObserver(*common, patience, self.method.cures)
+            hidden = settings.trust is not None  # sums have noise, an end would have none
+            observer = RoundObserver(*common, patience, self.method.cures, hidden)
         else:
             kind = ReleasedObserver if seen.released else ClockObserver
             observer = kind(*common, settings.initial("x0"), patience, self.method.cures)

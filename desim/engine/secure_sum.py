@@ -165,7 +165,7 @@ def _summing(
     for number in range(len(EXCHANGES)):
         left = own.left
         down, up, seconds = own.exchange(number)
-        effort = _gradients(hub, who, seconds)
+        effort = own.gradients(who, hub.round, seconds)
         sizes = {"bits": 8 * int(np.ceil(down)), "reply_bits": 8 * int(np.ceil(up))}
         if number == INPUT:
             rows = payload if np.ndim(payload) == 1 else payload[left]
@@ -181,19 +181,6 @@ def _summing(
             break
     own.parts = replies.payload
     return replies
-
-
-def _gradients(hub: Any, who: Int, seconds: Array) -> Array:
-    """Work (agents,) that takes agents who (n,) so many seconds (n,), slow devices longer.
-
-    Of agents to whom gradients take no time nothing does.
-    """
-    settings = hub.world.settings
-    speed, work = np.empty(len(who)), np.zeros(hub.agents)
-    speeds_into(settings.speeds, who, np.full(len(who), hub.round), speed)
-    paced = np.where(speed < np.inf, speed * settings.speeds.devices[0, who], 0.0)
-    work[who] = seconds * paced
-    return work
 
 
 class Sum(NamedTuple):
@@ -238,6 +225,18 @@ class Secured(Trusted):
         assert self.now is not None
         circle, sharing, left = self.now
         return circle.exchange(number, left, sharing, self.lattice.width, self.trust.bits)
+
+    def gradients(self, who: Int, round_: int, seconds: Array) -> Array:
+        """Work (agents,) that takes agents who (n,) so many seconds (n,), slow devices longer.
+
+        Of agents to whom gradients take no time nothing does.
+        """
+        settings = self.world.settings
+        speed, work = np.empty(len(who)), np.zeros(settings.problem.agents)
+        speeds_into(settings.speeds, who, np.full(len(who), round_), speed)
+        paced = np.where(speed < np.inf, speed * settings.speeds.devices[0, who], 0.0)
+        work[who] = seconds * paced
+        return work
 
     def voided(self, hub: Any, number: int, who: Int) -> bool:
         """Whether the sum is void now that agents who (n,) have answered exchange `number`."""
@@ -285,7 +284,7 @@ class Secured(Trusted):
             raise RunError(f"algorithm: {found}; allowed: these, as they are")
         self.refuse_more(int(hub.round), replies.who)
         self.charge(hub, replies, trust.summed(lattice, shares))
-        if not shares:
+        if not shares or self.parts.shape[1] != lattice.width:  # or it is played blind
             return np.zeros(lattice.dim), trust.number
         seed, whole = self.world.settings.seed, lattice.added(self.parts)
         return lattice.decoded(seed, int(hub.round), whole), trust.number

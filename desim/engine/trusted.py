@@ -26,7 +26,7 @@ from desim.memory import Tree, recall
 from desim.network.timeline.record import SUMMED, WHOLE, release_id
 from desim.privacy.correlated.factors import Factor
 from desim.privacy.ledger.ledger import BESIDE, Mechanism, View, add_normal
-from desim.privacy.ledger.mechanisms import CLIPS, Gaussian
+from desim.privacy.ledger.mechanisms import CLIPS, Gaussian, Terms
 from desim.problem.kernels.sums import clipped_rows, column_sums
 
 if TYPE_CHECKING:
@@ -114,6 +114,12 @@ class Trust:
             law, share = self.factor.charged(round_)
         return int(law), int(View.PUBLIC), 2.0 * clip, scale, share
 
+    def of_each(self, round_: int, agents: int) -> Terms:
+        """Terms (agents,) of a sum of a round for each that is in it, as a budget counts them."""
+        _, _, moved, scale, _ = self.terms(round_, self.clip)
+        every = np.ones(agents)
+        return Terms(Mechanism.SUM, View.PUBLIC, moved * every, scale * every, np.nan * every)
+
     def at_most(self) -> tuple[int, int, float, float, float]:
         """Terms of one row that costs as much as all sums with correlated noise may."""
         assert self.factor is not None
@@ -130,6 +136,7 @@ class Trusted(Feature):
         trust = world.settings.trust
         assert trust is not None
         self.world, self.trust = world, trust
+        world.ledger.keep()  # a sum is charged by the replies that came
         self.clip = trust.clip
         self.latest = 0  # round of the latest sum
 

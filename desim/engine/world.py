@@ -105,8 +105,7 @@ class World:
         self._rested = wall.monotonic() + FLUSH_SECONDS
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
-        whole = level != "rounds" or self.settings.trust is not None  # sums hold single replies
-        self.ledger = Ledger(seed, self.settings.problem.agents, whole)
+        self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
         settings = self.settings  # few have one of these, and what they need is a lot
         if settings.churn is not None:
             from desim.engine import presences

@@ -29,17 +29,9 @@ from desim.privacy.accounting.views import (
     flags,
     require_seen,
 )
+from desim.runs.allowance import allowed, stand_in
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, same_values, unrelated
-from desim.runs.premises import (
-    allowed,
-    plugged,
-    readable_terms,
-    real,
-    stand_in,
-    stored,
-    trusted,
-    void,
-)
+from desim.runs.premises import plugged, readable_terms, real, stored, trusted, void
 from desim.runs.privacy import Statement, views_of
 from desim.runs.run import (
     RELEASED,

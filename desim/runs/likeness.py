@@ -46,6 +46,10 @@ def delayed(scenario: Scenario) -> list[str]:
     if scenario.churn is not None:
         text = "which computations and messages an absence meets depends on the delays"
         found.append(f"churn: {text}; allowed: none")
+    clip = None if scenario.privacy is None else scenario.privacy.clip
+    if clip is not None and clip.quantile is not None:
+        text = "it follows what was replied, and with it what sums cost"
+        found.append(f"privacy.clip: found a quantile; {text}; allowed: a number")
     if names := changing(scenario):
         text = "may change what is computed by when it is sent"
         found.append(f"listeners: {names} {text}; allowed: listeners of rows alone")

@@ -22,16 +22,14 @@ from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
 from desim.privacy.papers.claims import RELEASED, Claim, Inputs
 from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
+from desim.runs.allowance import listed, one_each, table_of_listed
 from desim.runs.premises import (
     Stated,
     ended_by_rows,
     exposed,
-    listed,
     names,
-    one_each,
     shortly,
     stored,
-    table_of_listed,
     terms_of,
     trusted,
 )
@@ -138,9 +136,9 @@ def statement(
     )
     assumed = [basis] if (basis := known.get("basis")) else []
     unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
-    records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
-    secret = "the seed of the noise is secret"  # said of whole numbers alone
-    whole = bool(records) and all(secret in one["assumptions"] for one in records)
+    accounts = [_accounts(run, one, terms) for one in views]
+    records = [_record(run, both, terms, claim, own, assumed, unread) for both in accounts]
+    whole = all(replay.whole for replay, _ in accounts)
     instead = {SEEDED: UNSEEDED} if unseeded else {}
     instead |= {DOUBLES: WHOLES} if whole else {}
     caveats = tuple(instead.get(one, one) for one in CAVEATS)
@@ -224,10 +222,10 @@ def views_of(star: bool, asked: str = "eavesdropper", trust: bool = False) -> li
 
 
 def _record(
-    run: Run, view: str, terms: Stated, claim: Claim | None, own: Asked | None,
-    assumed: list[str], unread: list[str],
+    run: Run, accounts: tuple[Account, Account | None], terms: Stated, claim: Claim | None,
+    own: Asked | None, assumed: list[str], unread: list[str],
 ) -> dict[str, Any]:  # fmt: skip
-    replay, other = _accounts(run, view, terms)
+    replay, other = accounts
     own_epsilon, doubts = (np.nan, ()) if own is None else own(replay)
     said = claim.worst if claim is not None and terms.relation == claim.relation else np.nan
     return {

@@ -22,18 +22,9 @@ from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import OF_SUMS
 from desim.privacy.accounting.views import read_view
 from desim.privacy.correlated.charged import at_worst
+from desim.runs.allowance import allowed, bounded
 from desim.runs.directory import SCENARIO, busy, own_scenario, read_manifest, written_by
-from desim.runs.premises import (
-    Stated,
-    allowed,
-    bounded,
-    declared,
-    names,
-    real,
-    stated,
-    trusted,
-    void,
-)
+from desim.runs.premises import Stated, declared, names, real, stated, trusted, void
 from desim.runs.store import Checkpoint, Directory, Store, checkpoints_of
 from desim.scenario import own
 

@@ -19,13 +19,13 @@ from desim.arrays import Array, Int
 from desim.columns import Words
 from desim.engine.play import BLIND, Simulation
 from desim.engine.requests import Compute, Job
-from desim.engine.signals import Listener, Message
 from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.log.event_log import Outcome
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.accounting.prices import prices
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
+from desim.signals import Listener, Message
 
 START, INPUT, NOISE = range(3)  # kinds of symbols
 LINEAR = 1e-10  # of a vector, beside what symbols say of it, term by term

@@ -439,9 +439,10 @@ def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | No
         return kind(Ingredients(scenario.algorithm.parameters, settings, noise))
 
     method = calibrated(scenario, make, noise, settings.problem.rows)
-    if settings.trust is not None:
+    if settings.trust is None:
+        _affordable(method, _planned(method, settings))
+    else:
         method.coordinator = settings.trust.program(method.coordinator)
-    _affordable(method, _planned(method, settings))
     return method
 
 

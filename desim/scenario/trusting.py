@@ -52,6 +52,11 @@ def trusted(scenario: Scenario, settings: Settings) -> Settings:
     if privacy.secure is not None:
         trust = unseen(privacy.secure, settings, trust)
     trust = _calibrated(scenario, settings, trust)
+    if settings.budget is not None:  # whose end follows from who was in sums: that is no secret
+        trust = replace(trust, law=Mechanism.SUM, share=np.nan)
+        first = trust.of_each(1, settings.problem.agents)
+        if problems := settings.budget.problems(first, settings.problem.rows):
+            raise InputError(problems)
     if privacy.secure is not None:
         refuse_wrapping(privacy.secure, settings, trust)
     return replace(settings, trust=trust)
@@ -245,6 +250,8 @@ def sums_of(simulation: Any) -> list[str]:
     text += f"numbers of a sum, and divides by {trust.number:.6g}"
     lines = [text]
     found = planned(simulation.settings, trust, privacy.delta, privacy.view, privacy.neighbours)
+    if privacy.budget is not None and (found is None or not found.worst <= privacy.budget):
+        return [*lines, f"privacy: at most epsilon {privacy.budget:g}, privacy.budget"]
     if found is None:
         return [*lines, "privacy: no number of rounds is planned, so that epsilon is not known yet"]
     where = ""

@@ -25,7 +25,6 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.requests import Replies
-from desim.engine.signals import Listener, Message
 from desim.errors import InputError, RunError, refusal
 from desim.experiments.audit.of_method import (
     NEVER,
@@ -57,6 +56,7 @@ from desim.scenario.build import build
 from desim.scenario.check import explained
 from desim.scenario.load import load, loaded
 from desim.scenario.schema import Scenario
+from desim.signals import Listener, Message
 
 LONG = 10.0  # times the clip: a change that is to be shortened
 WITHIN = 1.0 - 1e-9  # times the clip: one that is not

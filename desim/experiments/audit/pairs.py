@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine.play import Observation, Simulation
-from desim.engine.signals import Listener, Message, Release, Sink
+from desim.engine.signals import Sink
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.log.event_log import Outcome
 from desim.privacy.ledger.ledger import Mechanism
+from desim.signals import Listener, Message, Release
 
 # What a play reveals, kept and replayed: the same transcript on other data shows what moved.
 

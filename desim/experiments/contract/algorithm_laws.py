@@ -11,7 +11,6 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.play import Simulation
-from desim.engine.signals import Listener, Release
 from desim.errors import InputError
 from desim.experiments.audit.neighbours import worst_pair
 from desim.experiments.audit.pairs import completed, unobserved
@@ -24,6 +23,7 @@ from desim.experiments.contract.stage import (
     demand_same,
     findings,
 )
+from desim.experiments.contract.trust_laws import believed
 from desim.log.parquet import Tables
 from desim.network.timeline.record import is_beside
 from desim.numerics import jit
@@ -36,6 +36,7 @@ from desim.runs.run import Run
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.schema import Scenario
+from desim.signals import Listener, Release
 
 # What an algorithm reveals: all of it is in the ledger, and no more than it declares.
 AGENTS = 8  # of a larger problem the first ones stand for all
@@ -206,12 +207,13 @@ ENGINES = ("cohort", "compiled")
 def algorithm(
     name: str, scenario: Scenario | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Iterator[Finding]:
-    """Check each law of the algorithm of that name, in turn.
+    """Check each law of the algorithm of that name, in turn, and what it says of itself.
 
     scenario: where it is tried, cut to 12 rounds; default: a small one on unequal links. overrides:
     dotted keys of it, such as parameters without a default. InputError where it cannot be tried.
     """
-    return findings(LAWS, Stage(registry.get(name), scenario, overrides))
+    method = registry.get(name)
+    return findings((*LAWS, *believed(method)), Stage(method, scenario, overrides))
 
 
 def declares(stage: Stage) -> str:

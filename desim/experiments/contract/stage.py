@@ -183,9 +183,10 @@ class Stage:
         kind = next((one for one in NOISES if one in self.method.noises), None)
         if kind is None:
             raise SkippedError(f"its noises are {', '.join(self.method.noises) or 'none'}")
-        return self._possible(privacy__noise=NOISES[kind], problem__clip=1.0)
+        return self.possible(privacy__noise=NOISES[kind], problem__clip=1.0)
 
-    def _possible(self, **changes: Any) -> Scenario:
+    def possible(self, **changes: Any) -> Scenario:
+        """As `changed`; SkippedError where the method admits no such scenario."""
         try:
             scenario = self.changed(**changes)
             check(scenario)
@@ -207,7 +208,7 @@ class Stage:
         found = {}
         for label, change in changes.items():
             with suppress(SkippedError):
-                found[label] = self._possible(**change)
+                found[label] = self.possible(**change)
         with suppress(SkippedError):
             found["noise"] = self.noisy
         return found

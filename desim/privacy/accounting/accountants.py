@@ -41,6 +41,7 @@ from desim.privacy.accounting.views import (
     assumptions,
     charged,
     flags,
+    of_whole_numbers,
     require_seen,
 )
 
@@ -217,7 +218,7 @@ class Account:
     GDP, or pure epsilons added up; or no bound; final: epsilon (agents,) of all that the view has
     seen, or might have where that follows from data; growth: times s at which the largest of the
     agents' epsilons grows, and what it is from then on; void: whether more was seen than the
-    releases.
+    releases; whole: whether all noise is of whole numbers.
     """
 
     view: str
@@ -231,6 +232,7 @@ class Account:
     columns: Callable[[], Columns] = field(repr=False)  # of the curve, as arrays
     prices: Callable[[int], Prices] = field(repr=False)  # of an agent's releases, in their order
     void: bool = False
+    whole: bool = False
 
     def voided(self, why: str) -> "Account":
         """The account of who has seen more than the releases: infinite from the start, and why."""
@@ -348,6 +350,7 @@ def _account(
         growth,
         columns,
         single,
+        whole=of_whole_numbers(signs),
     )
 
 

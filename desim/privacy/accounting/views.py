@@ -203,10 +203,14 @@ class Signs:
         )
 
 
+def of_whole_numbers(signs: Sequence[Signs]) -> bool:
+    """Whether all noise of the releases that show these signs is of whole numbers."""
+    return any(one.whole for one in signs) and not any(one.real for one in signs)
+
+
 def assumptions(relation: str, signs: Sequence[Signs]) -> tuple[str, ...]:
     """What epsilon and risk of the releases that show these signs take for granted."""
-    whole = any(one.whole for one in signs) and not any(one.real for one in signs)
-    said = [NEIGHBOURS[relation], APART, WHOLE if whole else REAL, FIXED]
+    said = [NEIGHBOURS[relation], APART, WHOLE if of_whole_numbers(signs) else REAL, FIXED]
     if any(one.counted for one in signs):
         said.append(SCHEDULED)
     if any(one.secret for one in signs):

@@ -261,6 +261,10 @@ class Ledger(Appended):
         self.waiting: Array | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
 
+    def keep(self) -> None:
+        """Keep every row, before there is any."""
+        self._bared = self._bared[:, :0].copy()
+
     def release(
         self, time: Any, who: Any, round_: Any, exchange: int, value: Array, terms: Terms,
         where: Any, draw: int | None = None, kept: bool = False,

@@ -155,9 +155,11 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
     """What no account of sums knows."""
     if privacy is None or not privacy.trusted:
         return
-    if privacy.budget is not None:
-        text = f"found with trust: {privacy.trust}, whose sums no single agent stops"
-        yield ("privacy", "budget"), f"{text}; allowed: privacy.target, or stop.rounds"
+    correlated = privacy.noise is not None and privacy.noise.correlated is not None
+    if privacy.budget is not None and (correlated or privacy.target or privacy.secure is not None):
+        text = f"found with trust: {privacy.trust}, and correlated noise, a target or sums that "
+        text += "nobody sees the parts of"
+        yield ("privacy", "budget"), f"{text}; allowed: none of these, or stop.rounds"
     masked = privacy.trust == "secure-sum"  # nobody sees single replies
     if privacy.target and not masked and read_view(privacy.view).kind not in MODELS:
         text = f"found {privacy.view} with privacy.target, to which changes are shown without noise"
