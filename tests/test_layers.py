@@ -95,7 +95,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
-    "cryptography": "desim.deployments.doors desim.deployments.measuring.secret_parts",
+    "cryptography": "desim.deployments.doors desim.deployments.masking",
     "yaml": "nowhere",
 }
 ALIKE = (  # files of these are called like the thing: its keys, its command, its paper, its engine
