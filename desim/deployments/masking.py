@@ -40,9 +40,10 @@ Words = NDArray[Any]  # whole numbers modulo 2^32 or 2^64
 
 
 def required() -> None:
-    """InputError without the library of keys."""
+    """Load the library of keys, before there are processes; InputError without it."""
     try:
-        import cryptography.hazmat.primitives.asymmetric.x25519  # noqa: F401
+        import cryptography.hazmat.primitives.asymmetric.x25519
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
     except ImportError as missing:
         raise InputError(f"privacy.trust: secure-sum: {NEEDED}") from missing
 
@@ -247,7 +248,9 @@ class Member:
         own = self.publics.get(self.agent)
         if len(rows) > most or own != (self.cipher_key.public, self.mask_key.public):
             found = f"found keys of {len(rows)} agents, or not its own"
-            raise Declined(f"a call of round {self.round}: {found}; allowed: its own, {most} in all")
+            raise Declined(
+                f"a call of round {self.round}: {found}; allowed: its own, {most} in all"
+            )
         self.seed, places = secrets.randbelow(PRIME), [j + 1 for j in rows]
         parts = (shared(secret, self.least, places) for secret in (self.seed, self.mask_key.secret))
         answer = []
@@ -358,3 +361,15 @@ class Relay:
             text = f"found {len(some)} shares of a secret of agent {agent}"
             raise RunError(f"privacy.secure: {text}; allowed: {self.circle.least} or more")
         return revealed([*some.items()][: self.circle.least])
+
+
+def rehearse(width: int, bits: int) -> None:
+    """Play a sum of two agents for nobody: in a run the first one is then no later than others."""
+    everybody, protocol = np.ones(2, bool), Protocol(threshold=2.0)
+    relay = Relay(Circle(protocol, 0, 1, np.arange(2)), bits)
+    members = [Member(i, 1, protocol, bits) for i in range(2)]
+    for exchange in (KEYS, SHARES, INPUT, UNMASKING):
+        for one in members:
+            letter = relay.letter(exchange, one.agent, everybody, everybody)
+            relay.hear(exchange, one.agent, one.answer(exchange, letter, 2, np.zeros(width)))
+    relay.masks(width, everybody, everybody)

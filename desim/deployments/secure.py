@@ -24,7 +24,16 @@ from desim.deployments.formats import (
     Message,
     body_of,
 )
-from desim.deployments.masking import INPUT, KEYS, UNMASKING, Member, Relay, Words, unpacked
+from desim.deployments.masking import (
+    INPUT,
+    KEYS,
+    UNMASKING,
+    Member,
+    Relay,
+    Words,
+    rehearse,
+    unpacked,
+)
 from desim.deployments.station import Sent, Station
 from desim.engine.secure_sum import Secure, Secured
 from desim.engine.settings import Settings
@@ -175,6 +184,11 @@ class MaskedClient(Client):
     member: Member | None = None
     latest = 0  # round of the latest sum
     answer = b""
+
+    def __init__(self, place: Any, world: Any, method: Any, asked: Any = None) -> None:
+        super().__init__(place, world, method, asked)
+        trust = world.settings.trust
+        rehearse(trust.lattice(trust.dim).width, trust.bits)
 
     def _reply(self, letter: Letter) -> Array:
         fields_, frame = letter.order.fields, letter.frame
