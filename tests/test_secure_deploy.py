@@ -207,7 +207,7 @@ def played(privacy, **changes):
 
 @pytest.mark.usefixtures("plain")
 def test_a_trusted_coordinator_has_the_bits_of_the_simulation():
-    simulated, real = same(played({"clip": ADAPTIVE}))
+    _, real = same(played({"clip": ADAPTIVE}))
     assert (real.releases.agent == -1).sum() == 2
     assert np.isinf(real.account().worst)  # a test: its noise is of the scenario's seed
 
@@ -223,7 +223,7 @@ def test_a_sum_of_masked_numbers_has_the_bits_of_the_simulation(monkeypatch):
 
     monkeypatch.setattr(secure.Masked, "heard", heard)
     own = {"protocol": "secagg+", "neighbours": 4, "threshold": 3, "granularity": 0.05}
-    simulated, real = same(played({"trust": "secure-sum", "secure": own}))
+    _, real = same(played({"trust": "secure-sum", "secure": own}))
     assert len(rows) == 12
     far = [np.minimum(row, 2.0**24 - row).max() for row in rows]
     assert min(far) > 2.0**16  # levels; what they hide is some tens of levels from 0

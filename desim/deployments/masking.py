@@ -27,9 +27,9 @@ from desim.arrays import Array, Mask
 from desim.deployments.doors import NEEDED
 from desim.deployments.formats import Declined
 from desim.errors import InputError, RunError
-from desim.privacy.sums.protocol import EXCHANGES, Circle, Protocol
+from desim.privacy.sums import protocol as sums
 
-KEYS, SHARES, INPUT, UNMASKING = range(len(EXCHANGES))
+KEYS, SHARES, INPUT, UNMASKING = range(len(sums.EXCHANGES))
 PRIME = 2**255 - 19  # secrets are below it
 SECRET, CIPHER, SHARE = 32, 108, 36  # bytes of a secret or key, of two shares encrypted, of a share
 NAME = struct.Struct("<I")  # an agent's number, and 1; 0 fills a message up
@@ -204,7 +204,7 @@ class Member:
     bits: of its numbers; what it is asked for otherwise is Declined.
     """
 
-    def __init__(self, agent: int, round_: int, protocol: Protocol, bits: int) -> None:
+    def __init__(self, agent: int, round_: int, protocol: sums.Protocol, bits: int) -> None:
         self.agent, self.round, self.protocol, self.bits = agent, round_, protocol, bits
         self.seed = 0
         self.cipher_key, self.mask_key = pair(), pair()
@@ -218,7 +218,8 @@ class Member:
     def answer(self, exchange: int, letter: bytes, asked: int, numbers: Array) -> bytes:
         """What it answers to the letter of an exchange.
 
-        asked: how many agents the sum was to have; numbers (width,): what it adds, whole, from 0 to 2^bits - 1.
+        asked: how many agents the sum was to have; numbers (width,): what it adds, whole, from 0 to
+        2^bits - 1.
         """
         if exchange != self.exchange + 1:
             found = f"found exchange {exchange} of a sum after {self.exchange}"
@@ -247,10 +248,10 @@ class Member:
         most = self.protocol.degree(asked) + 1
         own = self.publics.get(self.agent)
         if len(rows) > most or own != (self.cipher_key.public, self.mask_key.public):
-            found = f"found keys of {len(rows)} agents, or not its own"
-            raise Declined(
-                f"a call of round {self.round}: {found}; allowed: its own, {most} in all"
+            found = (
+                f"found keys of {len(rows)} agents, or not its own; allowed: {most}, its own too"
             )
+            raise Declined(f"a call of round {self.round}: {found}")
         self.seed, places = secrets.randbelow(PRIME), [j + 1 for j in rows]
         parts = (shared(secret, self.least, places) for secret in (self.seed, self.mask_key.secret))
         answer = []
@@ -302,7 +303,7 @@ class Member:
 class Relay:
     """The coordinator's side of a sum of the agents of a circle: what passes, and the unmasking."""
 
-    def __init__(self, circle: Circle, bits: int) -> None:
+    def __init__(self, circle: sums.Circle, bits: int) -> None:
         self.circle, self.bits = circle, bits
         self.place = {agent: place for place, agent in enumerate(circle.who.tolist())}
         self.around = circle.around()
@@ -365,8 +366,8 @@ class Relay:
 
 def rehearse(width: int, bits: int) -> None:
     """Play a sum of two agents for nobody: in a run the first one is then no later than others."""
-    everybody, protocol = np.ones(2, bool), Protocol(threshold=2.0)
-    relay = Relay(Circle(protocol, 0, 1, np.arange(2)), bits)
+    everybody, protocol = np.ones(2, bool), sums.Protocol(threshold=2.0)
+    relay = Relay(sums.Circle(protocol, 0, 1, np.arange(2)), bits)
     members = [Member(i, 1, protocol, bits) for i in range(2)]
     for exchange in (KEYS, SHARES, INPUT, UNMASKING):
         for one in members:

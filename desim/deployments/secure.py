@@ -16,14 +16,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.deployments.client import Client, Letter
-from desim.deployments.formats import (
-    CALL,
-    REPLY,
-    Declined,
-    Frame,
-    Message,
-    body_of,
-)
+from desim.deployments.formats import CALL, REPLY, Declined, Frame, Message, body_of
 from desim.deployments.masking import (
     INPUT,
     KEYS,
@@ -35,10 +28,9 @@ from desim.deployments.masking import (
     unpacked,
 )
 from desim.deployments.station import Sent, Station
-from desim.engine.secure_sum import Secure, Secured
+from desim.engine import secure_sum
 from desim.engine.settings import Settings
 from desim.errors import RunError
-from desim.privacy.sums.protocol import Exchange
 
 SILENT = np.zeros(1)  # what stands for the reply to an exchange that is not for the method
 
@@ -46,14 +38,14 @@ SILENT = np.zeros(1)  # what stands for the reply to an exchange that is not for
 def masking(settings: Settings) -> Settings:
     """The settings of what is played by processes; the same where no sum is a secret."""
     trust = settings.trust
-    if not isinstance(trust, Secure):
+    if not isinstance(trust, secure_sum.Secure):
         return settings
     own = {one.name: getattr(trust, one.name) for one in fields(trust)}
     return replace(settings, trust=Masking(**own))
 
 
 @dataclass(frozen=True)
-class Masking(Secure):
+class Masking(secure_sum.Secure):
     """See Secure; station, client: classes of those that play."""
 
     def feature(self, world: Any) -> "Masked":
@@ -71,7 +63,7 @@ class Masking(Secure):
         return MaskedClient
 
 
-class Masked(Secured):
+class Masked(secure_sum.Secured):
     """The sums of one play, of which this process, the coordinator's, sees masked numbers alone.
 
     In an agent's process: how its numbers become whole ones.
@@ -91,9 +83,9 @@ class Masked(Secured):
 
     def exchange(self, number: int) -> Any:
         """Bytes down and up; real secrets take the time that they take."""
-        down, up, seconds = super().exchange(number)
-        self.down = math.ceil(down)
-        return Exchange(down, up, np.zeros_like(seconds))
+        counted = super().exchange(number)
+        self.down = math.ceil(counted.down)
+        return counted._replace(seconds=np.zeros_like(counted.seconds))
 
     def letter(self, number: int, agent: int) -> bytes:
         """What an agent is sent in an exchange, filled up to the bytes that are counted."""
@@ -210,7 +202,7 @@ class MaskedClient(Client):
     def _answer(self, letter: Letter, reply: Array) -> bytes:
         said, round_ = letter.order.fields, letter.frame.round_
         trust, number = self.world.settings.trust, int(said["exchange"])
-        assert isinstance(trust, Secure)
+        assert isinstance(trust, secure_sum.Secure)
         if number == KEYS:
             if not self.latest < round_ <= self.world.settings.rounds:
                 raise Declined(f"a call: found a sum of round {round_} after {self.latest}")
