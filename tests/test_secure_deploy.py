@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -12,6 +13,7 @@ from test_trust import ADAPTIVE, scenario
 
 import desim
 from desim.deployments import masking, secure
+from desim.deployments import place as place_module
 from desim.deployments.deployed import refuse
 from desim.errors import InputError, RunError
 from desim.privacy.sums.protocol import EXCHANGES, Circle, Protocol
@@ -188,6 +190,21 @@ def test_neighbourhoods_are_those_that_are_counted(kind):
 
 
 # Deployed.
+
+
+def test_a_late_process_reads_the_start_of_the_clock_before_messages():
+    """Else what came would be of a clock that has not begun: at -inf s."""
+
+    def order(module):
+        place, read = object.__new__(module.Place), []
+        place.control, place.origin, place.read = "control", np.inf, read.extend
+        place.strangers = SimpleNamespace(due=np.inf)
+        place.poll = SimpleNamespace(wait=lambda until: ["line", "control"])
+        place.wait()
+        return read
+
+    assert order(place_module) == ["control", "line"]
+    assert order(mutant(place_module, "one is not self.control", "False")) != ["control", "line"]
 
 
 @pytest.fixture

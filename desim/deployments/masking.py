@@ -109,7 +109,8 @@ def sealed(key: bytes, text: bytes, about: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = secrets.token_bytes(12)
-    return nonce + AESGCM(key).encrypt(nonce, text, about)
+    cipher: bytes = AESGCM(key).encrypt(nonce, text, about)
+    return nonce + cipher
 
 
 def unsealed(key: bytes, cipher: bytes, about: bytes) -> bytes:
@@ -118,9 +119,10 @@ def unsealed(key: bytes, cipher: bytes, about: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(cipher[:12], cipher[12:], about)
+        text: bytes = AESGCM(key).decrypt(cipher[:12], cipher[12:], about)
     except InvalidTag:
         raise Declined("a share of a secret: found one that its sender did not encrypt") from None
+    return text
 
 
 # Masks, and numbers of b bits as bytes.
