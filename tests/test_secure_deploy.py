@@ -12,6 +12,7 @@ from test_deploy import deploy, same
 from test_trust import ADAPTIVE, scenario
 
 import desim
+from desim.deployments import fleet as fleet_module
 from desim.deployments import masking, secure
 from desim.deployments import place as place_module
 from desim.deployments.deployed import refuse
@@ -192,8 +193,8 @@ def test_neighbourhoods_are_those_that_are_counted(kind):
 # Deployed.
 
 
-def test_a_late_process_reads_the_start_of_the_clock_before_messages():
-    """Else what came would be of a clock that has not begun: at -inf s."""
+def test_the_clock_begins_before_messages_are_read():
+    """Else what comes while a large state is still under way would be here at -inf s."""
 
     def order(module):
         place, read = object.__new__(module.Place), []
@@ -203,8 +204,23 @@ def test_a_late_process_reads_the_start_of_the_clock_before_messages():
         place.wait()
         return read
 
-    assert order(place_module) == ["control", "line"]
-    assert order(mutant(place_module, "one is not self.control", "False")) != ["control", "line"]
+    assert order(place_module) == ["control"]
+    assert order(mutant(place_module, "ready = [self.control]", "pass")) != ["control"]
+
+
+def test_the_clock_begins_once_states_have_left():
+    def left(module):
+        whole, steps = [b"state"] * 3, []
+        fleet = module.Fleet.__new__(module.Fleet)
+        fleet.agents, fleet.dead, fleet.lead = 1, {}, 0.0
+        fleet.controls = {0: SimpleNamespace(waiting=whole)}
+        fleet.wait = lambda until: steps.append(whole.pop())
+        fleet.send = lambda agent, kind, fields: steps.append(kind)
+        fleet.start()
+        return steps
+
+    assert left(fleet_module) == [b"state"] * 3 + ["start"]
+    assert left(mutant(fleet_module, "self.controls[i].waiting", "False")) == ["start"]
 
 
 @pytest.fixture

@@ -314,8 +314,8 @@ class Place(Comm):
         moment = until + self.origin if self.origin < np.inf else FAR
         moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
         ready = self.poll.wait(moment)
-        if self.origin == np.inf:  # a process that was late: no message is earlier than the clock
-            ready = sorted(ready, key=lambda one: one is not self.control)
+        if self.origin == np.inf and self.control in ready:  # it says when the clock begins
+            ready = [self.control]
         self.read(ready)
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
