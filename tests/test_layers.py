@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
     "scenario": 9640,  # who is trusted: keys, what they owe the rest, noise, budgets; separation
     "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
-    "deployments": 8930,  # links that share noise; what parts of secure sums take here
+    "deployments": 9550,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 131, "runs": 68, "deployments": 41, "experiments": 85, "interface": 51,
+    "scenario": 131, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
@@ -95,7 +95,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
-    "cryptography": "desim.deployments.doors desim.deployments.measuring.secret_parts",
+    "cryptography": "desim.deployments.doors desim.deployments.masking",
     "yaml": "nowhere",
 }
 ALIKE = (  # files of these are called like the thing: its keys, its command, its paper, its engine

@@ -12,7 +12,6 @@ from test_resume import killed, unlike
 from test_trust import CLIP, EPOCHS, STEP, Z, drawn, scenario, shortened
 
 import desim
-from desim.deployments.deployed import refuse
 from desim.engine import secure_sum
 from desim.errors import InputError, RunError
 from desim.methods import fedavg
@@ -330,11 +329,6 @@ def test_programs_with_other_sums_are_told(monkeypatch):
     monkeypatch.setattr(fedavg.FedAvg, "coordinator", calling(2, lambda replies: replies))
     with pytest.raises(RunError, match="found a second sum in round 1 with trust: secure-sum"):
         desim.run(secured())
-
-
-def test_deployments_refuse_in_words():
-    with pytest.raises(InputError, match="found secure-sum; deployed agents have no keys"):
-        refuse(build(load(secured())))
 
 
 @pytest.mark.parametrize(

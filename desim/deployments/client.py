@@ -206,7 +206,7 @@ class Client:
         place, size = self.place, int(letter.order.fields["size"])
         if self.consent is not None:
             self.consent.replied()
-        body, inside = body_of(reply, size)
+        body, inside = self._body(reply, size)
         frame = Frame(REPLY, place.agent, letter.number, letter.frame.round_, inside=inside)
         end = self.free = place.now
         stream = self.line or place.connect(-1, self.port)
@@ -219,6 +219,10 @@ class Client:
         if not inside:
             arrays["reply"] = reply
         place.report("done", fields | {"sent": sent, "late": late}, arrays)
+
+    def _body(self, reply: Array, size: int) -> tuple[bytes, bool]:
+        """The body of a reply, and whether its numbers are in it."""
+        return body_of(reply, size)
 
 
 # An agent's first job, played once before the clock starts, for nobody.

@@ -208,8 +208,15 @@ class Rehearsed:
         return getattr(self.method, name)
 
     def coordinator(self, hub: Any) -> Any:
-        """The coordinator's program."""
-        return self.method.coordinator(Rehearsal(hub, self.method, self.asked))
+        """The coordinator's program; exchanges of secret sums are around what it asks for."""
+        trust = self.method.settings.trust
+
+        def program(hub: Any) -> Any:
+            return type(self.method).coordinator(
+                self.method, Rehearsal(hub, self.method, self.asked)
+            )
+
+        return (program if trust is None else trust.program(program))(hub)
 
 
 class Rehearsal:

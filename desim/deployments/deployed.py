@@ -17,9 +17,11 @@ from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.formats import HEADER, Declined, abroad, raw_rows, take_in
 from desim.deployments.hosts import Hosts, Remote, common, read_hosts, refuse_common
 from desim.deployments.linked import Linked, plan_of, remarks
+from desim.deployments.masking import required
 from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Loopback, Place, Transport
 from desim.deployments.real import Deferred, RealWorld
+from desim.deployments.secure import masking
 from desim.engine.agents.programs import checked_requests
 from desim.engine.play import NOBODY, Explained, Observation, Simulation
 from desim.engine.settings import Settings
@@ -124,7 +126,6 @@ def refuse(simulation: Simulation) -> None:
     settings, kind, budget = simulation.settings, simulation.method.kind, simulation.settings.budget
     choice, links = settings.participation, settings.links
     graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
-    secure = hasattr(settings.trust, "protocol")
     odd = {
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
         "churn: found a section; deployed agents stay, unless you end their processes; "
@@ -138,10 +139,6 @@ def refuse(simulation: Simulation) -> None:
         and links.once,
         "privacy.on_exhausted: found stop; no process knows of all budgets at once; "
         "allowed: retire": graph,
-        "privacy.trust: found secure-sum; deployed agents have no keys and masks for sums yet; "
-        "allowed: local": secure,
-        "privacy.trust: found coordinator; no process of a deployment draws noise for a sum yet; "
-        "allowed: local": settings.trust is not None and not secure,
         "compute.coordinator: found a section; a real coordinator takes the time that it takes; "
         "allowed: leave it out": takes(settings.intake),
         "listeners: found one that changes messages; real agents send what they send; "
@@ -149,6 +146,8 @@ def refuse(simulation: Simulation) -> None:
     }
     if found := [text for text, holds in odd.items() if holds]:
         raise InputError(found)
+    if masking(settings) is not settings:
+        required()
 
 
 def warm(simulation: Simulation) -> Asked:
@@ -199,7 +198,7 @@ def server(
         with at_once(), np.errstate(all="ignore"):
             rehearse(place, simulation.settings, simulation.method, asked, rehearsed.opening)
         rehearsed.opening = None
-        settings = replace(simulation.settings, log="all")
+        settings = masking(replace(simulation.settings, log="all"))
         if asked is not None:
             settings = replace(settings, noise_seed=secrets.randbits(64))
         world = World.alone(settings, Witness() if asked is None else Reserved())
@@ -367,7 +366,10 @@ def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet, reserved: bo
     """The same, to be played by the fleet; its manifest says so."""
     own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
     clock = {"kind": "real", "hosts": fleet.hosts_number, "header": HEADER.size}
-    own |= {"engine": "deployed", "why": WHY}
+    settings = masking(simulation.settings)
+    if reserved:
+        settings = replace(settings, noise_seed=secrets.randbits(64))  # of sums
+    own |= {"engine": "deployed", "why": WHY, "settings": settings}
     real = Deployment(**own, fleet=fleet, clock=clock, reserved=reserved)
     measured = MEASURED[simulation.method.kind == "coordinator"]
     drawn = {"noise": "os", "states": AT_AGENTS, "measured": measured} if reserved else {}

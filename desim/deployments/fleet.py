@@ -81,7 +81,12 @@ class Fleet(Comm):
             self.start()
 
     def start(self) -> None:
-        """Let the clock of all begin at one instant, soon, each in its own time."""
+        """Let the clock of all begin at one instant, soon, each in its own time.
+
+        Once they have been sent what they begin with, behind which that would come too late.
+        """
+        while any(self.controls[i].waiting for i in self.alive):
+            self.wait(time.monotonic() + 0.01)
         self.origin = time.monotonic() + self.lead
         for i in self.alive:
             self.send(i, "start", {"origin": self.origin + self.clock_ahead(i)})

@@ -313,7 +313,10 @@ class Place(Comm):
         """Read what comes, until something has, or `until` s of the run's time."""
         moment = until + self.origin if self.origin < np.inf else FAR
         moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
-        self.read(self.poll.wait(moment))
+        ready = self.poll.wait(moment)
+        if self.origin == np.inf and self.control in ready:  # it says when the clock begins
+            ready = [self.control]
+        self.read(ready)
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()`."""

@@ -168,7 +168,7 @@ class Station:
             self.opened = now
         mechanism, view, amounts = hub.terms.compiled
         assigned = hub.assignments.calls[hub.assignments.number]
-        job, bound = named(assigned.job, hub.method, "bound ")
+        job, bound = self._job(hub, assigned.job)
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
@@ -193,6 +193,10 @@ class Station:
                 world.filter.spend(i, price)
         self._let_go(frames)
 
+    def _job(self, hub: Any, job: Any) -> tuple[dict[str, Any], Arrays]:
+        """The job of a call as an order has it."""
+        return named(job, hub.method, "bound ")
+
     def post(self, hub: Any, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply: news for their jobs."""
         frames = []
@@ -213,7 +217,7 @@ class Station:
         """The frame of the newest message; with what it asks for, unless that is as before."""
         number, sent = self.number, self.sent[self.number]
         i = sent.agent
-        body, inside = body_of(payload, sent.down)
+        body, inside = self._body(payload, sent.down)
         if not inside:
             arrays["payload"] = payload
         for place, (_, value, bound) in enumerate(self.news[i]):
@@ -230,6 +234,10 @@ class Station:
             kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
         )  # fmt: skip
         return number, frame.header(self.fleet.keys[i], sent.down) + body
+
+    def _body(self, payload: Array, size: int) -> tuple[bytes, bool]:
+        """The body of a message, and whether the payload is in it."""
+        return body_of(payload, size)
 
     def _let_go(self, frames: list[tuple[int, bytes]]) -> None:
         """Send the frames, and write when each left."""
@@ -253,7 +261,7 @@ class Station:
         report = sent.report
         if report is not None and report.kind != "done":
             raise Torn(f"found a reply of agent {frame.source} to a call that it has given up")
-        if frame.kind != REPLY or len(frame.body) != sent.up or (frame.inside and sent.up % 8):
+        if not self._fits(frame, sent):
             raise Torn(f"found {len(frame.body)} bytes of agent {frame.source}, which are no reply")
         sent.came, sent.body, sent.inside = time, frame.body, frame.inside
         self.settle(frame.number)
@@ -262,6 +270,11 @@ class Station:
             self.arrived.add(i)
             self.hub.calls.due[i] = time
             self._came = time
+
+    def _fits(self, frame: Frame, sent: Sent) -> bool:
+        """Whether a frame is a reply such as was asked for."""
+        whole = not frame.inside or sent.up % 8 == 0
+        return frame.kind == REPLY and len(frame.body) == sent.up and whole
 
     def _report(self, agent: int, message: Message) -> None:
         """An agent tells what it has done."""
@@ -361,8 +374,14 @@ class Station:
 
     def reply(self, i: int) -> Array:
         """Reply (dim,) of agent i to its latest call, which is here."""
-        reply = self.world.released[i] = self._values(i)
+        reply = self._values(i)
+        if self.world.settings.trust is None:  # else what is sent is the coordinator's alone
+            self.world.released[i] = reply
         return reply
+
+    def owed(self, who: Int) -> list[tuple[int, int]]:
+        """Agents of who (n,) and numbers of the calls whose replies change their states."""
+        return [(i, self.latest[i]) for i in who.tolist()]
 
     def _values(self, i: int) -> Array:
         sent = self.sent[self.latest[i]]
@@ -418,9 +437,9 @@ class RealHub(Hub):
         rows = [station.reply(i) for i in who.tolist()]
         exchange = np.array([self.assignments.exchange(i) for i in who.tolist()], np.int64)
         observer: Any = self.world.observer
+        if not observer.reserved:
+            observer.owed += station.owed(who)
         for i in who.tolist():
-            if not observer.reserved:
-                observer.owed.append((i, station.latest[i]))
             station.use(i)
         width = self.payloads.width if not rows else len(rows[0])
         for i, row in zip(who.tolist(), rows, strict=True):
@@ -453,7 +472,7 @@ def _nothing(us: Any, payload: Array) -> Array:
 
 def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
     """What an agent's process does; asked: where it tells nothing but what it releases."""
-    client = Client(place, world, method, asked)
+    client = getattr(world.settings.trust, "client", Client)(place, world, method, asked)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
     lasting = place.network.transport.connection == "kept"
     place.report("ready", {"port": -1 if lasting else place.listen([-1])})
@@ -479,7 +498,7 @@ def assemble(fleet: Fleet) -> None:
 
 def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     """Run `program(hub)` by the processes of `fleet`; return the end of the run, s."""
-    station = Station(world, fleet)
+    station = getattr(world.settings.trust, "station", Station)(world, fleet)
     hub = station.hub = RealHub(world, station, method)
     try:
         return _coordinate(program(hub), hub, station)

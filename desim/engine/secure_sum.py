@@ -286,5 +286,9 @@ class Secured(Trusted):
         self.charge(hub, replies, trust.summed(lattice, shares))
         if not shares or self.parts.shape[1] != lattice.width:  # or it is played blind
             return np.zeros(lattice.dim), trust.number
-        seed, whole = self.world.settings.seed, lattice.added(self.parts)
+        seed, whole = self.world.settings.seed, self.added(self.parts)
         return lattice.decoded(seed, int(hub.round), whole), trust.number
+
+    def added(self, parts: Array) -> Array:
+        """The sum (width,) of what agents have answered (n, width), modulo 2^bits."""
+        return self.lattice.added(parts)

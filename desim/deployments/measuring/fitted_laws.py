@@ -455,18 +455,19 @@ def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
     each = seconds / work
     spread = f"{each.min():.3g} s at best, {np.median(each):.3g} s in the median"
     notes = [f"a gradient of one row took {spread} of {len(each)} steps, with their fixed cost"]
-    if _unseen(scenario):
+    if (bits := _unseen(scenario)) is not None:
         from desim.deployments.measuring.secret_parts import in_words, secret_parts
 
-        notes.append(in_words(secret_parts()))
+        notes.append(in_words(secret_parts(bits)))
     return Samples(
         nothing_sent(), table, sources=(f"this machine, {scenario.name}",), notes=(*notes,)
     )
 
 
-def _unseen(scenario: Scenario) -> bool:
-    """Whether its agents have a sum made that nobody sees the parts of."""
-    return scenario.privacy is not None and scenario.privacy.trust == "secure-sum"
+def _unseen(scenario: Scenario) -> int | None:
+    """Bits of the numbers of a sum that nobody sees the parts of; None where agents have none."""
+    privacy = scenario.privacy
+    return privacy.secure.bits if privacy is not None and privacy.secure is not None else None
 
 
 def _variants(scenario: Scenario) -> Iterator[Scenario]:

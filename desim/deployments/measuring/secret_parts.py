@@ -1,44 +1,26 @@
-"""What the parts of a secure sum take on this machine, with the library of deployments' keys.
-
-Agreements on secrets by X25519, masks grown by ChaCha20, and shares of a secret as values of a
-random polynomial modulo 2^255 - 19 (Shamir 1979), of which as many as it has coefficients tell it.
-"""
+"""What the parts of a secure sum take on this machine, as deployments do them: see `masking`."""
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from desim.deployments.doors import NEEDED
-from desim.errors import InputError
+import numpy as np
 
-PRIME = 2**255 - 19
-GROWN = 1 << 20  # bytes of a mask
+from desim.deployments.masking import (
+    PRIME,
+    SECRET,
+    agreed,
+    mask,
+    pair,
+    required,
+    revealed,
+    shared,
+    words,
+)
+
+NUMBERS = 1 << 17  # of a mask
 REPEATS, TIMES = 5, 50  # the least of several times is that of a machine with nothing else to do
 SHARES = 10
-
-
-def shared(secret: int, least: int, shares: int) -> list[tuple[int, int]]:
-    """So many shares (x, value) of a secret below PRIME, `least` of which tell it."""
-    coefficients = [secret, *(secrets.randbelow(PRIME) for _ in range(least - 1))]
-    found = []
-    for x in range(1, shares + 1):
-        value = 0
-        for one in reversed(coefficients):
-            value = (value * x + one) % PRIME
-        found.append((x, value))
-    return found
-
-
-def told(some: Sequence[tuple[int, int]]) -> int:
-    """The secret of these shares, if they are enough."""
-    secret = 0
-    for x, value in some:
-        above, below = 1, 1
-        for other, _ in some:
-            if other != x:
-                above, below = above * other % PRIME, below * (other - x) % PRIME
-        secret += value * above * pow(below, -1, PRIME)
-    return secret % PRIME
 
 
 def quickest(work: Callable[[], object]) -> float:
@@ -52,26 +34,22 @@ def quickest(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def secret_parts() -> dict[str, float]:
+def secret_parts(bits: int = 24) -> dict[str, float]:
     """What `agree` s, `expand` bytes/s and `share` s of privacy.secure are here.
 
-    InputError without the library.
-    share: the mean of one that is made and one that is used, of ten of which seven are enough.
+    bits: of the numbers that are masked. expand: of these, with adding them to others; share: the
+    mean of one that is made and one that is used, of ten of which seven are enough. InputError
+    without the library.
     """
-    try:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-    except ImportError as missing:
-        raise InputError(f"privacy.trust: secure-sum: {NEEDED}") from missing
-    own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
-    zeros, key = bytes(GROWN), secrets.token_bytes(32)
-    law = algorithms.ChaCha20(key, bytes(16))
-    some = shared(secrets.randbelow(PRIME), 7, SHARES)[:7]
-    made = quickest(lambda: shared(1, 7, SHARES)) / SHARES
-    used = quickest(lambda: told(some)) / len(some)
+    required()
+    own, other, seed = pair(), pair().public, secrets.token_bytes(SECRET)
+    total, places = np.zeros(NUMBERS, words(bits)), range(1, SHARES + 1)
+    some = shared(secrets.randbelow(PRIME), 7, places)[:7]
+    made = quickest(lambda: shared(1, 7, places)) / SHARES
+    used = quickest(lambda: revealed(some)) / len(some)
     return {
-        "agree": quickest(lambda: own.exchange(other)),
-        "expand": GROWN / quickest(lambda: Cipher(law, mode=None).encryptor().update(zeros)),
+        "agree": quickest(lambda: agreed(own, other, b"mask")),
+        "expand": NUMBERS * bits / 8 / quickest(lambda: mask(total, seed, 1)),
         "share": 0.5 * (made + used),
     }
 

@@ -100,6 +100,16 @@ class Circle:
         self.whole = self.degree == n - 1  # everybody is everybody's neighbour
         self.order = permutation(seed, Stream.SUM, n, round=round_, step=CIRCLE)
 
+    def around(self) -> Int:
+        """The neighbourhood of each agent: places among the agents (n, degree + 1), its own too."""
+        n, half = len(self.who), self.degree // 2
+        if self.whole:
+            return np.tile(np.arange(n), (n, 1))
+        found = np.empty((n, self.degree + 1), np.int64)
+        turns = np.arange(n)[:, None] + np.arange(-half, half + 1)
+        found[self.order] = self.order[turns % n]
+        return found
+
     def among(self, left: Int) -> Mask:
         """Which of the agents (n,) are in `left` (m,)."""
         return np.isin(self.who, left)
