@@ -33,7 +33,8 @@ def chromium():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        plain = ["--no-sandbox", "--disable-gpu"]
+        browser = play.chromium.launch(executable_path=found, args=plain)
         yield browser
         browser.close()
 
@@ -268,11 +269,12 @@ def test_axes_begin_where_those_of_the_figures_do(functions, rising):
         | (dict(zip(("low", "high"), (e.tolist() for e in ends), strict=True)) if ends else {})
         for x, y, *ends in lines
     ]
-    found = functions.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, rising])
+    began = "([curves, rising]) => beginning(curves, rising)"
+    found = functions.evaluate(began, [drawn, rising])
     edge, firsts = beginning(lines, rising)
     assert found["edge"] == pytest.approx(edge)
     assert found["firsts"] == pytest.approx(firsts)
-    other = functions.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, not rising])
+    other = functions.evaluate(began, [drawn, not rising])
     assert other is None
     assert beginning(lines, not rising) is None
     assert functions.evaluate("curves => beginning(curves.slice(1), true)", drawn) is None
