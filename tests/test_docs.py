@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pages
 import pytest
-from forked import forked
 
 DOCS = Path(__file__).resolve().parents[1] / "analysis" / "docs"
 NOT_WRITTEN = {"_build", "generated"}
@@ -34,14 +33,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def quick_processes():
-    with forked():
-        yield
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_does_what_the_page_says(page, desk):
     if page in NEEDING_TORCH:
