@@ -13,7 +13,7 @@ from desim.privacy.papers.theorems import claim_of
 
 AGENTS = 4
 ROWS = np.array([40, 50, 60, 70])
-LAW = settings(deadline=None, max_examples=examples(30))
+LAW = settings(deadline=None, max_examples=examples(20))
 MECHANISMS = ("gaussian", "noisy-gradient", "laplace", "discrete-gaussian", "sparse-vector")
 
 

@@ -172,7 +172,7 @@ MUTANTS = [
 @pytest.mark.parametrize(("label", "right", "wrong"), MUTANTS)
 def test_another_method_is_noticed(tmp_path, label, right, wrong):
     twin = mutant(TWINS.get(name_of(label), naive.fedbuff), right, wrong)
-    assert difference(tmp_path, label, SLOW, twin)[0] > 1e-5
+    assert difference(tmp_path, label, {**SLOW, "engine": "cohort"}, twin)[0] > 1e-5
 
 
 # Limits ------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def test_laplace_noise_is_audited_with_its_own_ratio():
 
 
 @pytest.mark.slow
-def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
+def test_half_the_declared_noise_is_caught_with_200_runs(monkeypatch):
     whole = Ledger.release
 
     def half(self, time, who, round_, exchange, value, *rest, **more):
@@ -209,7 +209,7 @@ def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
         return value + 0.5 * (noisy - value), ids
 
     monkeypatch.setattr(Ledger, "release", half)
-    found = audit(SMALL, runs=400, claims=["rigorous"])
+    found = audit(SMALL, runs=200, claims=["rigorous"])
     assert found.findings[0].verdict == "refuted"
     assert found.scores.noise == pytest.approx(0.5, abs=0.02)
     assert any("noise that was drawn is 0." in note for note in found.notes)

@@ -346,13 +346,13 @@ def player():
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
 def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):
-    """SIGKILL, whatever the process is doing: six times for each engine, with checkpoints."""
+    """SIGKILL, whatever the process is doing: three times for each engine, with checkpoints."""
     monkeypatch.setattr(world, "FLUSH_SECONDS", 0.1)
     scenario = merged(star(name="long", engine=engine), {**LONG, "stop": {"rounds": 40}})
     whole = desim.run(scenario)
     draw, took, went_on = random.Random(f"moments of {engine}"), np.inf, []
     for number in range(40):
-        if number > 6 and any(went_on):
+        if number > 3 and any(went_on):
             break
         folder = tmp_path / str(number)
         player.stdin.write(json.dumps([scenario, str(folder)]) + "\n")

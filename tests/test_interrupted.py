@@ -176,7 +176,7 @@ GAPS = st.lists(st.integers(1, 3000) | st.integers(1, 20), max_size=3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(share=st.floats(0.0, 1.0), more=GAPS, pause=st.sampled_from([0.0, 0.5]))
 def test_ctrl_c_at_any_moment(kind, share, more, pause, wholes, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:

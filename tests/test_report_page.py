@@ -33,7 +33,8 @@ def chromium():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        plain = ["--no-sandbox", "--disable-gpu"]
+        browser = play.chromium.launch(executable_path=found, args=plain)
         yield browser
         browser.close()
 
@@ -58,6 +59,15 @@ def opened(chromium):
     yield opened
     for page in pages:
         page.close()
+
+
+@pytest.fixture(scope="module")
+def functions(path, chromium):
+    """A page of which tests call functions, and change nothing."""
+    page = chromium.new_page()
+    page.goto(path.as_uri())
+    yield page
+    page.close()
 
 
 def test_a_report_shows_its_runs_and_loads_nothing(path, opened):
@@ -145,7 +155,7 @@ def test_hover_tells_the_value_that_holds(path, opened):
 
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("n", [2, 11])
-def test_a_band_is_that_of_the_figures(path, opened, n, failed):
+def test_a_band_is_that_of_the_figures(functions, n, failed):
     """The script's median and band against those of `desim plot`, which share nothing with it."""
     rng = np.random.default_rng(n)
     courses = [
@@ -162,13 +172,12 @@ def test_a_band_is_that_of_the_figures(path, opened, n, failed):
         for x, value in courses
     ]
     drawn[-1]["failed"] = failed
-    page = opened(path)
-    found = page.evaluate("courses => band('a', 0, courses, false)", drawn)
+    found = functions.evaluate("courses => band('a', 0, courses, false)", drawn)
     np.testing.assert_allclose(found["xs"], at)
     for name, values in zip(("low", "ys", "high"), expected, strict=True):
         shown = [np.nan if y is None else y for y in found[name]]
         np.testing.assert_allclose(shown, values)
-    wrong = page.evaluate("courses => band('a', 0, courses, true)", drawn)
+    wrong = functions.evaluate("courses => band('a', 0, courses, true)", drawn)
     assert wrong["high"] != found["high"] or wrong["ys"] != found["ys"]
 
 
@@ -244,7 +253,7 @@ def test_a_longer_bar_is_seen_to_be_longer(path, opened):
 
 
 @pytest.mark.parametrize("rising", [True, False])
-def test_axes_begin_where_those_of_the_figures_do(path, opened, rising):
+def test_axes_begin_where_those_of_the_figures_do(functions, rising):
     sign = 1.0 if rising else -1.0
     rng = np.random.default_rng(5)
     x = np.arange(31.0)
@@ -260,12 +269,12 @@ def test_axes_begin_where_those_of_the_figures_do(path, opened, rising):
         | (dict(zip(("low", "high"), (e.tolist() for e in ends), strict=True)) if ends else {})
         for x, y, *ends in lines
     ]
-    page = opened(path)
-    found = page.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, rising])
+    began = "([curves, rising]) => beginning(curves, rising)"
+    found = functions.evaluate(began, [drawn, rising])
     edge, firsts = beginning(lines, rising)
     assert found["edge"] == pytest.approx(edge)
     assert found["firsts"] == pytest.approx(firsts)
-    other = page.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, not rising])
+    other = functions.evaluate(began, [drawn, not rising])
     assert other is None
     assert beginning(lines, not rising) is None
-    assert page.evaluate("curves => beginning(curves.slice(1), true)", drawn) is None
+    assert functions.evaluate("curves => beginning(curves.slice(1), true)", drawn) is None

@@ -414,11 +414,11 @@ def player():
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
-    """SIGKILL, whatever the process is doing: five times for each kind of method."""
+    """SIGKILL, whatever the process is doing: three times for each kind of method."""
     scenario = merged(make(name="long"), LONG)
     whole = desim.run(scenario)
     draw, took = random.Random(f"moments of {make.__name__}"), np.inf
-    for number in range(6):
+    for number in range(4):
         folder = tmp_path / str(number)
         player.stdin.write(json.dumps([scenario, str(folder)]) + "\n")
         child = int(player.stdout.readline())

@@ -3,6 +3,7 @@
 import importlib
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # Generated tables; the last rows are for testing.
 
+SMALL = 1 << 16  # numbers of a table that is kept for the next run of its seed
+
 
 def generate(section: Any, agents: int | None, seed: int) -> Table:
     """Training rows for all agents, section.rows each, and the test rows."""
@@ -45,20 +48,32 @@ def generate(section: Any, agents: int | None, seed: int) -> Table:
 
 def _classification(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
     """scikit-learn's clusters at hypercube corners (Guyon 2003), labels -1, 1, none redundant."""
+    rows, features = agents * section.rows + tested, section.dim - section.intercept
+    state = int(keys.integers(seed, Stream.DATA, 2**31 - 1, round=Draw.GENERATOR)[0])
+    drawn = _clusters if rows * features <= SMALL else _clusters.__wrapped__
+    asked = section.informative, section.clusters, section.separation, section.flip
+    A, label = drawn(rows, features, *asked, state)
+    return A.copy(), 2.0 * label - 1.0
+
+
+@lru_cache(64)
+def _clusters(
+    rows: int, features: int, informative: int, clusters: int, apart: float, flip: float, state: int
+) -> tuple[Any, Any]:
+    """The table (rows, features) and its labels 0, 1: of a small one runs of a seed share it."""
     from sklearn.datasets import make_classification
 
-    state = keys.integers(seed, Stream.DATA, 2**31 - 1, round=Draw.GENERATOR)
-    A, label = make_classification(
-        n_samples=agents * section.rows + tested,
-        n_features=section.dim - section.intercept,
-        n_informative=section.informative,
+    made: tuple[Any, Any] = make_classification(
+        n_samples=rows,
+        n_features=features,
+        n_informative=informative,
         n_redundant=0,
-        n_clusters_per_class=section.clusters,
-        class_sep=section.separation,
-        flip_y=section.flip,
-        random_state=int(state[0]),
+        n_clusters_per_class=clusters,
+        class_sep=apart,
+        flip_y=flip,
+        random_state=state,
     )
-    return A, 2.0 * label - 1.0
+    return made
 
 
 def _regression(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
