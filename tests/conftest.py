@@ -38,6 +38,12 @@ COMPILING_NOTHING = (
     "tests/test_style.py", "tests/test_docs.py::test_the_docs", "tests/test_wheel.py",
     "tests/test_torch_models.py", "tests/test_torch_look.py", "tests/test_layers.py",
 )  # fmt: skip
+# Their runs fork each agent: of a worker of 1.5 GB, as it is in the end, that takes several times
+# what it takes of one of .5 GB, as it is at first.
+FORKING = (
+    "tests/test_clock_errors.py", "tests/test_consent.py", "tests/test_deploy.py",
+    "tests/test_join.py", "tests/test_threats.py",
+)  # fmt: skip
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
 settings.register_profile("any-example", settings(), phases=PHASES)
 settings.load_profile("any-example")
@@ -75,9 +81,10 @@ def pytest_collection(session: pytest.Session) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked thin(n) all but every n-th are slow.
 
-    What compiles no kernels comes first.
+    What forks comes first, and then what compiles no kernels.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(COMPILING_NOTHING))
+    first = FORKING, COMPILING_NOTHING
+    items.sort(key=lambda item: [not item.nodeid.startswith(some) for some in first])
     before: dict[str, int] = {}
     for item in items:
         if (thin := item.get_closest_marker("thin")) is not None:
