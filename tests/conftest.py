@@ -38,6 +38,12 @@ COMPILING_NOTHING = (
     "tests/test_style.py", "tests/test_docs.py::test_the_docs", "tests/test_wheel.py",
     "tests/test_torch_models.py", "tests/test_torch_look.py", "tests/test_layers.py",
 )  # fmt: skip
+# Their runs fork each agent: of a worker of 1.5 GB, as it is in the end, that takes several times
+# what it takes of one of .5 GB, as it is at first.
+FORKING = (
+    "tests/test_clock_errors.py", "tests/test_consent.py", "tests/test_deploy.py",
+    "tests/test_join.py", "tests/test_threats.py",
+)  # fmt: skip
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
 settings.register_profile("any-example", settings(), phases=PHASES)
 settings.load_profile("any-example")
@@ -75,9 +81,10 @@ def pytest_collection(session: pytest.Session) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked thin(n) all but every n-th are slow.
 
-    What compiles no kernels comes first.
+    What forks comes first, and then what compiles no kernels.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(COMPILING_NOTHING))
+    first = FORKING, COMPILING_NOTHING
+    items.sort(key=lambda item: [not item.nodeid.startswith(some) for some in first])
     before: dict[str, int] = {}
     for item in items:
         if (thin := item.get_closest_marker("thin")) is not None:
@@ -114,12 +121,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log)
 
 
-@pytest.fixture(autouse=True)
-def told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In CI pytest works out all that differs in long arrays, for every wrong twin that fails."""
-    monkeypatch.delenv("CI", raising=False)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def forgotten_with_a_module() -> Iterator[None]:
     """Plug-ins that fixtures of one module load are none of the next."""
@@ -133,37 +134,36 @@ FEW_STEPS = 10_000  # of agents: so many take seconds in plain Python, and to co
 
 
 @pytest.fixture(autouse=True)
-def few_formulas_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short runs of most methods have their compiled rounds as plain Python, of the same source."""
-    there = "coordinator", "compiled"
-    real = play.ENGINES[there]
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What each test begins and ends with: one fixture, as each costs .1 ms in each of all tests.
 
-    def played(program: Any, world: Any) -> float:
-        room, _, name = type(program.formulas).__module__.rpartition(".")
-        steps = play._steps(world.settings, program)
-        if room.startswith("desim.methods") and name not in MACHINE and steps < FEW_STEPS:
-            with monkeypatch.context() as patched:
-                patched.setenv("DESIM_COMPILE", "never")
-                return real(program, world)
-        return real(program, world)
-
-    monkeypatch.setitem(play.ENGINES, there, played)
-
-
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plug-ins of one test are none of the next."""
+    In CI pytest would work out all that differs in long arrays, for every wrong twin that fails.
+    Plug-ins of one test are none of the next, and no test leaves it a figure: pyplot keeps what
+    nobody closes.
+    """
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    """No test leaves a figure to the next: pyplot keeps what nobody closes."""
+    monkeypatch.setitem(play.ENGINES, ROUNDS, few_formulas_compiled)
     yield
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None and (left := pyplot.get_fignums()):
         pyplot.close("all")
         pytest.fail(f"figures {left} are open: give them a file, or close them")
+
+
+ROUNDS = "coordinator", "compiled"
+compiled_rounds = play.ENGINES[ROUNDS]
+
+
+def few_formulas_compiled(program: Any, world: Any) -> float:
+    """Short runs of most methods have their compiled rounds as plain Python, of the same source."""
+    room, _, name = type(program.formulas).__module__.rpartition(".")
+    steps = play._steps(world.settings, program)
+    if room.startswith("desim.methods") and name not in MACHINE and steps < FEW_STEPS:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("DESIM_COMPILE", "never")
+            return compiled_rounds(program, world)
+    return compiled_rounds(program, world)
 
 
 @pytest.fixture
