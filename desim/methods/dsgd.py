@@ -12,7 +12,9 @@ import numpy as np
 
 from desim.method import (
     DRIFTS,
+    Array,
     Count,
+    Ingredients,
     Int,
     Noise,
     Problem,
@@ -24,15 +26,19 @@ from desim.method import (
     rounded,
 )
 from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
+from desim.methods.shared.cyclic import Cycle, uneven
 
 NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
 
 
 class Batches(Averaging):
-    """batch: rows of a gradient; numbers: how a message writes them."""
+    """batch: rows of a gradient, order: which; numbers: how a message writes them."""
 
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
+    order: Literal["fresh", "cyclic"] = "fresh"
+    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
+    every b-th round of the m = b batch rows"""
     numbers: Literal["float64", "float32", "float16"] = "float64"
     """format of the numbers in a message, to which they are rounded"""
 
@@ -45,6 +51,7 @@ class DSGD(DecentralisedSGD):
     paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
     shown = "released"
     linear = True
+    chained = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
@@ -52,7 +59,21 @@ class DSGD(DecentralisedSGD):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return oversized("algorithm.batch", parameters.batch, problem)
+        order = getattr(parameters, "order", "fresh")
+        found = oversized("algorithm.batch", parameters.batch, problem)
+        return found or uneven(order, parameters.batch, problem)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.cycle: Cycle | None = None
+        if getattr(self.parameters, "order", "fresh") == "cyclic":
+            self.cycle = Cycle(self.problem, self.parameters.batch)
+
+    def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
+        """Mean clipped gradients (n, dim) over the batches of samples (n,) rows of the round."""
+        if self.cycle is not None:
+            return self.cycle.gradient(us.who, x, us.round)
+        return super().batch_gradient(us, x, samples)
 
     def samples(self, who: Int) -> Int:
         """Rows (n,) of a gradient of agents who (n,)."""
@@ -73,6 +94,19 @@ class DSGD(DecentralisedSGD):
             us.report(us.x)
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather()
+
+    def workload(self, rounds: int) -> Array | None:
+        """Of (1): the models of round k hold - alpha_t W^(k - t) of the noise of round t."""
+        return None if self.settings.changing else self.held(self.averages.W, 0, rounds)
+
+    def held(self, M: Array, first: int, rounds: int) -> Array:
+        """G of models that hold alpha_t M^(first + k - t) of the noise of round t."""
+        powers = [np.linalg.matrix_power(M, first)]
+        for _ in range(rounds - 1):
+            powers.append(powers[-1] @ M)
+        from desim.privacy.correlated.workload import gram
+
+        return gram(np.array(powers), np.array([self.alpha.at(k) for k in range(1, rounds + 1)]))
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k."""

@@ -250,6 +250,9 @@ def prices(
         group = np.where(np.isin(code, WHOLE), 1.0, group)
     left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
+    chained = code == Mechanism.CHAINED_GAUSSIAN
+    if relation == "agent" and chained.any():  # its batches, too, are replaced one after the other
+        group = np.where(chained, owned, group)
     group = np.where(summed, 0.5 if left_out else 1.0, group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
@@ -271,7 +274,7 @@ def prices(
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
         exact += np.where(summed & ~subset & ~poisson & ~np.isin(code, SECURE), ratio, 0.0)
-        mu2 = (exact + paid["clipped-gaussian"]) ** 2
+        mu2 = (exact + paid["clipped-gaussian"] + paid["chained-gaussian"]) ** 2
         rho, ceiled = 0.5 * (objective**2 + discrete**2), 0.5 * paid["skellam-sum"] ** 2
     return Prices(
         np.where(lost, np.inf, mu2),

@@ -260,6 +260,7 @@ class Ledger(Appended):
         self._bared = np.zeros((len(View), 0 if whole else agents), bool)
         self.waiting: Array | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
+        self.chained: Any = None  # what noise remembers that is correlated over rounds
 
     def release(
         self, time: Any, who: Any, round_: Any, exchange: int, value: Array, terms: Terms,
@@ -338,6 +339,11 @@ class Ledger(Appended):
         self, who: Any, round_: Any, step: int, value: Array, terms: Terms, scale: Array, where: Any
     ) -> Array:
         place = (self.seed, who, round_, step, scale, where, value)
+        if terms.mechanism is Mechanism.CHAINED_GAUSSIAN:
+            from desim.privacy.ledger.chains import Chains
+
+            self.chained = self.chained or Chains(self.agents)
+            return np.asarray(self.chained.added(*place, terms.chain, add_normal))
         if terms.mechanism in (Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR):
             return add_laplace(*place)
         if terms.mechanism in (Mechanism.L2_LAPLACE, Mechanism.OBJECTIVE_LAPLACE):

@@ -38,7 +38,8 @@ class Mechanism(IntEnum):
     noise is correlated over rounds, `sampling` in round t is the coefficient t - 1 of a matrix, or
     one over the rounds of a tree; lattice-sum: of whole numbers with shares of discrete noise, zCDP
     D^2/(2 s^2) where one agent is replaced; skellam-sum: the same at whole orders of the Renyi
-    divergence; none: infinite unless D = 0.
+    divergence; chained-gaussian: (D/s)-GDP given all that the agent has released before, with whose
+    noise its noise is correlated; none: infinite unless D = 0.
     """
 
     NONE = 0
@@ -59,6 +60,7 @@ class Mechanism(IntEnum):
     TREE_SUM = 15
     LATTICE_SUM = 16
     SKELLAM_SUM = 17
+    CHAINED_GAUSSIAN = 18
 
 
 class View(IntEnum):
@@ -70,6 +72,23 @@ class View(IntEnum):
 
 
 @dataclass(frozen=True)
+class Chain:
+    """How the noise of an agent's releases is correlated: one a round, none left out.
+
+    factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every so-manieth
+    round; step (agents,): how far C moves, in this round, what a record moves by 1.
+    """
+
+    factor: Any
+    apart: NDArray[np.int64]
+    step: NDArray[np.float64]
+
+    def of(self, who: Any) -> "Chain":
+        """Rows (n,) of agents who (n,)."""
+        return Chain(self.factor, self.apart[who], self.step[who])
+
+
+@dataclass(frozen=True)
 class Terms:
     """What one release of each agent costs, arrays (agents,).
 
@@ -77,7 +96,9 @@ class Terms:
     unbounded); scale: of the noise per coordinate in the same unit; sampling: fraction of the rows
     used, nan for all; resolution: distance of the levels of discrete noise; coupled: bound on the
     L2 difference of two values with the same noise inside, None where it is the sensitivity; basis:
-    the assumption in words that the sensitivity rests on, empty where it needs none.
+    the assumption in words that the sensitivity rests on, empty where it needs none; chain: of
+    noise that is correlated over rounds, where scale is that of the draws and coupled the
+    sensitivity of the value itself.
     """
 
     mechanism: Mechanism
@@ -88,12 +109,14 @@ class Terms:
     resolution: float = 0.0
     coupled: NDArray[np.float64] | None = None
     basis: str = ""
+    chain: Chain | None = None
 
     def of(self, who: Any) -> "Terms":
         """Rows (n,) of agents who (n,)."""
         coupled = None if self.coupled is None else self.coupled[who]
+        chain = None if self.chain is None else self.chain.of(who)
         rows = self.sensitivity[who], self.scale[who], self.sampling[who]
-        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled, self.basis)
+        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled, self.basis, chain)
 
     @cached_property
     def compiled(self) -> tuple[int, int, NDArray[np.float64]]:
@@ -199,6 +222,30 @@ class Gaussian(_Deviation):
     """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
 
     mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
+
+
+@dataclass(frozen=True)
+class Chained(_Deviation):
+    """Gaussian noise that is correlated over an agent's rounds: sigma w_t, w = A^-1 B z.
+
+    Bellet, Cyffers, Frey, Gaudel, Lereverend, Taiani 2026 (arXiv 2510.17480). factor: C, B and their
+    stream; cyclic: whether a record is in every 1 / sampling-th round, else it may be in all.
+    """
+
+    factor: Any = None
+    cyclic: bool = False
+    mechanism: ClassVar[Mechanism] = Mechanism.CHAINED_GAUSSIAN
+    constant: ClassVar[bool] = False
+
+    def chain(self, round_: int, sampling: Array) -> Chain:
+        """That of agents whose batches are such shares (n,) of their rows."""
+        apart = np.ones(len(sampling), np.int64)
+        if self.cyclic:
+            apart = np.rint(1.0 / sampling).astype(np.int64)
+        step = np.empty(len(apart))
+        for one in np.unique(apart).tolist():
+            step[apart == one] = self.factor.steps(one)[round_ - 1]
+        return Chain(self.factor, apart, step)
 
 
 @dataclass(frozen=True)
@@ -345,7 +392,7 @@ class Allotted:
         return {}
 
 
-Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
+Noise = Gaussian | Chained | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
 
 
 def unbounded(noise: Noise | None, clipped: bool) -> list[str]:
@@ -376,6 +423,10 @@ def terms(
         nothing = np.zeros_like(sensitivity)
         return Terms(Mechanism.NONE, view, sensitivity, nothing, share)
     scale, kind = noise.scale(round_, sensitivity), noise.mechanism
+    if isinstance(noise, Chained):
+        chain = noise.chain(round_, share)
+        moved = {"coupled": sensitivity, "chain": chain}
+        return Terms(kind, view, sensitivity * chain.step, scale, share, **moved)
     if isinstance(noise, Laplace):
         wide = np.sqrt(dim) * sensitivity
         return Terms(kind, view, wide, scale, share, coupled=sensitivity)
