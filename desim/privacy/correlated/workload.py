@@ -30,7 +30,7 @@ from desim.arrays import Array
 from desim.privacy.correlated.factors import DIGITS, Factor
 
 CLOSE = 1e-13  # relative decrement of Newton's method, squared, at which it ends
-FLAT = 1e-12  # relative slope at which there is nothing to gain
+FLAT = 1e-10  # relative slope at which there is nothing to gain
 STEPS = 200
 INNER = 2000  # of conjugate gradients
 
@@ -112,9 +112,10 @@ def optimum(G: Array, apart: int) -> Array:
         Y = 0.5 * (Y + Y.T)
         M = Y @ G @ Y
         slope, value = within(-M), float((G * Y).sum())
-        if np.linalg.norm(slope) <= FLAT * np.linalg.norm(M):
+        rounding = float(FLAT * np.linalg.norm(M))
+        if np.linalg.norm(slope) <= rounding:
             break
-        change = _solved(partial(_curved, within, Y, M), -slope)
+        change = _solved(partial(_curved, within, Y, M), -slope, 1e-3 * rounding)
         gain = -float((slope * change).sum())
         far = 1.0
         while not _less(G, X + far * change, value - 1e-4 * far * gain):
@@ -142,11 +143,11 @@ def _less(G: Array, X: Array, value: float) -> bool:
     return float((half @ G * half).sum()) <= value + 1e-14 * abs(value)
 
 
-def _solved(times: Any, right: Array) -> Array:
-    """The D with times(D) = right, all of them matrices; to a small part of it."""
+def _solved(times: Any, right: Array, rounding: float) -> Array:
+    """The D with times(D) = right, all of them matrices, to a small part of it, or to rounding."""
     D, rest = np.zeros_like(right), right
     along, square = rest, float((rest * rest).sum())
-    enough = 1e-16 * square
+    enough = 1e-16 * square + rounding**2
     for _ in range(INNER):
         if square <= enough:
             break
