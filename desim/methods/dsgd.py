@@ -26,21 +26,26 @@ from desim.method import (
     rounded,
 )
 from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
-from desim.methods.shared.cyclic import Cycle, uneven
+from desim.methods.shared.cyclic import Cycle, demand_chain, uneven
 
 NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
 
 
 class Batches(Averaging):
-    """batch: rows of a gradient, order: which; numbers: how a message writes them."""
+    """batch: rows of a gradient; numbers: how a message writes them."""
 
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
+    numbers: Literal["float64", "float32", "float16"] = "float64"
+    """format of the numbers in a message, to which they are rounded"""
+
+
+class Ordered(Batches):
+    """order: which rows of a gradient."""
+
     order: Literal["fresh", "cyclic"] = "fresh"
     """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
     every b-th round of the m = b batch rows"""
-    numbers: Literal["float64", "float32", "float16"] = "float64"
-    """format of the numbers in a message, to which they are rounded"""
 
 
 class DSGD(DecentralisedSGD):
@@ -53,7 +58,7 @@ class DSGD(DecentralisedSGD):
     linear = True
     chained = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
-    Parameters: ClassVar[type[Strict]] = Batches
+    Parameters: ClassVar[type[Strict]] = Ordered
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
 
     @classmethod
@@ -68,6 +73,7 @@ class DSGD(DecentralisedSGD):
         self.cycle: Cycle | None = None
         if getattr(self.parameters, "order", "fresh") == "cyclic":
             self.cycle = Cycle(self.problem, self.parameters.batch)
+            demand_chain(self)
 
     def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
         """Mean clipped gradients (n, dim) over the batches of samples (n,) rows of the round."""

@@ -131,7 +131,6 @@ class Pairs:
         found[self.own.bared & ~np.isin(np.arange(self.own.agents), who)] = np.inf
         return np.sqrt(found)
 
-
     def _squared(self, view: Whitened, inputs: Int) -> float:
         """Mu^2 of the record of an agent of which a view of these inputs says most.
 

@@ -195,8 +195,9 @@ class Symbols(Counts):
 
     priced: of releases time s, agent, column of the input that each is the first to hold or holds
     alone (-1: none), its coefficient there, mechanism, sensitivity, scale, and the sensitivity of
-    the value by itself. part: in which rounds of a cycle the records of an input are. feedback: whether a job
-    has read noise. bared (agents,): whose inputs another agent's job has read without noise.
+    the value by itself. part: in which rounds of a cycle the records of an input are. feedback:
+    whether a job has read noise. bared (agents,): whose inputs another agent's job has read without
+    noise.
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:

@@ -43,9 +43,10 @@ def chained(
 
 
 def parted(scenario: Scenario, settings: Settings) -> Int | None:
-    """How many rounds a record of each agent (agents,) waits for its next one; None: nobody knows."""
+    """How many rounds a record of each agent (agents,) waits for its next; None: nobody knows."""
     parameters: Any = scenario.algorithm.parameters
-    if getattr(parameters, "order", "fresh") != "cyclic":
+    known = vars(scenario.algorithm.method).get("chained", False)
+    if not known or getattr(parameters, "order", "fresh") != "cyclic":
         return None
     return np.asarray(settings.problem.rows // parameters.batch)
 
@@ -64,9 +65,8 @@ def _optimum(method: Any, rounds: int, apart: Int | None) -> factors.Factor:
     workload, cure = method.workload(rounds), "banded, buffered, root, tree"
     if workload is None:
         text = f"found workload with {method.name} on this graph, where agents meet in other ways "
-        raise InputError(
-            f"privacy.noise.correlated: {text}in every round; allowed: a graph that stays, or {cure}"
-        )
+        text += f"in every round; allowed: a graph that stays, or {cure}"
+        raise InputError(f"privacy.noise.correlated: {text}")
     every = [1] if apart is None else np.unique(apart).tolist()
     if len(every) > 1:
         text = f"found workload and agents with {every[0]} to {every[-1]} batches in a cycle"

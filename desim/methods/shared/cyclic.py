@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.errors import InputError
 from desim.methods.shared.checked_gradients import gradient
+from desim.privacy.ledger.mechanisms import Chained
 from desim.problem.kernels.gradients import Data, transpose
 
 if TYPE_CHECKING:
@@ -53,3 +55,10 @@ def uneven(order: str, batch: int | None, problem: "Problem") -> list[str]:
         return []
     text = f"found {batch} with order: cyclic, and agent {odd[0]} has {problem.rows[odd[0]]} rows"
     return [f"algorithm.batch: {text}; allowed: a divisor of the rows of each agent"]
+
+
+def demand_chain(method: Any) -> None:
+    """InputError for noise that would be counted as that of batches which stay secret."""
+    if not isinstance(method.noise, Chained | None):
+        text = f"found cyclic with {method.name}, which does not say chained = True"
+        raise InputError(f"algorithm.order: {text}; allowed with privacy.noise: fresh")

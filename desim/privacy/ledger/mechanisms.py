@@ -75,7 +75,7 @@ class View(IntEnum):
 class Chain:
     """How the noise of an agent's releases is correlated: one a round, none left out.
 
-    factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every so-manieth
+    factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every apart-th
     round; step (agents,): how far C moves, in this round, what a record moves by 1.
     """
 
@@ -228,8 +228,9 @@ class Gaussian(_Deviation):
 class Chained(_Deviation):
     """Gaussian noise that is correlated over an agent's rounds: sigma w_t, w = A^-1 B z.
 
-    Bellet, Cyffers, Frey, Gaudel, Lereverend, Taiani 2026 (arXiv 2510.17480). factor: C, B and their
-    stream; cyclic: whether a record is in every 1 / sampling-th round, else it may be in all.
+    Bellet, Cyffers, Frey, Gaudel, Lereverend, Taiani 2026 (arXiv 2510.17480). factor: C and B, as
+    they are streamed; cyclic: whether a record is in every 1 / sampling-th round, else it may be in
+    all.
     """
 
     factor: Any = None
@@ -425,8 +426,8 @@ def terms(
     scale, kind = noise.scale(round_, sensitivity), noise.mechanism
     if isinstance(noise, Chained):
         chain = noise.chain(round_, share)
-        moved = {"coupled": sensitivity, "chain": chain}
-        return Terms(kind, view, sensitivity * chain.step, scale, share, **moved)
+        moved = sensitivity * chain.step
+        return Terms(kind, view, moved, scale, share, coupled=sensitivity, chain=chain)
     if isinstance(noise, Laplace):
         wide = np.sqrt(dim) * sensitivity
         return Terms(kind, view, wide, scale, share, coupled=sensitivity)

@@ -46,10 +46,12 @@ def rounds_of_records_are_known(
     if privacy is None or noise is None:
         return
     cyclic = getattr(algorithm.parameters, "order", "fresh") == "cyclic"
+    cyclic &= vars(algorithm.method).get("chained", False)
     if noise.correlated is None and not cyclic:
         return
-    place = ("algorithm", "order") if noise.correlated is None else ("privacy", "noise", "correlated")
-    what = "found cyclic" if noise.correlated is None else "found"
+    place, what = ("privacy", "noise", "correlated"), "found"
+    if noise.correlated is None:
+        place, what = ("algorithm", "order"), "found cyclic"
     if noise.form != "gaussian" or (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
         text = f"{what} with noise that is no Gaussian, or another one in each round"
         yield place, f"{text}; allowed: {{kind: gaussian, sigma: ...}}"

@@ -59,8 +59,8 @@ class Correlated(Form):
     buffered: Count | None = None
     """buffered linear Toeplitz (BLT) of so many buffers with the least error at the separation"""
     workload: Literal["graph"] | None = None
-    """graph: the matrix with the least error of all models of all rounds on this graph (MAFALDA-SGD,
-    Bellet et al. 2026); not with a coordinator"""
+    """graph: the matrix with the least error of all models of all rounds on this graph
+    (MAFALDA-SGD, Bellet et al. 2026); not with a coordinator"""
     measure: Literal["mean", "max"] | None = None
     """banded, buffered: the error that is least, the mean one (default) or the largest"""
 
@@ -99,8 +99,8 @@ class Noise(Strict):
     resolution: Positive | None = None
     """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
     correlated: Correlated | None = None
-    """noise on a sum, by its multiplier, or of an agent of a graph, by sigma, that depends on that of
-    earlier rounds; default: it is independent"""
+    """noise on a sum, by its multiplier, or of an agent of a graph, by sigma, that depends on that
+    of earlier rounds; default: it is independent"""
     phi: Positive | None = None
     """zCDP that the first round spends; the variance follows from it"""
     growth: Share | None = None
