@@ -84,9 +84,9 @@ class Decor(DSGD):
         super().__init__(ingredients)
         self.shared = SharedNoise(self.settings, self.parameters.shared)
 
-    def workload(self, rounds: int) -> Array | None:
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
         """Of (1) and (2), but for the noise of links."""
-        return self.held(self.averages.W, 1, rounds)
+        return self.averages.W, 1, self.steps(rounds)
 
     def agents(self, us: Us) -> Program:
         """Algorithm 1 for agents `us`."""

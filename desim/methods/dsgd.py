@@ -101,18 +101,13 @@ class DSGD(DecentralisedSGD):
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather()
 
-    def workload(self, rounds: int) -> Array | None:
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
         """Of (1): the models of round k hold - alpha_t W^(k - t) of the noise of round t."""
-        return None if self.settings.changing else self.held(self.averages.W, 0, rounds)
+        return None if self.settings.changing else (self.averages.W, 0, self.steps(rounds))
 
-    def held(self, M: Array, first: int, rounds: int) -> Array:
-        """G of models that hold alpha_t M^(first + k - t) of the noise of round t."""
-        powers = [np.linalg.matrix_power(M, first)]
-        for _ in range(rounds - 1):
-            powers.append(powers[-1] @ M)
-        from desim.privacy.correlated.workload import gram
-
-        return gram(np.array(powers), np.array([self.alpha.at(k) for k in range(1, rounds + 1)]))
+    def steps(self, rounds: int) -> Array:
+        """Alpha_t of all rounds (rounds,)."""
+        return np.array([self.alpha.at(k) for k in range(1, rounds + 1)])
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k."""

@@ -95,7 +95,7 @@ class Gossip(DSGD):
             us.x = (us.x + us.sum(heard, heard.fresh)) / (1.0 + heard.count)  # (2)
             us.report(us.x)
 
-    def workload(self, rounds: int) -> Array | None:
+    def workload(self, rounds: int) -> None:
         """None: whom an agent meets is drawn."""
         return None
 

@@ -58,13 +58,13 @@ class Muffliato(DSGD):
             gap = 1.0 - self.averages.mixing.second
             self.omega = 2.0 * (1.0 - np.sqrt(gap * (1.0 - gap / 4.0))) / (1.0 - gap / 2.0) ** 2
 
-    def workload(self, rounds: int) -> Array | None:
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
         """Of (1) to (3), whose K rounds of gossip are one matrix."""
         M, before = self.averages.W, np.eye(self.problem.agents)
         for _ in range(self.parameters.gossip - 1):
             mean = self.omega * self.averages.W @ M + (1.0 - self.omega) * before
             M, before = mean, M
-        return self.held(M, 1, rounds)
+        return M, 1, self.steps(rounds)
 
     def agents(self, us: Us) -> Program:
         """Algorithm 3 for agents `us`."""

@@ -25,8 +25,7 @@ from desim.errors import InputError
 from desim.log.event_log import Outcome
 from desim.methods.shared.declarations import Ingredients
 from desim.privacy.accounting.prices import prices
-from desim.privacy.ledger.chains import drawn
-from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms, add_normal
+from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 
 START, INPUT, NOISE = range(3)  # kinds of symbols
 LINEAR_IN = (Mechanism.GAUSSIAN, Mechanism.CHAINED_GAUSSIAN, Mechanism.NONE)
@@ -163,8 +162,8 @@ class NumbersScreen(Screen):
         who, rows = self._us.who, np.asarray(noisy - value)
         if (chain := terms[0].chain) is not None:
             number = chain.factor.draws(int(self._us.round[0]))
-            place = self._us.noise_seed, who, self._us.round, number, value.shape[1]
-            for fresh in drawn(*place, add_normal):
+            draws = self._us._world.ledger.draws
+            for fresh in draws(who, self._us.round, number, value.shape[1]):
                 scaled = terms[0].scale[:, None] * fresh
                 for (i, n), row in zip(seen.numbers(who, NOISE), scaled, strict=True):
                     seen.values[i, NOISE, n] = row

@@ -39,7 +39,7 @@ from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
-from desim.privacy.ledger.mechanisms import Chained, Noise
+from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.data.table import Draw, scaling
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.losses.model_loss import ModelLoss
@@ -48,7 +48,7 @@ from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures
-from desim.scenario.chaining import chained, useless
+from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, meddling
@@ -102,7 +102,7 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
             return "models are observed with their noise"
         from desim.engine.compiled.graph import uncompiled
 
-        if isinstance(method.noise, Chained):
+        if remembers(method.noise):
             return "noise that is correlated over rounds is drawn in Python"
         why = disclosures.inside(scenario) or uncompiled(method.agents, method.settings)
         return why and f"{name} with these settings has no compiled rounds: {why}"

@@ -51,6 +51,11 @@ def parted(scenario: Scenario, settings: Settings) -> Int | None:
     return np.asarray(settings.problem.rows // parameters.batch)
 
 
+def remembers(noise: Any) -> bool:
+    """Whether the noise of a round depends on that of others, or is counted with it."""
+    return isinstance(noise, Chained)
+
+
 def useless(scenario: Scenario, noise: Any) -> list[str]:
     """A warning where noise is correlated for nothing."""
     written = scenario.privacy.noise if scenario.privacy else None
@@ -71,4 +76,4 @@ def _optimum(method: Any, rounds: int, apart: Int | None) -> factors.Factor:
     if len(every) > 1:
         text = f"found workload and agents with {every[0]} to {every[-1]} batches in a cycle"
         raise InputError(f"privacy.noise.correlated: {text}; allowed: as many of each, or {cure}")
-    return least_error(workload, every[0])
+    return least_error(*workload, every[0])

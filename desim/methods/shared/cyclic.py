@@ -7,8 +7,6 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.methods.shared.checked_gradients import gradient
-from desim.privacy.ledger.mechanisms import Chained
-from desim.problem.kernels.gradients import Data, transpose
 
 if TYPE_CHECKING:
     from desim.problem.problem import Problem
@@ -18,22 +16,9 @@ class Cycle:
     """`batch` rows of each agent in a round, b_i = m_i / batch rounds a cycle; which is public."""
 
     def __init__(self, problem: "Problem", batch: int) -> None:
-        whole: Any = problem.data
         self.apart: Int = problem.rows // batch
-        self.first: Int = np.concatenate([[0], np.cumsum(self.apart)[:-1]])
-        start = np.append(problem.start[0] + batch * np.arange(self.apart.sum()), len(problem.A))
-        self.data = whole._replace(
-            start=start,
-            transposed=transpose(problem.A, start),
-            **{
-                name: np.repeat(column, self.apart)
-                for name, column in (
-                    ("scale", problem.scale * self.apart),
-                    ("ridge", problem.ridge),
-                    ("lasso", problem.lasso),
-                )
-            },
-        )
+        self.first: Int = np.cumsum(self.apart) - self.apart
+        self.data = problem.in_batches(batch)
 
     def gradient(self, who: Int, x: Array, round_: Int) -> Array:
         """Mean clipped gradients (n, dim) at x (n, dim) over the batches of rounds (n,)."""
@@ -47,7 +32,7 @@ def uneven(order: str, batch: int | None, problem: "Problem") -> list[str]:
         return []
     if batch is None:
         return ["algorithm.order: found cyclic without batch; allowed: with it, or fresh"]
-    if not isinstance(problem.data, Data):
+    if not problem.loss.linear:
         text = f"found cyclic with loss {problem.loss.name}, not of a linear model"
         return [f"algorithm.order: {text}; allowed: fresh"]
     odd = np.flatnonzero(problem.rows % batch)
@@ -59,6 +44,6 @@ def uneven(order: str, batch: int | None, problem: "Problem") -> list[str]:
 
 def demand_chain(method: Any) -> None:
     """InputError for noise that would be counted as that of batches which stay secret."""
-    if not isinstance(method.noise, Chained | None):
+    if method.noise is not None and not hasattr(method.noise, "factor"):
         text = f"found cyclic with {method.name}, which does not say chained = True"
         raise InputError(f"algorithm.order: {text}; allowed with privacy.noise: fresh")

@@ -178,8 +178,8 @@ class Method:
             return found
         if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
             self._priced.clear()
-        known = before is not None and found.chain is None  # of which a round moves no more
-        self._priced[key] = sensitivity, before[1].scaled(found.scale) if known else found
+        again = before[1].scaled(found.scale) if before and found.chain is None else found
+        self._priced[key] = sensitivity, again
         return self._priced[key][1]
 
     @classmethod
@@ -227,10 +227,11 @@ class Method:
         """Return what is wrong with this combination, one line each."""
         return unbounded(noise, problem.clipped) if cls.needs_clip else []
 
-    def workload(self, rounds: int) -> Array | None:
-        """What models have of noise: G (rounds, rounds) of `privacy.correlated.workload`.
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
+        """What models have of noise: M (agents, agents), a power p, weights a (rounds,).
 
-        None where that differs from run to run.
+        The models of round k hold sum_t a_t M^(p + k - t) of the noise of rounds t = 1 .. k. None
+        where that differs from run to run.
         """
         return None
 

@@ -239,26 +239,23 @@ def prices(
     """
     chosen("relation", relation, OF_SUMS)
     code = _codes(releases["mechanism"])
-    fraction = np.asarray(releases["sampling"], float)
-    of_agents, summed = relation in OF_AGENTS, np.isin(code, SUMS)
+    fraction, summed = np.asarray(releases["sampling"], float), np.isin(code, SUMS)
     drawn = (fraction > 0.0) & (fraction < 1.0)
     part = drawn & ~summed
     amplified = amplification and relation == "replace-one"
-    needed = (of_agents and not summed.all()) or bool(part.any() and amplified)
+    needed = (relation in OF_AGENTS and not summed.all()) or bool(part.any() and amplified)
     group, batch, owned = _group(releases, np.where(part, fraction, 1.0), rows, relation, needed)
     if relation == "add-or-remove-one":
         group = np.where(np.isin(code, WHOLE), 1.0, group)
     left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
-    chained = code == Mechanism.CHAINED_GAUSSIAN
-    if relation == "agent" and chained.any():  # its batches, too, are replaced one after the other
-        group = np.where(chained, owned, group)
+    if relation == "agent":  # in whatever rounds they are, one after the other
+        group = np.where(code == Mechanism.CHAINED_GAUSSIAN, owned, group)
     group = np.where(summed, 0.5 if left_out else 1.0, group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
-    lost = np.isinf(ratio)
-    ratio = np.where(lost, 0.0, ratio)
+    ratio = np.where(lost := np.isinf(ratio), 0.0, ratio)
     secret = part & (code == Mechanism.GAUSSIAN) & (batch < owned) & amplified
     subset = drawn & (code == Mechanism.SUBSET_SUM) & amplification
     subset &= relation in ("replace-one", "agent")

@@ -71,13 +71,16 @@ class LowerTriangular(Factor):
         return np.asarray(np.minimum(np.cumsum(rows * rows), whole))
 
 
-def gram(powers: Array, weights: Array) -> Array:
-    """G (rounds, rounds) of (2) where the models of round k hold sum_t weight_t M_(k - t) w_t.
+def gram(M: Array, first: int, weights: Array) -> Array:
+    """G (rounds, rounds) of (2) where models of round k hold sum_t weights_t M^(first + k - t) w_t.
 
-    powers (rounds, agents, agents): M_0, M_1, ...; weights (rounds,): steps.
+    M (agents, agents): mixing matrix; weights (rounds,): steps.
     """
-    flat = powers.reshape(len(powers), -1)
-    inner, n = flat @ flat.T, len(powers)
+    n, powers = len(weights), [np.linalg.matrix_power(M, first)]
+    for _ in range(n - 1):
+        powers.append(powers[-1] @ M)
+    flat = np.array(powers).reshape(n, -1)
+    inner = flat @ flat.T
     found = np.empty((n, n))
     for lag in range(n):
         sums = np.cumsum(np.diagonal(inner, lag))[::-1]  # over rounds t to the last one
@@ -86,12 +89,12 @@ def gram(powers: Array, weights: Array) -> Array:
     return np.asarray(found * np.outer(weights, weights))
 
 
-def least_error(G: Array, apart: int) -> LowerTriangular:
-    """The factor of the least tr(G X^-1) subject to (3)."""
-    X = optimum(G, apart)
+def least_error(M: Array, first: int, weights: Array, apart: int) -> LowerTriangular:
+    """The factor of the least tr(G X^-1) subject to (3), of the G that `gram` has."""
+    X = optimum(gram(M, first, weights), apart)
     C = np.linalg.cholesky(X[::-1, ::-1]).T[::-1, ::-1]  # X = C'C, lower triangular
     C = C / np.sqrt((C * C).sum(0).max())
-    return LowerTriangular(len(G), np.round(C, DIGITS))
+    return LowerTriangular(len(weights), np.round(C, DIGITS))
 
 
 def optimum(G: Array, apart: int) -> Array:

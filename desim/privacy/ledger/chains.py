@@ -25,12 +25,13 @@ class Chains:
         self.memory: Array | None = None
 
     def added(
-        self, seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array,
-        chain: Chain, draw: Callable[..., Array],
+        self, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array,
+        chain: Chain, draws: Callable[..., Array],
     ) -> Array:  # fmt: skip
         """Value (n, dim) plus scale (n,) times w_t in the rows `where` (n,), of rounds t (n,).
 
-        draw: adds independent normal noise. RuntimeError for what is no release of each round.
+        draws(who, rounds, number, dim): independent ones. RuntimeError for what is not one release
+        in each round.
         """
         out, rows = np.array(value, float), np.flatnonzero(where)
         if not len(rows):
@@ -47,19 +48,9 @@ class Chains:
             self.memory = np.zeros((factor.memory, len(self.latest), out.shape[1]))
         everybody = np.array_equal(own, np.arange(len(self.latest)))
         memory = self.memory if everybody else self.memory[:, own]
-        out[rows] += scale[rows, None] * factor.noise(
-            now, memory, drawn(seed, own, rounds, factor.draws(now), out.shape[1], draw)
-        )
+        fresh = draws(own, rounds, factor.draws(now), out.shape[1])
+        out[rows] += scale[rows, None] * factor.noise(now, memory, fresh)
         if not everybody:
             self.memory[:, own] = memory
         self.latest[own] = now
         return out
-
-
-def drawn(
-    seed: Any, who: Int, round_: Int, number: int, dim: int, draw: Callable[..., Array]
-) -> Array:
-    """The independent draws (number, n, dim) of a round of agents who (n,), N(0, 1)."""
-    ones, everybody = np.ones(len(who)), np.ones(len(who), bool)
-    nothing = np.zeros((len(who), dim))
-    return np.array([draw(seed, who, round_, h, ones, everybody, nothing) for h in range(number)])

@@ -49,7 +49,8 @@ def rounds_of_records_are_known(
     cyclic &= vars(algorithm.method).get("chained", False)
     if noise.correlated is None and not cyclic:
         return
-    place, what = ("privacy", "noise", "correlated"), "found"
+    place: tuple[str, ...] = ("privacy", "noise", "correlated")
+    what = "found"
     if noise.correlated is None:
         place, what = ("algorithm", "order"), "found cyclic"
     if noise.form != "gaussian" or (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
