@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
-    "problem": 8530,  # batches in turn; what formulas may say; codecs, clips and noise of whole rounds
+    "problem": 8530,  # batches in turn; codecs, clips and noise of whole rounds
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 6360,  # noise of an agent that remembers, the matrix for a graph; sums: noise correlated over them, unseen ones; what linear messages tell
+    "privacy": 6360,  # noise that remembers, the matrix of a graph; what sums and messages tell
     "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
-    "methods": 6390,  # batches in turn, what models have of noise; gossip between steps, noise of links; which are linear, or take sums
-    "scenario": 9770,  # whose noise remembers, and for how long; who is trusted: keys, what they owe the rest, noise; separation
-    "runs": 7010,  # symbols of noise that remembers; a method played with symbols, what agents learn of each other; who sees sums
+    "methods": 6390,  # batches in turn, what models have of noise; noise of links
+    "scenario": 9770,  # whose noise remembers, for how long; who is trusted; separation
+    "runs": 7010,  # symbols of noise that remembers; what agents learn of each other
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
     "experiments": 10980,  # audits of sums, and of what one peer has received
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
