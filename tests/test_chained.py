@@ -244,7 +244,7 @@ def test_a_target_is_met_and_stored(tmp_path):
 
 def test_a_second_release_in_a_round_is_refused():
     terms = mechanisms.terms(
-        mechanisms.Chained(1.0, factor=factors.root(5)), mechanisms.View.PUBLIC, 1, np.ones(2), 3
+        chains.Chained(1.0, factor=factors.root(5)), mechanisms.View.PUBLIC, 1, np.ones(2), 3
     )
     held, who, k = chains.Chains(2), np.arange(2), np.ones(2, np.int64)
 

@@ -9,7 +9,8 @@ from desim.arrays import Int
 from desim.engine.settings import Settings
 from desim.errors import InputError
 from desim.privacy.correlated import factors
-from desim.privacy.ledger.mechanisms import Chained, Gaussian, Noise
+from desim.privacy.ledger.chains import Chained
+from desim.privacy.ledger.mechanisms import Gaussian, Noise
 from desim.scenario.schema import Scenario
 from desim.scenario.trusting import factor_said
 
@@ -76,4 +77,5 @@ def _optimum(method: Any, rounds: int, apart: Int | None) -> factors.Factor:
     if len(every) > 1:
         text = f"found workload and agents with {every[0]} to {every[-1]} batches in a cycle"
         raise InputError(f"privacy.noise.correlated: {text}; allowed: as many of each, or {cure}")
-    return least_error(*workload, every[0])
+    M, first, weights = workload
+    return least_error(M, first, weights, every[0])

@@ -7,14 +7,62 @@ is charged for it by nobody.
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.privacy.ledger.mechanisms import Chain
+from desim.privacy.ledger.mechanisms import Gaussian, Mechanism
 
 ONE = "noise is correlated over rounds; allowed: one release of each agent in every round"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """How the noise of an agent's releases is correlated: one a round, none left out.
+
+    factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every apart-th
+    round; step (agents,): how far C moves, in this round, what a record moves by 1.
+    """
+
+    factor: Any
+    apart: NDArray[np.int64]
+    step: NDArray[np.float64]
+
+    def of(self, who: Any) -> "Chain":
+        """Rows (n,) of agents who (n,)."""
+        return Chain(self.factor, self.apart[who], self.step[who])
+
+
+@dataclass(frozen=True)
+class Chained(Gaussian):
+    """Gaussian noise that is correlated over an agent's rounds: sigma w_t, w = A^-1 B z.
+
+    Bellet, Cyffers, Frey, Gaudel, Lereverend, Taiani 2026 (arXiv 2510.17480). factor: C and B, as
+    they are streamed; cyclic: whether a record is in every 1 / sampling-th round, else it may be in
+    all.
+    """
+
+    factor: Any = None
+    cyclic: bool = False
+    mechanism: ClassVar[Mechanism] = Mechanism.CHAINED_GAUSSIAN
+
+    @property
+    def constant(self) -> bool:
+        """No: each round has a row of C of its own."""
+        return False
+
+    def chain(self, round_: int, sampling: Array) -> Chain:
+        """That of agents whose batches are such shares (n,) of their rows."""
+        apart = np.ones(len(sampling), np.int64)
+        if self.cyclic:
+            apart = np.rint(1.0 / sampling).astype(np.int64)
+        step = np.empty(len(apart))
+        for one in np.unique(apart).tolist():
+            step[apart == one] = self.factor.steps(one)[round_ - 1]
+        return Chain(self.factor, apart, step)
 
 
 class Chains:

@@ -72,23 +72,6 @@ class View(IntEnum):
 
 
 @dataclass(frozen=True)
-class Chain:
-    """How the noise of an agent's releases is correlated: one a round, none left out.
-
-    factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every apart-th
-    round; step (agents,): how far C moves, in this round, what a record moves by 1.
-    """
-
-    factor: Any
-    apart: NDArray[np.int64]
-    step: NDArray[np.float64]
-
-    def of(self, who: Any) -> "Chain":
-        """Rows (n,) of agents who (n,)."""
-        return Chain(self.factor, self.apart[who], self.step[who])
-
-
-@dataclass(frozen=True)
 class Terms:
     """What one release of each agent costs, arrays (agents,).
 
@@ -109,7 +92,7 @@ class Terms:
     resolution: float = 0.0
     coupled: NDArray[np.float64] | None = None
     basis: str = ""
-    chain: Chain | None = None
+    chain: Any = None
 
     def of(self, who: Any) -> "Terms":
         """Rows (n,) of agents who (n,)."""
@@ -222,31 +205,6 @@ class Gaussian(_Deviation):
     """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
 
     mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
-
-
-@dataclass(frozen=True)
-class Chained(_Deviation):
-    """Gaussian noise that is correlated over an agent's rounds: sigma w_t, w = A^-1 B z.
-
-    Bellet, Cyffers, Frey, Gaudel, Lereverend, Taiani 2026 (arXiv 2510.17480). factor: C and B, as
-    they are streamed; cyclic: whether a record is in every 1 / sampling-th round, else it may be in
-    all.
-    """
-
-    factor: Any = None
-    cyclic: bool = False
-    mechanism: ClassVar[Mechanism] = Mechanism.CHAINED_GAUSSIAN
-    constant: ClassVar[bool] = False
-
-    def chain(self, round_: int, sampling: Array) -> Chain:
-        """That of agents whose batches are such shares (n,) of their rows."""
-        apart = np.ones(len(sampling), np.int64)
-        if self.cyclic:
-            apart = np.rint(1.0 / sampling).astype(np.int64)
-        step = np.empty(len(apart))
-        for one in np.unique(apart).tolist():
-            step[apart == one] = self.factor.steps(one)[round_ - 1]
-        return Chain(self.factor, apart, step)
 
 
 @dataclass(frozen=True)
@@ -393,7 +351,7 @@ class Allotted:
         return {}
 
 
-Noise = Gaussian | Chained | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
+Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
 
 
 def unbounded(noise: Noise | None, clipped: bool) -> list[str]:
@@ -424,8 +382,8 @@ def terms(
         nothing = np.zeros_like(sensitivity)
         return Terms(Mechanism.NONE, view, sensitivity, nothing, share)
     scale, kind = noise.scale(round_, sensitivity), noise.mechanism
-    if isinstance(noise, Chained):
-        chain = noise.chain(round_, share)
+    if isinstance(noise, Gaussian) and (of := getattr(noise, "chain", None)) is not None:
+        chain = of(round_, share)
         moved = sensitivity * chain.step
         return Terms(kind, view, moved, scale, share, coupled=sensitivity, chain=chain)
     if isinstance(noise, Laplace):
