@@ -19,6 +19,7 @@ import numpy as np
 from desim.method import Array, Count, Flag, Ingredients, Program, Strict, Us
 from desim.methods.decentralised_sgd import Averaging
 from desim.methods.dsgd import DSGD
+from desim.methods.shared.averages import accelerated
 
 
 class Mixing(Averaging):
@@ -60,10 +61,7 @@ class Muffliato(DSGD):
 
     def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
         """Of (1) to (3), whose K rounds of gossip are one matrix."""
-        M, before = self.averages.W, np.eye(self.problem.agents)
-        for _ in range(self.parameters.gossip - 1):
-            mean = self.omega * self.averages.W @ M + (1.0 - self.omega) * before
-            M, before = mean, M
+        M = accelerated(self.averages.W, self.omega, self.parameters.gossip)
         return M, 1, self.steps(rounds)
 
     def agents(self, us: Us) -> Program:
