@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 2970,  # functions of rounds to come: one door for what three rooms had
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
-    "problem": 8560,  # noise of whole rounds; optima and small tables, kept for the next run
+    "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 6060,  # sums: noise correlated over them, unseen ones; what linear messages tell
+    "privacy": 6380,  # noise that remembers, the matrix of a graph; what sums and messages tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
-    "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
-    "scenario": 9640,  # who is trusted: keys, what they owe the rest, noise, budgets; separation
-    "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
+    "methods": 6390,  # batches in turn, what models have of noise; noise of links
+    "scenario": 9790,  # whose noise remembers, for how long; who is trusted: keys, budgets
+    "runs": 7010,  # symbols of noise that remembers; what agents learn of each other
     "deployments": 9550,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 131, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
+    "scenario": 133, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

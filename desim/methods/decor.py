@@ -12,7 +12,7 @@ agents are not independent. That holds for every view, as the rest does not depe
 several together all between them and others.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -29,6 +29,9 @@ class Correlated(Averaging):
 
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
+    order: Literal["fresh", "cyclic"] = "fresh"
+    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
+    every b-th round of the m = b batch rows"""
     shared: NonNegative = 0.0
     """standard deviation of the noise that the ends of a link share"""
 
@@ -70,6 +73,7 @@ class Decor(DSGD):
     paper = "Allouah, Koloskova, El Firdoussi, Jaggi, Guerraoui 2024"
     shown = "released"
     linear = True
+    chained = True
     Parameters: ClassVar[type[Strict]] = Correlated
     policies = ("all",)
     restarts = ()
@@ -79,6 +83,10 @@ class Decor(DSGD):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         self.shared = SharedNoise(self.settings, self.parameters.shared)
+
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
+        """Of (1) and (2), but for the noise of links."""
+        return self.averages.W, 1, self.steps(rounds)
 
     def agents(self, us: Us) -> Program:
         """Algorithm 1 for agents `us`."""

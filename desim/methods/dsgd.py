@@ -12,7 +12,9 @@ import numpy as np
 
 from desim.method import (
     DRIFTS,
+    Array,
     Count,
+    Ingredients,
     Int,
     Noise,
     Problem,
@@ -24,6 +26,7 @@ from desim.method import (
     rounded,
 )
 from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
+from desim.methods.shared.cyclic import Cycle, demand_chain, uneven
 
 NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
 
@@ -37,6 +40,14 @@ class Batches(Averaging):
     """format of the numbers in a message, to which they are rounded"""
 
 
+class Ordered(Batches):
+    """order: which rows of a gradient."""
+
+    order: Literal["fresh", "cyclic"] = "fresh"
+    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
+    every b-th round of the m = b batch rows"""
+
+
 class DSGD(DecentralisedSGD):
     """Every agent waits for all its neighbours' models, and these for the slowest gradient."""
 
@@ -45,14 +56,30 @@ class DSGD(DecentralisedSGD):
     paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
     shown = "released"
     linear = True
+    chained = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
-    Parameters: ClassVar[type[Strict]] = Batches
+    Parameters: ClassVar[type[Strict]] = Ordered
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return oversized("algorithm.batch", parameters.batch, problem)
+        order = getattr(parameters, "order", "fresh")
+        found = oversized("algorithm.batch", parameters.batch, problem)
+        return found or uneven(order, parameters.batch, problem)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.cycle: Cycle | None = None
+        if getattr(self.parameters, "order", "fresh") == "cyclic":
+            self.cycle = Cycle(self.problem, self.parameters.batch)
+            demand_chain(self)
+
+    def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
+        """Mean clipped gradients (n, dim) over the batches of samples (n,) rows of the round."""
+        if self.cycle is not None:
+            return self.cycle.gradient(us.who, x, us.round)
+        return super().batch_gradient(us, x, samples)
 
     def samples(self, who: Int) -> Int:
         """Rows (n,) of a gradient of agents who (n,)."""
@@ -73,6 +100,14 @@ class DSGD(DecentralisedSGD):
             us.report(us.x)
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather()
+
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
+        """Of (1): the models of round k hold - alpha_t W^(k - t) of the noise of round t."""
+        return None if self.settings.changing else (self.averages.W, 0, self.steps(rounds))
+
+    def steps(self, rounds: int) -> Array:
+        """Alpha_t of all rounds (rounds,)."""
+        return np.array([self.alpha.at(k) for k in range(1, rounds + 1)])
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k."""

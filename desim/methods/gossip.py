@@ -53,6 +53,7 @@ class Gossip(DSGD):
     summary = "random pairwise gossip between gradient steps; policy each: gossip learning"
     paper = "Boyd, Ghosh, Prabhakar, Shah 2006; Ormandi, Hegedus, Jelasity 2013"
     linear = True
+    chained = True
     Parameters: ClassVar[type[Strict]] = Gossiping
     policies = ("all", "each")
     restarts = ()
@@ -93,6 +94,10 @@ class Gossip(DSGD):
             heard = yield us.gather() if self.waits else us.arrived()
             us.x = (us.x + us.sum(heard, heard.fresh)) / (1.0 + heard.count)  # (2)
             us.report(us.x)
+
+    def workload(self, rounds: int) -> None:
+        """None: whom an agent meets is drawn."""
+        return None
 
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """What a step costs; of several that follow each other no bound is known."""

@@ -12,13 +12,14 @@ account adds what each message tells as if its noise were its own. All of one st
 which an observer of several messages takes away, and often it learns no less than a neighbour.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from desim.method import Count, Flag, Ingredients, Program, Strict, Us
+from desim.method import Array, Count, Flag, Ingredients, Program, Strict, Us
 from desim.methods.decentralised_sgd import Averaging
 from desim.methods.dsgd import DSGD
+from desim.methods.shared.averages import accelerated
 
 
 class Mixing(Averaging):
@@ -28,6 +29,9 @@ class Mixing(Averaging):
 
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
+    order: Literal["fresh", "cyclic"] = "fresh"
+    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
+    every b-th round of the m = b batch rows"""
     gossip: Count = 5
     """K, rounds of gossip after a step"""
     chebyshev: Flag = False
@@ -42,6 +46,7 @@ class Muffliato(DSGD):
     paper = "Cyffers, Even, Bellet, Massoulie 2022"
     shown = "released"
     linear = True
+    chained = True
     Parameters: ClassVar[type[Strict]] = Mixing
     policies = ("all",)
     restarts = ()
@@ -53,6 +58,11 @@ class Muffliato(DSGD):
         if self.parameters.chebyshev:
             gap = 1.0 - self.averages.mixing.second
             self.omega = 2.0 * (1.0 - np.sqrt(gap * (1.0 - gap / 4.0))) / (1.0 - gap / 2.0) ** 2
+
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
+        """Of (1) to (3), whose K rounds of gossip are one matrix."""
+        M = accelerated(self.averages.W, self.omega, self.parameters.gossip)
+        return M, 1, self.steps(rounds)
 
     def agents(self, us: Us) -> Program:
         """Algorithm 3 for agents `us`."""

@@ -319,6 +319,19 @@ class Problem:
             self.lasso, self.loss.code, float(self.loss.knee), self.clipped,
         )  # fmt: skip
 
+    def in_batches(self, batch: int) -> "Data":
+        """The data of a linear model with `batch` rows of an agent, in their order, as one agent.
+
+        Its f is an estimate of that of the agent, all of whose rows are in one of them.
+        """
+        each = self.rows // batch
+        start = np.append(batch * np.arange(each.sum()), len(self.A))
+        return Data(
+            self.A, transpose(self.A, start), self.b, start, self.limit,
+            np.repeat(self.scale * each, each), np.repeat(self.ridge, each),
+            np.repeat(self.lasso, each), self.loss.code, float(self.loss.knee), self.clipped,
+        )  # fmt: skip
+
     def agent_values(self, x: Array, who: Rows | None = None) -> Array:
         """f_i(x) (n,) of agents who (n,), by default all; x (dim,) or one model each (n, dim)."""
         who = np.arange(self.agents) if who is None else np.asarray(who, np.int64)

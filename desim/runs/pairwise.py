@@ -126,10 +126,21 @@ class Pairs:
         for u in range(self.own.agents):
             part = slice(ends[u], ends[u + 1])
             if u not in who:
-                mu2, local = squared(view.of(part), self.bound[inputs[part]]), self.local[u]
+                mu2, local = self._squared(view.of(part), inputs[part]), self.local[u]
                 found[u] = mu2 if mu2 > LEAKS * local else min(mu2, local)
         found[self.own.bared & ~np.isin(np.arange(self.own.agents), who)] = np.inf
         return np.sqrt(found)
+
+    def _squared(self, view: Whitened, inputs: Int) -> float:
+        """Mu^2 of the record of an agent of which a view of these inputs says most.
+
+        A record is in the inputs of one part, and in those of none.
+        """
+        bound, part = self.bound[inputs], self.own.part[inputs]
+        kinds = np.unique(part[part >= 0]).tolist()
+        if len(kinds) < 2:
+            return squared(view, bound)
+        return max(squared(view, np.where((part == k) | (part < 0), bound, 0.0)) for k in kinds)
 
 
 def _ranks(C: Array) -> Int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.arrays import Array, Int
+from desim.arrays import Array, Int, Mask
 from desim.columns import Words
 from desim.engine.play import BLIND, Simulation
 from desim.engine.requests import Compute, Job
@@ -28,6 +28,7 @@ from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 from desim.signals import Listener, Message
 
 START, INPUT, NOISE = range(3)  # kinds of symbols
+LINEAR_IN = (Mechanism.GAUSSIAN, Mechanism.CHAINED_GAUSSIAN, Mechanism.NONE)
 LINEAR = 1e-10  # of a vector, beside what symbols say of it, term by term
 ROUNDING = 1e-14  # of the largest vector of all: what cancels leaves that much
 DELIVERED = ("time", "agent", "peer", "round", "seconds")  # columns of the log
@@ -159,6 +160,14 @@ class NumbersScreen(Screen):
         seen: Seen = self._own
         noisy = self._us.release(value, *terms, **more)
         who, rows = self._us.who, np.asarray(noisy - value)
+        if (chain := terms[0].chain) is not None:
+            number = chain.factor.draws(int(self._us.round[0]))
+            draws = self._us._world.ledger.draws
+            for fresh in draws(who, self._us.round, number, value.shape[1]):
+                scaled = terms[0].scale[:, None] * fresh
+                for (i, n), row in zip(seen.numbers(who, NOISE), scaled, strict=True):
+                    seen.values[i, NOISE, n] = row
+            return np.asarray(noisy)
         for (i, n), row in zip(seen.numbers(who, NOISE), rows, strict=True):
             seen.values[i, NOISE, n] = row
         return np.asarray(noisy)
@@ -184,8 +193,10 @@ class Symbols(Counts):
     other: who knows noise beside its owner, or -1.
 
     priced: of releases time s, agent, column of the input that each is the first to hold or holds
-    alone (-1: none), its coefficient there, mechanism, sensitivity, scale. feedback: whether a job
-    has read noise. bared (agents,): whose inputs another agent's job has read without noise.
+    alone (-1: none), its coefficient there, mechanism, sensitivity, scale, and the sensitivity of
+    the value by itself. part: in which rounds of a cycle the records of an input are. feedback:
+    whether a job has read noise. bared (agents,): whose inputs another agent's job has read without
+    noise.
     """
 
     def __init__(self, agents: int, dim: int, width: int, seen: Seen) -> None:
@@ -193,11 +204,13 @@ class Symbols(Counts):
         self.agents, self.dim, self.width, self.seen = agents, dim, width, seen
         self.owner, self.other, self.kind = np.full((3, width), -1)
         self.scale = np.zeros(width)
-        self.priced: list[tuple[float, int, int, float, int, float, float]] = []
+        self.priced: list[tuple[float, int, int, float, int, float, float, float]] = []
         self.bare = np.ones(width, bool)  # inputs that no release has held yet
         self.count, self.feedback = 0, False
         self.bared = np.zeros(agents, bool)
         self.columns: dict[tuple[int, ...], int] = {}  # of noise that serves again
+        self.memory: dict[int, Array] = {}  # of noise that is correlated over rounds, by agent
+        self.part = np.full(width, -1)
         self.numbered: dict[int, tuple[int, int, int]] = {}  # columns, as `Seen` has their values
         self.sent: list[list[Sent]] = [[] for _ in range(agents)]
         self.to: Int | None = None
@@ -228,8 +241,11 @@ class Symbols(Counts):
 
     def released(
         self, time: float, agent: int, row: Array, terms: Terms, r: int, noisy: bool
-    ) -> None:
-        """Note which input a release row (width,) is the first to hold, or holds alone."""
+    ) -> int:
+        """Note which input a release row (width,) is the first to hold, or holds alone: its column.
+
+        -1 where there is none.
+        """
         own = np.flatnonzero((self.owner == agent) & (self.kind == INPUT) & (row != 0.0))
         fresh = own[self.bare[own]]
         if len(fresh) > 1:
@@ -239,7 +255,9 @@ class Symbols(Counts):
         self.bare[fresh] = False
         kind = terms.mechanism if noisy else Mechanism.NONE
         amounts = float(terms.sensitivity[r]), float(terms.scale[r]) if noisy else 0.0
-        self.priced.append((time, agent, column, abs(weight), int(kind), *amounts))
+        apart = amounts[0] if terms.chain is None or terms.coupled is None else terms.coupled[r]
+        self.priced.append((time, agent, column, abs(weight), int(kind), *amounts, float(apart)))
+        return column
 
     def bounds(self, relation: str, rows: Int | None, end: float) -> tuple[Array, Array]:
         """How far inputs (symbols,) move under a relation, and mu^2 (agents,) of all releases.
@@ -250,7 +268,7 @@ class Symbols(Counts):
         bound[(self.kind[: self.count] == INPUT) & self.bare[: self.count]] = np.inf
         if not self.priced:
             return bound, local
-        time, agent, column, weight, kind, sensitivity, scale = map(
+        time, agent, column, weight, kind, sensitivity, scale, moved = map(
             np.array, zip(*self.priced, strict=True)
         )
         table = {
@@ -260,9 +278,12 @@ class Symbols(Counts):
         }  # fmt: skip
         mu2 = prices(table, rows, relation, amplification=False).mu2
         np.add.at(local, agent, np.where(time <= end, mu2, 0.0))
+        if (moved != sensitivity).any():  # of noise that is correlated, by itself
+            table["sensitivity"] = moved
+            mu2 = prices(table, rows, relation, amplification=False).mu2
         known = column >= 0
-        moved = np.sqrt(mu2[known]) * np.where(scale > 0.0, scale, 1.0)[known] / weight[known]
-        np.maximum.at(bound, column[known], moved)
+        each = np.sqrt(mu2[known]) * np.where(scale > 0.0, scale, 1.0)[known] / weight[known]
+        np.maximum.at(bound, column[known], each)
         return bound, local
 
     def read(self, who: Int, rows: Any) -> None:
@@ -339,10 +360,12 @@ class SymbolsScreen(Screen):
     def release(self, value: Array, terms: Terms, *more: Any, **also: Any) -> Array:
         """As Cohort.release, of a value with a new symbol for its noise."""
         own: Symbols = self._own
-        if terms.mechanism not in (Mechanism.GAUSSIAN, Mechanism.NONE):
+        if terms.mechanism not in LINEAR_IN:
             raise Unfit(f"its noise is {terms.mechanism.name.lower()}, no Gaussian")
         who, out = self._us.who, np.array(value)
         loud = self._us.release(np.zeros((len(who), 1)), terms, *more, **also)[:, 0] != 0.0
+        if terms.chain is not None:
+            return self._chained(value, out, terms, terms.chain, loud)
         draw = also.get("draw")
         for r, (i, n) in enumerate(own.numbers(who, NOISE)):
             own.released(float(self._us.clock[r]), i, value[r], terms, r, bool(loud[r]))
@@ -356,6 +379,27 @@ class SymbolsScreen(Screen):
                 if draw is not None:
                     own.columns[i, draw] = c
             out[r, c] += 1.0
+        return out
+
+    def _chained(self, value: Array, out: Array, terms: Terms, chain: Any, loud: Mask) -> Array:
+        """Value with symbols for the draws of its round, and what is remembered of earlier ones."""
+        own: Symbols = self._own
+        who, now = self._us.who, int(self._us.round[0])
+        fresh = np.zeros((chain.factor.draws(now), *out.shape))
+        for draw in fresh:
+            for r, (i, n) in enumerate(own.numbers(who, NOISE)):
+                if loud[r]:
+                    noise = own.seen.values.get((i, NOISE, n))
+                    c = own.column(i, NOISE, noise, float(terms.scale[r]))
+                    own.numbered[c], draw[r, c] = (i, NOISE, n), 1.0
+        for r, i in enumerate(who.tolist()):
+            time = float(self._us.clock[r])
+            if (c := own.released(time, i, value[r], terms, r, bool(loud[r]))) >= 0:
+                own.part[c] = (now - 1) % int(chain.apart[r])
+            if loud[r]:
+                empty = np.zeros((chain.factor.memory, out.shape[1]))
+                memory = own.memory.setdefault(i, empty)
+                out[r] += chain.factor.noise(now, memory, fresh[:, r])
         return out
 
     def send(self, payload: Array, *, bits: Any = None, to: Any = None, **more: Any) -> None:

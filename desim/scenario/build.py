@@ -48,6 +48,7 @@ from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures
+from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, meddling
@@ -101,6 +102,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
             return "models are observed with their noise"
         from desim.engine.compiled.graph import uncompiled
 
+        if remembers(method.noise):
+            return "noise that is correlated over rounds is drawn in Python"
         why = disclosures.inside(scenario) or uncompiled(method.agents, method.settings)
         return why and f"{name} with these settings has no compiled rounds: {why}"
     if differs := type(method).overrides():
@@ -438,7 +441,9 @@ def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | No
     def make(noise: Noise | None) -> Any:
         return kind(Ingredients(scenario.algorithm.parameters, settings, noise))
 
+    noise = chained(scenario, settings, noise, make)
     method = calibrated(scenario, make, noise, settings.problem.rows)
+    method.warnings += useless(scenario, method.noise)
     if settings.trust is None:
         _affordable(method, _planned(method, settings))
     else:

@@ -21,7 +21,7 @@ from desim.privacy.ledger.ledger import Mechanism
 from desim.privacy.ledger.mechanisms import Gaussian
 from desim.scenario.noise_target import AGREES, PLANNED
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.privacy import Secure
+from desim.scenario.sections.privacy import Correlated, Secure
 
 
 def trusted(scenario: Scenario, settings: Settings) -> Settings:
@@ -114,7 +114,11 @@ def factor_of(scenario: Scenario) -> factors.Factor | None:
         noise = scenario.privacy.noise
     if noise is None or noise.correlated is None or rounds is None:
         return None
-    said, apart = noise.correlated, scenario.participation.separation or 1
+    return factor_said(noise.correlated, rounds, scenario.participation.separation or 1)
+
+
+def factor_said(said: Correlated, rounds: int, apart: int) -> factors.Factor:
+    """The one of a kind, for contributions that are so many rounds apart at least."""
     measure: factors.Measure = said.measure or "mean"
     match said.kind:
         case "tree":

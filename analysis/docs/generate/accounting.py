@@ -34,6 +34,10 @@ COSTS = {
     "lattice-sum": r"zCDP $D^2/(2s^2)$ of a sum of whole numbers with shares of discrete Gaussian "
     r"noise, and for an agent that is left out $D^2/(8s^2)$; $D$ holds the rounding and $\tau$",
     "skellam-sum": "the same with Skellam noise, at whole orders of the Renyi divergence",
+    "chained-gaussian": r"noise of an agent is correlated over its rounds, $\sigma C^{-1}z$: "
+    r"$\mu = D/s$ given all that it has released before, so that $\mu^2$ adds up to the largest "
+    r"$\|Cd\|^2/\sigma^2$ of a record; $D$ holds the row of $C$. Of all records of an agent each "
+    "counts by itself",
 }
 
 

@@ -50,9 +50,12 @@ def terms(
         problems.append(f"privacy.trust: found {trust}; allowed in an audit: local")
     if of_sums and trust != "coordinator":
         problems.append(f"privacy.trust: found {trust}; allowed in an audit of sums: coordinator")
-    if of_sums and privacy is not None and privacy.noise and privacy.noise.correlated is not None:
+    if privacy is not None and privacy.noise and privacy.noise.correlated is not None:
         text = "found noise that remembers; allowed in an audit: noise that is drawn anew"
         problems.append(f"privacy.noise.correlated: {text}")
+    if getattr(scenario.algorithm.parameters, "order", "fresh") != "fresh":
+        text = "found cyclic, so that a record is in some rounds only"
+        problems.append(f"algorithm.order: {text}; allowed in an audit: fresh")
     if not 0.0 < level < 0.5:
         problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
     if not claims:

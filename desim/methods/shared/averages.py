@@ -73,6 +73,14 @@ class Averages:
         return lambda k: self.mixing_of(changing.place(k)).heard_by(us.who)
 
 
+def accelerated(W: Array, omega: float, times: int) -> Array:
+    """What so many rounds of gossip make of models, M_k+1 = omega W M_k + (1 - omega) M_k-1."""
+    M, before = W, np.eye(len(W))
+    for _ in range(times - 1):
+        M, before = omega * W @ M + (1.0 - omega) * before, M
+    return M
+
+
 def consensus_step(W: Array | Mixing, delta: float) -> float:
     """CHOCO's step of the averaging, for a mixing matrix W and a codec of this delta.
 

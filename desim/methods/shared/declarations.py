@@ -108,6 +108,9 @@ class Method:
     #: on a graph: whether messages are linear in noise and in what jobs give, which are gradients;
     #: not inherited, as another program may send something else
     linear: ClassVar[bool] = False
+    #: on a graph: whether an agent releases one value in every round, of the same sensitivity, so
+    #: that noise may be correlated over its rounds; not inherited
+    chained: ClassVar[bool] = False
     #: on a graph: noise that the ends of a link share, as in decor, or None
     shared: Any = None
     #: whether answers about the data decide how often it releases
@@ -175,7 +178,8 @@ class Method:
             return found
         if len(self._priced) * len(sensitivity) > 8 * self.problem.agents:
             self._priced.clear()
-        self._priced[key] = sensitivity, before[1].scaled(found.scale) if before else found
+        again = before[1].scaled(found.scale) if before and found.chain is None else found
+        self._priced[key] = sensitivity, again
         return self._priced[key][1]
 
     @classmethod
@@ -222,6 +226,14 @@ class Method:
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         return unbounded(noise, problem.clipped) if cls.needs_clip else []
+
+    def workload(self, rounds: int) -> tuple[Array, int, Array] | None:
+        """What models have of noise: M (agents, agents), a power p, weights a (rounds,).
+
+        The models of round k hold sum_t a_t M^(p + k - t) of the noise of rounds t = 1 .. k. None
+        where that differs from run to run.
+        """
+        return None
 
     def compiled(self) -> "Compilable | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.

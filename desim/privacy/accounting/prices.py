@@ -239,23 +239,23 @@ def prices(
     """
     chosen("relation", relation, OF_SUMS)
     code = _codes(releases["mechanism"])
-    fraction = np.asarray(releases["sampling"], float)
-    of_agents, summed = relation in OF_AGENTS, np.isin(code, SUMS)
+    fraction, summed = np.asarray(releases["sampling"], float), np.isin(code, SUMS)
     drawn = (fraction > 0.0) & (fraction < 1.0)
     part = drawn & ~summed
     amplified = amplification and relation == "replace-one"
-    needed = (of_agents and not summed.all()) or bool(part.any() and amplified)
+    needed = (relation in OF_AGENTS and not summed.all()) or bool(part.any() and amplified)
     group, batch, owned = _group(releases, np.where(part, fraction, 1.0), rows, relation, needed)
     if relation == "add-or-remove-one":
         group = np.where(np.isin(code, WHOLE), 1.0, group)
     left_out = relation == "add-or-remove-agent"
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
+    if relation == "agent":  # in whatever rounds they are, one after the other
+        group = np.where(code == Mechanism.CHAINED_GAUSSIAN, owned, group)
     group = np.where(summed, 0.5 if left_out else 1.0, group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
-    lost = np.isinf(ratio)
-    ratio = np.where(lost, 0.0, ratio)
+    ratio = np.where(lost := np.isinf(ratio), 0.0, ratio)
     secret = part & (code == Mechanism.GAUSSIAN) & (batch < owned) & amplified
     subset = drawn & (code == Mechanism.SUBSET_SUM) & amplification
     subset &= relation in ("replace-one", "agent")
@@ -271,7 +271,7 @@ def prices(
     with np.errstate(over="ignore"):
         exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
         exact += np.where(summed & ~subset & ~poisson & ~np.isin(code, SECURE), ratio, 0.0)
-        mu2 = (exact + paid["clipped-gaussian"]) ** 2
+        mu2 = (exact + paid["clipped-gaussian"] + paid["chained-gaussian"]) ** 2
         rho, ceiled = 0.5 * (objective**2 + discrete**2), 0.5 * paid["skellam-sum"] ** 2
     return Prices(
         np.where(lost, np.inf, mu2),

@@ -47,6 +47,8 @@ class Factor:
     def noise(self, round_: int, memory: Array, fresh: Array) -> Array:
         """w_t (dim,) of round t, from memory (m, dim), which is changed, and draws (n, dim).
 
+        Of many agents at once rows (agents, dim) stand for (dim,), with the same bits.
+
         Rounds are asked for in their order, each once.
         """
         raise NotImplementedError
@@ -67,6 +69,22 @@ class Factor:
     def squared(self, taken: Sequence[int]) -> float:
         """The same of all rounds."""
         return float(self.growth(taken)[-1])
+
+    @cached_property
+    def _known(self) -> dict[int, Array]:
+        return {}
+
+    def steps(self, apart: int) -> Array:
+        """How far C g moves in each round (rounds,) if g moves by 1 in every `apart`-th, at worst.
+
+        Squares up to a round add up to the largest `growth` of those that begin with round 1, 2,
+        ..., apart: nobody else has to know which one it is.
+        """
+        if apart not in self._known:
+            begins = range(1, min(apart, self.rounds) + 1)
+            every = [self.growth(range(one, self.rounds + 1, apart)) for one in begins]
+            self._known[apart] = np.sqrt(np.diff(np.max(every, axis=0), prepend=0.0))
+        return self._known[apart]
 
     def bound(self, times: int, apart: int) -> float:
         """A bound on `squared` of `times` rounds that are at least `apart` apart."""
@@ -238,7 +256,7 @@ class Buffered(Toeplitz):
         w = fresh[0] / self.c[0]
         for scale, buffer in zip(self.scales, memory, strict=True):
             w -= scale * buffer
-        memory *= self.decays[:, None]
+        memory *= self.decays.reshape(-1, *(1,) * (memory.ndim - 1))
         memory += w
         return np.asarray(w)
 

@@ -260,6 +260,7 @@ class Ledger(Appended):
         self._bared = np.zeros((len(View), 0 if whole else agents), bool)
         self.waiting: Array | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
+        self.chained: Any = None  # what noise remembers that is correlated over rounds
 
     def keep(self) -> None:
         """Keep every row, before there is any."""
@@ -342,6 +343,11 @@ class Ledger(Appended):
         self, who: Any, round_: Any, step: int, value: Array, terms: Terms, scale: Array, where: Any
     ) -> Array:
         place = (self.seed, who, round_, step, scale, where, value)
+        if terms.mechanism is Mechanism.CHAINED_GAUSSIAN:
+            from desim.privacy.ledger.chains import Chains
+
+            self.chained = self.chained or Chains(self.agents)
+            return np.asarray(self.chained.added(*place[1:], terms.chain, self.draws))
         if terms.mechanism in (Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR):
             return add_laplace(*place)
         if terms.mechanism in (Mechanism.L2_LAPLACE, Mechanism.OBJECTIVE_LAPLACE):
@@ -349,6 +355,11 @@ class Ledger(Appended):
         if terms.mechanism is Mechanism.DISCRETE_GAUSSIAN:
             return add_discrete(*place, terms.resolution)
         return add_normal(*place)
+
+    def draws(self, who: Int, round_: Int, number: int, dim: int) -> Array:
+        """So many independent draws (number, n, dim) of agents who (n,) in rounds (n,), N(0, 1)."""
+        rows = np.ones(len(who)), np.ones(len(who), bool), np.zeros((len(who), dim))
+        return np.array([add_normal(self.seed, who, round_, h, *rows) for h in range(number)])
 
     def _redrawn(
         self, draw: int, who: Any, value: Array, terms: Terms,

@@ -38,7 +38,8 @@ class Mechanism(IntEnum):
     noise is correlated over rounds, `sampling` in round t is the coefficient t - 1 of a matrix, or
     one over the rounds of a tree; lattice-sum: of whole numbers with shares of discrete noise, zCDP
     D^2/(2 s^2) where one agent is replaced; skellam-sum: the same at whole orders of the Renyi
-    divergence; none: infinite unless D = 0.
+    divergence; chained-gaussian: (D/s)-GDP given all that the agent has released before, with whose
+    noise its noise is correlated; none: infinite unless D = 0.
     """
 
     NONE = 0
@@ -59,6 +60,7 @@ class Mechanism(IntEnum):
     TREE_SUM = 15
     LATTICE_SUM = 16
     SKELLAM_SUM = 17
+    CHAINED_GAUSSIAN = 18
 
 
 class View(IntEnum):
@@ -77,7 +79,9 @@ class Terms:
     unbounded); scale: of the noise per coordinate in the same unit; sampling: fraction of the rows
     used, nan for all; resolution: distance of the levels of discrete noise; coupled: bound on the
     L2 difference of two values with the same noise inside, None where it is the sensitivity; basis:
-    the assumption in words that the sensitivity rests on, empty where it needs none.
+    the assumption in words that the sensitivity rests on, empty where it needs none; chain: of
+    noise that is correlated over rounds, where scale is that of the draws and coupled the
+    sensitivity of the value itself.
     """
 
     mechanism: Mechanism
@@ -88,12 +92,14 @@ class Terms:
     resolution: float = 0.0
     coupled: NDArray[np.float64] | None = None
     basis: str = ""
+    chain: Any = None
 
     def of(self, who: Any) -> "Terms":
         """Rows (n,) of agents who (n,)."""
         coupled = None if self.coupled is None else self.coupled[who]
+        chain = None if self.chain is None else self.chain.of(who)
         rows = self.sensitivity[who], self.scale[who], self.sampling[who]
-        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled, self.basis)
+        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled, self.basis, chain)
 
     @cached_property
     def compiled(self) -> tuple[int, int, NDArray[np.float64]]:
@@ -376,6 +382,10 @@ def terms(
         nothing = np.zeros_like(sensitivity)
         return Terms(Mechanism.NONE, view, sensitivity, nothing, share)
     scale, kind = noise.scale(round_, sensitivity), noise.mechanism
+    if isinstance(noise, Gaussian) and (of := getattr(noise, "chain", None)) is not None:
+        chain = of(round_, share)
+        moved = sensitivity * chain.step
+        return Terms(kind, view, moved, scale, share, coupled=sensitivity, chain=chain)
     if isinstance(noise, Laplace):
         wide = np.sqrt(dim) * sensitivity
         return Terms(kind, view, wide, scale, share, coupled=sensitivity)

@@ -8,23 +8,63 @@ from desim.privacy.accounting.views import MODELS, read_view
 from desim.privacy.ledger.mechanisms import CLIPS
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
+from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.links import Codec
 from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
 
-def clip_fits(privacy: Privacy | None) -> Found:
+def clip_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Found:
     """Who is not trusted shortens nothing, and noise in units of what it is shortened to is its."""
     if privacy is None or privacy.trusted:
         return
     if privacy.clip is not None:
         text = "found without trust: coordinator, so that nobody shortens what agents change"
         yield ("privacy", "clip"), f"{text}; allowed: with it, or problem.clip of gradients"
+    chained = kind == "graph" and vars(algorithm.method).get("chained", False)
     for key in () if privacy.noise is None else ("multiplier", "correlated"):
-        if getattr(privacy.noise, key) is not None:
+        if getattr(privacy.noise, key) is not None and not (chained and key == "correlated"):
             text = "found without trust: coordinator, of whose sum it is the noise"
+            if kind == "graph" and key == "correlated":
+                text = f"found with {algorithm.name}, not one release in each round, all alike"
+                names = [one for one in registry.names() if vars(registry.get(one)).get("chained")]
+                text += f"; allowed: with {', '.join(names)}, or"
+                yield ("privacy", "noise", key), f"{text} sigma alone"
+                continue
             yield ("privacy", "noise", key), f"{text}; allowed: sigma"
+
+
+def rounds_of_records_are_known(
+    algorithm: Algorithm, privacy: Privacy | None, kind: Kind, churn: Churn | None, stop: Stop
+) -> Found:  # fmt: skip
+    """On a graph: noise of rounds that depends on that of others, or records in some of them.
+
+    Both are counted together, for a planned number of rounds of which none is left out.
+    """
+    noise = None if privacy is None or privacy.trusted or kind != "graph" else privacy.noise
+    if privacy is None or noise is None:
+        return
+    cyclic = getattr(algorithm.parameters, "order", "fresh") == "cyclic"
+    cyclic &= vars(algorithm.method).get("chained", False)
+    if noise.correlated is None and not cyclic:
+        return
+    place: tuple[str, ...] = ("privacy", "noise", "correlated")
+    what = "found"
+    if noise.correlated is None:
+        place, what = ("algorithm", "order"), "found cyclic"
+    if noise.form != "gaussian" or (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
+        text = f"{what} with noise that is no Gaussian, or another one in each round"
+        yield place, f"{text}; allowed: {{kind: gaussian, sigma: ...}}"
+    if stop.rounds is None:
+        text = f"{what} without stop.rounds, so that nobody knows how many releases are one"
+        yield place, f"{text}; allowed: stop: {{rounds: ...}}"
+    if privacy.budget is not None:
+        text = f"{what} with privacy.budget, which counts what each release costs by itself"
+        yield place, f"{text}; allowed: privacy.target, or stop.rounds"
+    if churn is not None and churn.memory == "lost":
+        text = f"{what} with churn.memory: lost, after which rounds are left out"
+        yield place, f"{text}; allowed: kept"
 
 
 def trust_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Found:
@@ -103,6 +143,12 @@ def contributions_are_bounded(
     if privacy.clip is not None and privacy.clip.noise is not None:
         text = "found with a clip that follows a quantile, whose noise is another one every round"
         yield place, f"{text}; allowed: a clip that stays"
+    if noise.correlated.kind == "workload":
+        text = f"found workload with trust: {privacy.trust}, where all models are prefix sums"
+        yield place, f"{text}; allowed: banded, buffered, root, tree"
+    if noise.sigma is not None:
+        text = f"found correlated and sigma with trust: {privacy.trust}"
+        yield ("privacy", "noise"), f"{text}; allowed with correlated: multiplier"
 
 
 def unseen_sum_fits(

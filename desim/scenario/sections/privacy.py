@@ -37,13 +37,15 @@ Delta = Annotated[float, *_BELOW_1]
 
 
 class Correlated(Form):
-    """How the noise on sums is correlated over rounds, so that prefix sums have less: DP-FTRL.
+    """How noise is correlated over rounds, so that prefix sums have less: DP-FTRL, MAFALDA-SGD.
 
-    The multiplier is that of an agent that is in one sum. How often agents take part, and how far
-    apart, decides what all sums tell: participation.separation bounds it.
+    With trust: coordinator it is the noise on sums, and the multiplier that of an agent that is in
+    one sum. How often agents take part, and how far apart, decides what all sums tell:
+    participation.separation bounds it. On a graph each agent has such noise of its own, sigma is
+    that of a record that is in one round, and algorithm.order says how far apart its rounds are.
     """
 
-    words = ("tree", "root")
+    words = ("tree", "root", "workload")
     modifiers = ("measure",)
     examples = {"tree": 16, "root": 8, "banded": 8, "buffered": 3, "measure": "max"}
 
@@ -56,6 +58,9 @@ class Correlated(Form):
     """the Toeplitz matrix of so many bands with the least error (Choquette-Choo et al. 2023)"""
     buffered: Count | None = None
     """buffered linear Toeplitz (BLT) of so many buffers with the least error at the separation"""
+    workload: Literal["graph"] | None = None
+    """graph: the matrix with the least error of all models of all rounds on this graph
+    (MAFALDA-SGD, Bellet et al. 2026); not with a coordinator"""
     measure: Literal["mean", "max"] | None = None
     """banded, buffered: the error that is least, the mean one (default) or the largest"""
 
@@ -94,8 +99,8 @@ class Noise(Strict):
     resolution: Positive | None = None
     """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
     correlated: Correlated | None = None
-    """noise on a sum that depends on that of earlier ones, by its multiplier; default: it is
-    independent"""
+    """noise on a sum, by its multiplier, or of an agent of a graph, by sigma, that depends on that
+    of earlier rounds; default: it is independent"""
     phi: Positive | None = None
     """zCDP that the first round spends; the variance follows from it"""
     growth: Share | None = None
@@ -154,9 +159,10 @@ class Noise(Strict):
     @classmethod
     def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The form {multiplier, decay, ...}, which says no sigma."""
-        if stray := sorted(written.keys() - {*RELATIVE}):
-            key = "correlated" if "correlated" in written else "multiplier"
-            others = ", ".join(("multiplier", "kind") if key == "correlated" else RELATIVE[1:])
+        key = "correlated" if "correlated" in written else "multiplier"
+        of_agents = key == "correlated" and "multiplier" not in written
+        if stray := sorted(written.keys() - {*RELATIVE, *(("sigma",) if of_agents else ())}):
+            others = ", ".join(("multiplier", "sigma", "kind") if of_agents else RELATIVE[1:])
             raise ValueError(f"found {key} and {stray[0]}; allowed with {key}: {others}")
         if written.get("kind", "gaussian") != "gaussian":
             raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
