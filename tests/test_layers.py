@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
     "scenario": 9620,  # who is trusted: keys, what they owe the rest, noise; separation
     "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
-    "deployments": 9550,  # links that share noise; sums with real keys, shares and masks
+    "deployments": 9560,  # links that share noise; sums with real keys, shares and masks
     "experiments": 10980,  # audits of sums, and of what one peer has received
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }
