@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
     "scenario": 9790,  # whose noise remembers, for how long; who is trusted: keys, budgets
     "runs": 7010,  # symbols of noise that remembers; what agents learn of each other
-    "deployments": 9550,  # links that share noise; sums with real keys, shares and masks
+    "deployments": 9560,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }

@@ -441,7 +441,7 @@ def posted(**sent):
     calls = SimpleNamespace(pending=np.ones(4), due=np.full(4, np.inf))
     made = SimpleNamespace(
         sent={7: one}, latest=[0, 7, 0, 0], arrived=set(), settle=lambda number: None,
-        hub=SimpleNamespace(calls=calls), _came=0.0,
+        hub=SimpleNamespace(calls=calls), _came=0.0, _fits=station.Station._fits,
     )  # fmt: skip
     return made
 

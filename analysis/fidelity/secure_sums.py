@@ -5,12 +5,14 @@
 What agreements, masks and shares take is measured as `desim calibrate --here` does, and stands in
 the scenario as `privacy.secure`; what processes cost besides is measured as in `deployments`. Then
 rounds of FedAvg with 10^5 numbers go over lines with latency and bandwidth, in `secagg` and
-`secagg+`, by devices as fast as this machine and by ones that are slower by a factor, which wait
-after each secret. `measured/secure_sums.csv` has a row for each round: seconds really, in the
-simulation, and in one whose secrets take no time. The table has medians over rounds and repeats.
+`secagg+`, by devices that are slower than this machine by a factor, which wait after each secret;
+beside them rounds without such a sum. `measured/secure_sums.csv` has a row for each round: seconds
+really, in the simulation, and in one whose secrets take no time, and the machine's load before. The
+table has medians over rounds and repeats.
 """
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,13 +114,14 @@ def played(case: Case, repeats: int, secrets: Mapping[str, Any], spent: Any) -> 
     known = desim.run(case.scenario(secrets, compute))
     free = seconds(desim.run(case.scenario(FREE, compute)))
     for repeat in range(repeats):
+        load = round(os.getloadavg()[0], 1)
         real = desim.deploy(case.scenario(secrets, {}))
         if not np.array_equal(real.model, known.model):
             raise RuntimeError(f"{case.name}: found another model than that of the simulation")
         late = sum("computations took longer" in text for text in real.manifest["warnings"])
         rows = zip(seconds(real), seconds(known), free, strict=True)
         for k, (one, other, bare) in enumerate(rows, 1):
-            yield case.name, repeat, k, one, other, bare, late
+            yield case.name, repeat, k, one, other, bare, late, load
 
 
 def verdict(rows: pd.DataFrame) -> str:
@@ -142,6 +145,7 @@ def main() -> None:
     """Measure, play, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=MEASURED / "secure_sums.csv")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
     parts = secret_parts(BITS)
@@ -152,15 +156,13 @@ def main() -> None:
         "share": f"{parts['share']!r} s",
     }
     spent, rows = costs(), list[Any]()
-    columns = ["name", "repeat", "round", "real", "simulated", "free", "late"]
+    columns = ["name", "repeat", "round", "real", "simulated", "free", "late", "load"]
     chosen = [c for c in CASES if not asked.names or any(n in c.name for n in asked.names)]
     for case in chosen:
         rows += played(case, asked.repeats, secrets, spent)
         done = pd.DataFrame(rows, columns=columns)
         print(verdict(done[done["name"] == case.name]), flush=True)
-        if not asked.names:
-            file = Path(MEASURED) / "secure_sums.csv"
-            done.to_csv(file, index=False, float_format="%.7g")
+        done.to_csv(asked.out, index=False, float_format="%.7g")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ class MaskedStation(Station):
         body, inside = body_of(payload, size - len(self.letter))
         return self.letter + body, inside
 
-    def _fits(self, frame: Frame, sent: Sent) -> bool:
+    @staticmethod
+    def _fits(frame: Frame, sent: Sent) -> bool:
         return frame.kind == REPLY and frame.inside and len(frame.body) == sent.up
 
     def _values(self, i: int) -> Array:

@@ -271,7 +271,8 @@ class Station:
             self.hub.calls.due[i] = time
             self._came = time
 
-    def _fits(self, frame: Frame, sent: Sent) -> bool:
+    @staticmethod
+    def _fits(frame: Frame, sent: Sent) -> bool:
         """Whether a frame is a reply such as was asked for."""
         whole = not frame.inside or sent.up % 8 == 0
         return frame.kind == REPLY and len(frame.body) == sent.up and whole
