@@ -394,6 +394,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
 def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
     """What engines play: the problem on the network and the devices, and when it ends."""
     conditions, stop = Conditions(scenario, problem.agents), scenario.stop
+    conditions.power()  # which runs need afterwards: lists of another length are refused here
     return Settings(
         seed=scenario.seed,
         problem=problem,

@@ -29,13 +29,13 @@ DONE = ["time", "kind", "agent", "peer", "round", "bytes", "seconds", "value"]
 WORK, MESSAGES, TURNS = ("compute", "abort"), ("send", "deliver"), ("down", "up")
 
 
-def energy(pieces: Pieces, power: "Power", agents: int, end: float, until: float) -> "pd.DataFrame":
-    """Columns agent, cause, joules of what devices took until a time s of a run that ended at end.
+def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.DataFrame":
+    """Columns agent, cause, joules of what devices took until a time s of a run.
 
-    pieces: the log, its columns DONE. A row for each agent and cause that has power, and with a
-    coordinator's (agent -1) two of its own.
+    pieces: the log, its columns DONE; rounds: those that the run is to have, or inf. A row for each
+    agent and cause that has power, and with a coordinator's (agent -1) two of its own.
     """
-    seen = Occupation()
+    seen, agents = Occupation(rounds), len(power.lasts)
     for piece in pieces:
         seen.add(piece)
     log = gathered(pieces, lambda one: _any(one, (*WORK, *MESSAGES, *TURNS)))
@@ -203,7 +203,8 @@ def spent(run: "Run", until: "float | Mapping[str, float] | None" = None) -> "pd
     if end is None:  # it was killed: as far as its log goes
         end = max((float(one["time"].max(initial=0.0)) for one in log), default=0.0)
     last = _until(run, until, float(end))
-    table = energy(log, power, len(run.manifest["rows"]), float(end), min(last, float(end)))
+    rounds = (run.written.get("stop") or {}).get("rounds", np.inf)
+    table = energy(log, power, float(rounds), min(last, float(end)))
     return table if last <= end else table.assign(joules=np.inf)
 
 
