@@ -198,10 +198,10 @@ def test_what_no_run_can_say_is_refused():
 
 def test_a_device_has_a_name_and_a_source():
     run = played(star(stop={"rounds": 1}, compute={"power": "jetson-agx-xavier"}))[0]
-    assert run.scenario.compute.power.idle.a == 7.4
+    assert run.scenario.compute.power.idle.a == 6.95
     own = desim.load(
         {**star(), "name": "own"},
         overrides={"compute.power": {"named": "jetson-agx-xavier", "idle": "9 W"}},
     )
-    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 16.0)
+    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 17.3)
     assert desim.load(own.written()) == own

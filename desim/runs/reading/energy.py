@@ -190,14 +190,28 @@ def power_of(run: "Run") -> "Power | None":
     return Conditions(run.scenario, len(run.manifest["rows"])).power()
 
 
+def power_known(run: "Run") -> bool:
+    """Whether there are joules of it: its scenario has power, and its log what they take."""
+    try:
+        power = power_of(run)
+        run.require("energy", *(() if power is None else _needed(power)))
+    except InputError:
+        return False
+    return power is not None
+
+
+def _needed(power: "Power") -> tuple[str, ...]:
+    """Kinds of events without which nothing is known of it."""
+    return (*(WORK[:1] if power.computes else ()), *(MESSAGES if power.sends else ()))
+
+
 def spent(run: "Run", until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
     """See `Run.energy`."""
     power = power_of(run)
     if power is None:
         text = f"energy: run {run.name} says no watts"
         raise InputError(f"{text}; allowed: a scenario with compute.power or network.power")
-    needed = (*(WORK[:1] if power.computes else ()), *(MESSAGES if power.sends else ()))
-    run.require("energy", *needed)
+    run.require("energy", *_needed(power))
     log = run.store.pieces("events", DONE)
     end = run.manifest.get("time")
     if end is None:  # it was killed: as far as its log goes

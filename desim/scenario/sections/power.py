@@ -37,7 +37,7 @@ def takes(law: Law | None) -> bool:
 
 DEVICES = {
     "jetson-agx-xavier": (
-        {"idle": "7.4 W", "computing": "16 W"},
+        {"idle": "6.95 W", "computing": "17.3 W"},
         "training ResNet18 on CIFAR-10: Nguyen, FL-G5K-EnergyConsumption (GitHub, 2024), as fitted "
         "in analysis/fidelity/grid5000.md",
     ),
