@@ -12,6 +12,7 @@ from naive.energy import energy as by_hand
 import desim
 from desim.interface.cli import main
 from desim.runs.reading import energy as reading
+from desim.runs.reading.facts import facts
 
 RUNS = (0, 3, 17, 22, 79)  # of 200 that agree; in 22 and 79 an agent is called while it is away
 POWER = {"idle": {"uniform": ["1 W", "3 W"]}, "computing": {"lognormal": ["5 W", 0.4]}}
@@ -205,3 +206,36 @@ def test_a_device_has_a_name_and_a_source():
     )
     assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 17.3)
     assert desim.load(own.written()) == own
+
+
+def test_joules_stand_beside_seconds_and_bytes(tmp_path):
+    """In comparisons, studies and reports of runs with power, and in no others."""
+    scenario = {**star(observe={"metrics": ["loss"]}), "name": "aim"}
+    plain = desim.run(desim.load(scenario))
+    power = desim.load(scenario, overrides={"compute.power": {"idle": "1 W"}})
+    run = desim.run(power, out=tmp_path / "a")
+    when = run.time_to("loss", 3.9)
+    frame = desim.compare([run], {"loss": 3.9}).frame.set_index("measure")
+    assert frame.loc["joules to loss 3.9", "value"] == pytest.approx(6 * when)
+    assert frame.loc["joules", "unit"] == "J"
+    assert frame.loc["joules", "value"] == pytest.approx(6 * run.manifest["time"])
+    assert "joules" not in {*desim.compare([plain], {"loss": 3.9}).frame["measure"]}
+    text = f"{6 * run.manifest['time']:.4g} J"
+    assert ("energy", f"{text}: idle 100%") in facts(run)
+    assert "energy" not in dict(facts(plain))
+    desim.report([run], tmp_path / "page.html")
+    assert text in (tmp_path / "page.html").read_text("utf-8")
+
+
+TUNER = {"vary": {"algorithm.rho": [0.4, 0.6]}, "until": {"loss": 3.9}, "seeds": [1], "fresh": 0}
+
+
+def test_a_tuner_looks_for_joules_where_there_are_watts():
+    power = {"compute": {"power": {"idle": "1 W"}}}
+    for base, text in (({}, "no watts"), ({**power, "log": "messages"}, "joules in tune")):
+        file = {"base": {**star(**base, observe={"metrics": ["loss"]}), "name": "aim"}}
+        with pytest.raises(desim.InputError, match=text):
+            desim.tune({**file, "tune": {**TUNER, "limits": {"joules": "1 kJ"}}}, workers=0)
+    file = {"base": {**star(**power, observe={"metrics": ["loss"]}), "name": "aim"}}
+    found = desim.tune({**file, "tune": {**TUNER, "least": "joules"}}, workers=0)
+    assert (found.candidates["joules"] > 0.0).any()

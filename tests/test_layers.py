@@ -11,19 +11,19 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 2970,  # functions of rounds to come: one door for what three rooms had
+    "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
-    "network": 6210,  # ids of sums
+    "network": 6300,  # what devices take
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6060,  # sums: noise correlated over them, unseen ones; what linear messages tell
     "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
-    "scenario": 9620,  # who is trusted: keys, what they owe the rest, noise; separation
-    "runs": 6950,  # a method played with symbols, what agents learn of each other; who sees sums
+    "scenario": 9790,  # keys of power: watts, joules a byte, radios; devices by name
+    "runs": 7230,  # energy, an integral over the log; who computes when a run ends
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
-    "experiments": 10980,  # audits of sums, and of what one peer has received
-    "interface": 6820,  # what agents learn of each other: three figures, a part of reports
+    "experiments": 11000,  # joules beside seconds and bytes
+    "interface": 6900,  # desim energy; joules in reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside

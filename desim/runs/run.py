@@ -397,6 +397,13 @@ class Run:
 
         return described(spent(self, until), "energy")
 
+    @property
+    def powered(self) -> bool:
+        """Whether its scenario has power, and its log what takes it, so that it has an energy."""
+        from desim.runs.reading.energy import power_known
+
+        return power_known(self)
+
     def links(self) -> "pd.DataFrame":
         """Messages, bytes and seconds by source and target; see `reading.traffic.links`."""
         from desim.runs.reading.traffic import CARRIED, links

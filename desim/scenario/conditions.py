@@ -9,7 +9,6 @@ from desim import units
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.network.conditions import devices, links, participation
-from desim.network.conditions import power as powers
 from desim.network.conditions.choosing import CHOOSERS, Available, Chooser, Losses
 from desim.network.conditions.devices import Traces, rate_traces
 from desim.network.conditions.links import Latencies
@@ -73,11 +72,11 @@ class Conditions:
             return AT_ONCE
         return Intake(seed_word(self.scenario.seed), said.reply[:], said.number.a)
 
-    def power(self) -> powers.Power | None:
+    def power(self) -> devices.Power | None:
         """What the devices take; None where the scenario says nothing of it."""
         scenario = self.scenario
         said = scenario.compute.power, scenario.network.power
-        return powers.power(*said, self.agents, scenario.seed)
+        return devices.power(*said, self.agents, scenario.seed)
 
     @property
     def _each(self) -> float:

@@ -18,7 +18,6 @@ from desim.experiments.studies.words import terms
 from desim.log.event_log import levels_with
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
-from desim.runs.reading.energy import power_known
 from desim.runs.reading.series import Meter, Series, delivered, differing, series_of, setting
 from desim.runs.run import Run, open_run
 
@@ -78,7 +77,7 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     if counted is None and sent is not None:  # killed
         counted = sent.totals.max(initial=0.0)
     found["bytes"] = np.nan if counted is None else float(counted)
-    powered = power_known(run)
+    powered = run.powered
     if powered:
         found["joules"] = float(run.energy()["joules"].sum())
     spent = None  # the largest epsilon of an agent

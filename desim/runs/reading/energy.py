@@ -11,7 +11,7 @@ They add up: each is there as if nothing else were.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from desim.numerics.later import pd
 from desim.runs.reading.traffic import Occupation
 
 if TYPE_CHECKING:
-    from desim.network.conditions.power import Power
+    from desim.network.conditions.devices import Power
     from desim.runs.run import Run
 
 DONE = ["time", "kind", "agent", "peer", "round", "bytes", "seconds", "value"]
@@ -40,7 +40,7 @@ def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.D
         seen.add(piece)
     log = gathered(pieces, lambda one: _any(one, (*WORK, *MESSAGES, *TURNS)))
     spans = {kind: rows_of(log, log["kind"].equal(kind)) for kind in (*MESSAGES, *TURNS)}
-    found = {}
+    found: dict[str, tuple[Array, Array]] = {}
     if power.computes:
         work = rows_of(log, _any(log, WORK))
         begun = np.full(agents, np.inf)
@@ -53,16 +53,16 @@ def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.D
         who, begin, last, size = _carried(spans)
         part, sides = _part(begin, last, until) * size, _sides(spans)
         for cause, rows in zip(("sending", "receiving"), sides, strict=True):
-            amount = np.bincount(who[rows], part[rows], agents)
+            amount = np.bincount(who[rows], part[rows], agents).astype(float)
             found[cause] = amount, power.rates[cause]
         on = sides[0] | sides[1]
         radio, tail = _radio(who[on], begin[on], last[on], spans["down"], power.lasts, until)
         found |= {"radio": (radio, power.rates["radio"]), "tail": (tail, power.rates["tail"])}
-    rows = {cause: amount * rate for cause, (amount, rate) in found.items()}
+    joules = {cause: amount * rate for cause, (amount, rate) in found.items()}
     table = pd.DataFrame({
-        "agent": np.repeat(np.arange(agents), len(rows)),
-        "cause": [*rows] * agents,
-        "joules": np.array([*rows.values()]).T.ravel(),
+        "agent": np.repeat(np.arange(agents), len(joules)),
+        "cause": [*joules] * agents,
+        "joules": np.array([*joules.values()]).T.ravel(),
     })  # fmt: skip
     if power.coordinator is None:
         return table
@@ -75,7 +75,7 @@ def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.D
 
 def _any(log: Columns, kinds: tuple[str, ...]) -> Mask:
     """Which rows (n,) are of one of these kinds."""
-    return np.logical_or.reduce([log["kind"].equal(kind) for kind in kinds])
+    return np.asarray(np.logical_or.reduce([log["kind"].equal(kind) for kind in kinds]))
 
 
 # Seconds up and computing.
@@ -94,13 +94,13 @@ def _away(spans: dict[str, Columns], agents: int, until: float) -> Array:
 def _clipped(work: Columns, until: float) -> Array:
     """Seconds (n,) of each computation before a time s."""
     end, lasted = work["time"], work["seconds"]
-    return np.where(end <= until, lasted, np.maximum(until - (end - lasted), 0.0))
+    return np.asarray(np.where(end <= until, lasted, np.maximum(until - (end - lasted), 0.0)))
 
 
 def _computed(work: Columns, agents: int, until: float) -> Array:
     """Seconds (agents,) of computations that have ended in the log, before a time s."""
     own = work["agent"] >= 0
-    return np.bincount(work["agent"][own], _clipped(work, until)[own], agents)
+    return np.bincount(work["agent"][own], _clipped(work, until)[own], agents).astype(float)
 
 
 # Messages: who sends or receives them, from when to when, and how many bytes.
@@ -128,7 +128,10 @@ def _carried(spans: dict[str, Columns]) -> tuple[Int, Array, Array, Array]:
     into["row"], into["left"] = into.index, into["time"] - into["seconds"]
     again = into["value"] > 0.0
     keys, parts = ["agent", "peer", "value"], []
-    for some, on, way in ((into[~again], "left", "nearest"), (into[again], "time", "backward")):
+    ways: tuple[tuple[Any, str, Literal["nearest", "backward"]], ...] = (
+        (into[~again], "left", "nearest"), (into[again], "time", "backward"),
+    )  # fmt: skip
+    for some, on, way in ways:
         attempts = out[[*keys, "time", "lasts", "whole"]].rename(columns={"time": on})
         parts.append(
             pd.merge_asof(some.sort_values(on, kind="stable"),
