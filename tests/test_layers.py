@@ -14,12 +14,12 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8510,  # what formulas may say; codecs, clips and noise of whole rounds
-    "network": 6300,  # what devices take
+    "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6060,  # sums: noise correlated over them, unseen ones; what linear messages tell
     "engine": 12900,  # sums of replies: trusted ones, noise that remembers, four exchanges
     "methods": 6270,  # gossip between steps, noise of links; which are linear, or take sums
-    "scenario": 9790,  # keys of power: watts, joules a byte, radios; devices by name
+    "scenario": 9850,  # keys of power: watts, joules a byte, radios; devices by name
     "runs": 7230,  # energy, an integral over the log; who computes when a run ends
     "deployments": 8930,  # links that share noise; what parts of secure sums take here
     "experiments": 11000,  # joules beside seconds and bytes

@@ -15,7 +15,6 @@ from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.links import OneWay
 from desim.scenario.sections.network import Topology
-from desim.scenario.sections.power import DEVICES
 from desim.scenario.sections.problem import Loss, Penalty
 
 Entries = list[tuple[str, str]]
@@ -82,12 +81,6 @@ def choices() -> Entries:
     return _documented(CHOOSERS)
 
 
-WATTS = {
-    name: (f"idle {watts['idle']}, computing {watts['computing']} more", source)
-    for name, (watts, source) in DEVICES.items()
-}
-
-
 def _documented(known: Mapping[str, Any]) -> Entries:
     return [(name, _sentence(one.__doc__ or "")) for name, one in known.items()]
 
@@ -128,7 +121,6 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "sources": sources,
     "metrics": lambda: list(METRICS.items()),
     "networks": _brought(tree.networks),
-    "devices": lambda: [(name, f"{watts}: {source}") for name, (watts, source) in WATTS.items()],
     "scenarios": scenarios,
     "studies": studies,
 }

@@ -72,12 +72,6 @@ class Conditions:
             return AT_ONCE
         return Intake(seed_word(self.scenario.seed), said.reply[:], said.number.a)
 
-    def power(self) -> devices.Power | None:
-        """What the devices take; None where the scenario says nothing of it."""
-        scenario = self.scenario
-        said = scenario.compute.power, scenario.network.power
-        return devices.power(*said, self.agents, scenario.seed)
-
     @property
     def _each(self) -> float:
         """What a speed counts of the gradient of one row: one, or so many operations."""

@@ -22,8 +22,8 @@ from desim.numerics.later import pd
 from desim.runs.reading.traffic import Occupation
 
 if TYPE_CHECKING:
-    from desim.network.conditions.devices import Power
     from desim.runs.run import Run
+    from desim.scenario.watts import Power
 
 DONE = ["time", "kind", "agent", "peer", "round", "bytes", "seconds", "value"]
 WORK, MESSAGES, TURNS = ("compute", "abort"), ("send", "deliver"), ("down", "up")
@@ -188,9 +188,9 @@ def power_of(run: "Run") -> "Power | None":
     said = run.written
     if not any((said.get(section) or {}).get("power") for section in ("compute", "network")):
         return None
-    from desim.scenario.conditions import Conditions
+    from desim.scenario.watts import power
 
-    return Conditions(run.scenario, len(run.manifest["rows"])).power()
+    return power(run.scenario, len(run.manifest["rows"]))
 
 
 def power_known(run: "Run") -> bool:

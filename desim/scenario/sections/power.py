@@ -69,8 +69,8 @@ class ComputePower(Strict):
     }
 
     named: Text | None = None
-    """a device that somebody has measured, from which come the watts that are not written: see
-    `desim list devices`"""
+    """a device that somebody has measured, from which come the watts that are not written:
+    jetson-agx-xavier"""
     idle: WattsLaw = NOTHING
     """as long as a device is up, whatever it does"""
     computing: WattsLaw = NOTHING
