@@ -1,4 +1,4 @@
-"""Text such as "20 ms" as a float in desim's units: s, bit/s, 1/s, B.
+"""Text such as "20 ms" as a float in desim's units: s, bit/s, 1/s, B, W, J.
 
 No other file parses units. Bare numbers are already in desim's units. Every function raises
 ValueError, with the text found and the units allowed, on a wrong unit, a negative number, NaN, and
@@ -57,6 +57,27 @@ SIZE: Units = {
     "MiB": Fraction(2**20),
     "GiB": Fraction(2**30),
 }
+POWER: Units = {"W": Fraction(1), "mW": MILLI, "uW": MICRO, "kW": Fraction(10**3)}
+PER_BYTE: Units = {  # joules for a byte
+    "J/B": Fraction(1),
+    "mJ/B": MILLI,
+    "uJ/B": MICRO,
+    "nJ/B": NANO,
+    "J/kB": MILLI,
+    "J/MB": MICRO,
+    "J/GB": NANO,
+    "uJ/bit": 8 * MICRO,
+    "nJ/bit": 8 * NANO,
+    "kWh/GB": 3_600_000 * NANO,
+}
+ENERGY: Units = {
+    "J": Fraction(1),
+    "kJ": Fraction(10**3),
+    "MJ": Fraction(10**6),
+    "mWh": Fraction(36, 10),
+    "Wh": Fraction(3600),
+    "kWh": Fraction(3_600_000),
+}
 SHARE: Units = {"%": Fraction(1, 100)}
 FRACTION = "a fraction from 0 to 1, or a percentage such as 1 %"
 
@@ -88,6 +109,21 @@ def speed(value: object, above: bool = False, infinite: bool = True) -> float:
 def size(value: object, above: bool = False) -> float:
     """A finite number of bytes: "2 GB" is 2e9."""
     return _read(value, SIZE, "a size such as 2 GB", above=above)
+
+
+def watts(value: object) -> float:
+    """A finite power: "800 mW" is 0.8."""
+    return _read(value, POWER, "a power such as 7.4 W")
+
+
+def joules_a_byte(value: object) -> float:
+    """What a byte costs: "2 uJ/B" is 2e-6."""
+    return _read(value, PER_BYTE, "joules for a byte such as 2 uJ/B")
+
+
+def joules(value: object, above: bool = False) -> float:
+    """An energy: "10 Wh" is 36000."""
+    return _read(value, ENERGY, "an energy such as 10 Wh", above=above)
 
 
 def fraction(value: object) -> float:

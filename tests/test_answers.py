@@ -163,7 +163,7 @@ def test_runs_that_failed_count_with_what_they_had_spent(stored):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"spent": "tme"}, "spent: found 'tme'; allowed: time, rounds, bytes, epsilon; did you"),
+        ({"spent": "tme"}, "spent: found 'tme'; allowed: time, rounds, bytes, joules, epsilon"),
         ({"spent": "epsilon"}, "spent: found epsilon, which is not known: no privacy is stated"),
         ({"methods": ["algoritm"]}, "methods: found 'algoritm'; allowed: algorithm.local.epochs"),
     ],

@@ -27,6 +27,7 @@ SCENARIO = {
 }
 SCENARIO["algorithm"]["local"] = {"solver": "noisy", "epochs": 2}
 SCENARIO["problem"]["clip"] = 1.0
+SCENARIO["compute"] = {"power": {"idle": "1 W"}}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,7 @@ def frames(run):
         "critical_path": run.critical_path(),
         "waits": run.waits(),
         "utilisation": run.utilisation(),
+        "energy": run.energy(),
         "links": run.links(),
         "staleness": run.staleness(),
         "participation": run.participation(),

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 2970,  # functions of rounds to come: one door for what three rooms had
+    "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
     "network": 6210,  # ids of sums
@@ -19,11 +19,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6380,  # noise that remembers, the matrix of a graph; what sums and messages tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 9790,  # whose noise remembers, for how long; who is trusted: keys, budgets
-    "runs": 7010,  # symbols of noise that remembers; what agents learn of each other
+    "scenario": 10010,  # whose noise remembers; who is trusted; keys of power, devices by name
+    "runs": 7290,  # energy, an integral over the log; symbols of noise that remembers
     "deployments": 9560,  # links that share noise; sums with real keys, shares and masks
-    "experiments": 11180,  # laws of what a class says of sums and of agents that forget
-    "interface": 6820,  # what agents learn of each other: three figures, a part of reports
+    "experiments": 11200,  # laws of what a class says of sums; joules beside seconds and bytes
+    "interface": 6900,  # desim energy; joules in reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside

@@ -301,7 +301,7 @@ REFUSED = [
     (tuner(sampler="bayes"), "tune.sampler: found 'bayes'; allowed: random, grid, tpe"),
     (tuner(sampler="grid", vary={"algorithm.rho": {"uniform": [1, 2]}}), "found grid with a range"),
     (tuner(sampler="cmaes", least=["time", "bytes"]), "found cmaes, which looks for one"),
-    (tuner(least="seconds"), "tune.least: found 'seconds'; allowed: time, bytes, rounds, epsilon"),
+    (tuner(least="seconds"), "tune.least: found 'seconds'; allowed: time, bytes, rounds, joules"),
     (tuner(least=["time", "time"]), "each once"),
     (tuner(limits={"epsilon": 3}), "found epsilon in least or limits, and no privacy"),
     (tuner(least="epsilon"), "found epsilon in least or limits, and no privacy"),

@@ -13,7 +13,9 @@ from desim.fields.numbers import (
     Fraction,
     NonNegative,
     Number,
+    PerByteDist,
     Positive,
+    Power,
     Rate,
     ScaleDist,
     Seconds,
@@ -24,6 +26,7 @@ from desim.fields.numbers import (
     SpeedDist,
     Squared,
     Text,
+    WattsDist,
     Whole,
 )
 from desim.fields.strict import (
@@ -41,8 +44,8 @@ from desim.fields.strict import (
 
 __all__ = [
     "AutoShare", "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration",
-    "DurationDist",
-    "FactorDist", "File", "Flag", "Folder", "Form", "Fraction", "Init", "Local", "Momentum",
-    "NonNegative", "Number", "Positive", "Rate", "ScaleDist", "Seconds", "Several", "Share",
-    "SizeDist", "Speed", "SpeedDist", "Squared", "Step", "StepOrNone", "Strict", "Text", "Whole",
+    "DurationDist", "FactorDist", "File", "Flag", "Folder", "Form", "Fraction", "Init", "Local",
+    "Momentum", "NonNegative", "Number", "PerByteDist", "Positive", "Power", "Rate", "ScaleDist",
+    "Seconds", "Several", "Share", "SizeDist", "Speed", "SpeedDist", "Squared", "Step",
+    "StepOrNone", "Strict", "Text", "WattsDist", "Whole",
 ]  # fmt: skip

@@ -253,6 +253,7 @@ Text = Annotated[str, *_read(text, type="string")]
 Seconds = Annotated[float, *_quantity(units.seconds, "a duration >= 0", units.TIME, "20 ms")]
 Duration = Annotated[float, *_quantity(duration, "a duration > 0", units.TIME, "20 ms")]
 Bandwidth = Annotated[float, *_bits_per_second]
+Power = Annotated[float, *_quantity(units.watts, "a power >= 0", units.POWER, "7.4 W")]
 Rate = Annotated[float, *_quantity(units.rate, "a rate", units.RATE, "50 /s", "inf")]
 Speed = Annotated[float, *_quantity(units.speed, "a speed", units.SPEED, "50 /s", "inf")]
 Fraction = Annotated[float, *_quantity(units.fraction, "a fraction, 0 to 1", units.SHARE, "20 %")]
@@ -382,7 +383,12 @@ _bandwidth = _law(
     ("inf",),
 )
 
+_watts = _law("a power", units.watts, units.POWER, {"uniform": ["5 W", "9 W"]})
+_a_byte = _law("joules for a byte", units.joules_a_byte, units.PER_BYTE, "2 uJ/B")
+
 DurationDist = Annotated[Distribution, *_duration]
+WattsDist = Annotated[Distribution, *_watts]
+PerByteDist = Annotated[Distribution, *_a_byte]
 BandwidthDist = Annotated[Distribution, *_bandwidth]
 SpeedDist = Annotated[Distribution, *_speed]
 SizeDist = Annotated[Distribution, *_size]

@@ -145,6 +145,7 @@ ROWS = {  # what one row of a table is
     "critical_path": "one step of the chain that the run could not have been faster than",
     "waits": "one wait: a coordinator's collection, or an agent's for its neighbours",
     "utilisation": "one agent, from the start to the end of the run",
+    "energy": "one agent, and one cause for which its device took energy",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
     "participation": "one agent, and the rounds in whose collections its replies are",
@@ -257,6 +258,11 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "idle": ("s", "the rest"),
         "sending": ("s", "how long its messages took to leave, whatever it did meanwhile"),
         "utilisation": ("", "computing as a share of the run"),
+    },
+    "energy": {
+        "agent": ("", "whose device; -1 is the coordinator"),
+        "cause": ("", "idle, computing, sending, receiving, radio or tail"),
+        "joules": ("J", "what it took; inf until a target that was never met"),
     },
     "links": {
         "source": ("", "who sends; -1 is the coordinator"),

@@ -33,6 +33,7 @@ class Stream(IntEnum):
     MODEL = 14
     SUM = 15
     SHARED = 16
+    POWER = 17
 
 
 _1 = np.uint64(1)

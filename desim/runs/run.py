@@ -376,6 +376,25 @@ class Run:
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
         return described(utilisation(log, None if end is None else float(end)), "utilisation")
 
+    def energy(self, until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
+        """Columns agent, cause, joules: what devices took, by compute.power and network.power.
+
+        until: a time s up to the end, or {metric: target}, when it was first met; default: the end.
+        Joules are infinite until a target that was never met. Causes are those of
+        `reading.energy`; all together are what the run took. InputError where the scenario has no
+        power, or the log leaves out what it needs.
+        """
+        from desim.runs.reading.energy import spent
+
+        return described(spent(self, until), "energy")
+
+    @property
+    def powered(self) -> bool:
+        """Whether its scenario has power, and its log what takes it, so that it has an energy."""
+        from desim.runs.reading.energy import power_known
+
+        return power_known(self)
+
     def links(self) -> "pd.DataFrame":
         """Messages, bytes and seconds by source and target; see `reading.traffic.links`."""
         from desim.runs.reading.traffic import CARRIED, links

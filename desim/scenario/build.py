@@ -65,6 +65,7 @@ from desim.scenario.noise_target import (
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 from desim.scenario.trusting import trusted
+from desim.scenario.watts import power
 
 # Which engine plays a scenario, and why: the event loop, a round at a time, or compiled rounds.
 
@@ -397,6 +398,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
 def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
     """What engines play: the problem on the network and the devices, and when it ends."""
     conditions, stop = Conditions(scenario, problem.agents), scenario.stop
+    power(scenario, problem.agents)  # for afterwards: lists of another length are refused here
     return Settings(
         seed=scenario.seed,
         problem=problem,

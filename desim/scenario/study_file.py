@@ -27,8 +27,9 @@ LEARNING = ("tpe", "cmaes", "nsga2")  # samplers of Optuna
 SECRET = 1 << 48  # seeds below can all be tried
 DRAWN = "none, so that it is drawn, or one from 2^48 on: it tells how many runs there were"
 LARGEST_SEED = 2**32 - 1  # of their random numbers
-SPENT = ("time", "bytes", "rounds", "epsilon")
-READ = {"time": units.seconds, "bytes": units.size, "rounds": positive, "epsilon": positive}
+SPENT = ("time", "bytes", "rounds", "joules", "epsilon")
+READ = {"time": units.seconds, "bytes": units.size, "rounds": positive, "joules": units.joules,
+        "epsilon": positive}  # fmt: skip
 
 
 def _target(value: object) -> dict[str, float]:
@@ -118,8 +119,8 @@ class Tune(Strict):
     until: Annotated[dict[str, float], PlainValidator(_target)]
     """the target: a metric and its value"""
     least: Annotated[tuple[str, ...], PlainValidator(_least)] = ("time",)
-    """what is to be small when the target is met, time, bytes, rounds or epsilon; of several the
-    front: candidates that no other one beats in all of them"""
+    """what is to be small when the target is met, time, bytes, rounds, joules or epsilon; of
+    several the front: candidates that no other one beats in all of them"""
     limits: Annotated[dict[str, float], PlainValidator(_limits)] = {}
     """a run that has spent more of these when the target is met counts as one that never met it"""
     seeds: Annotated[tuple[int, ...], PlainValidator(_seeds)] = tuple(range(10))

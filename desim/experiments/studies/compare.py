@@ -99,9 +99,9 @@ def compare(
     default each scenario's; level: coverage of intervals; stays: a target is met when it is met for
     good, to the end of the run, and not at the first touch; clock: the first run stands for a
     deployed one; profile: also expected running times and performance profiles, of what is `spent`
-    (time, rounds, bytes or epsilon) by `methods`, keys that are the method's and not the problem's.
-    InputError for no run, a target that no run has recorded or terms without meaning; for a profile
-    also without a target, or of one method.
+    (time, rounds, bytes, joules or epsilon) by `methods`, keys that are the method's and not the
+    problem's. InputError for no run, a target that no run has recorded or terms without meaning;
+    for a profile also without a target, or of one method.
     """
     groups = groups_of(runs)
     rows = series_of(groups)

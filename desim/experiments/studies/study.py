@@ -222,9 +222,9 @@ def _columns(both: pd.DataFrame, name: str) -> Array:
 class StoredStudy(StudyTables):
     """Its tables `runs`, `summary` and `comparisons`, and what is computed from them.
 
-    spent: time, rounds, bytes or epsilon; methods: keys, sections or label that are the method's,
-    default as the study file says; level: of intervals, default the study's. InputError where it
-    has no target, or it is not known what was spent until one.
+    spent: time, rounds, bytes, joules or epsilon; methods: keys, sections or label that are the
+    method's, default as the study file says; level: of intervals, default the study's. InputError
+    where it has no target, or it is not known what was spent until one.
     """
 
     def ert(

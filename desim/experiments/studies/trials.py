@@ -22,9 +22,9 @@ from desim.runs.reading.series import Meter, Series, delivered, differing, serie
 from desim.runs.run import Run, open_run
 
 # The measures of one run: where it ended, and what it took until a target was met.
-SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
+SPENT = ("time", "rounds", "bytes", "joules", "epsilon")  # what it takes until a target
 UNBOUNDED = ("loss", "error", "consensus", "gradient")  # metrics that grow with the models
-UNITS = {"time": "s", "bytes": "B", "wall": "s"}
+UNITS = {"time": "s", "bytes": "B", "joules": "J", "wall": "s"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ def rises(measure: str) -> bool:
 def measured(run: Run, asked: Asked) -> dict[str, float]:
     """Numbers of a run by name; inf until a target that was never met, nan where undefined.
 
-    time s, rounds, bytes delivered and epsilon (of the agent that spends most) at the end and until
+    time s, rounds, bytes delivered, joules (where the scenario has power, and the log what they
+    take) and epsilon (of the agent that spends most) at the end and until
     each target; `final` values of the network's metrics; wall s, without compiling. Targets are met
     as in `Run.time_to`; the epsilon is left out where the scenario states no privacy, and also
     infinite where a target was met with none that is finite. Final losses and distances of a run
@@ -76,6 +77,9 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     if counted is None and sent is not None:  # killed
         counted = sent.totals.max(initial=0.0)
     found["bytes"] = np.nan if counted is None else float(counted)
+    powered = run.powered
+    if powered:
+        found["joules"] = float(run.energy()["joules"].sum())
     spent = None  # the largest epsilon of an agent
     if asked.epsilon is not None and (run.written.get("privacy") is not None or asked.epsilon):
         spent = Meter(*run.account(**asked.epsilon).growth)
@@ -85,6 +89,8 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
         found[asked.until("time", metric, value)] = when
         found[asked.until("rounds", metric, value)] = rounds
         found[asked.until("bytes", metric, value)] = _by(sent, when)
+        if powered:
+            found[asked.until("joules", metric, value)] = float(run.energy(when)["joules"].sum())
         if spent is not None:
             found[asked.until("epsilon", metric, value)] = _by(spent, when)
     return found
@@ -224,6 +230,7 @@ class Trials:
         known = [one for one in SPENT if names[one] <= recorded]
         if kind not in known:
             why = {"bytes": ": logs leave messages out", "epsilon": ": no privacy is stated"}
+            why |= {"joules": ": no power is stated, or logs leave out what takes it"}
             text = f"spent: found {kind}, which is not known{why.get(kind, '')}"
             raise InputError(f"{text}; allowed: {', '.join(known)}")
         if kind == "epsilon" and self.mixed:

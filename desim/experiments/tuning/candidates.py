@@ -214,6 +214,13 @@ def _unmeasured(
             "tune: found epsilon in least or limits, and no privacy; allowed: a scenario with the "
             "section privacy, or terms in compare.epsilon"
         )
+    powered = [one for one in some.values() if one.compute.power or one.network.power]
+    if "joules" in {*tune.least, *tune.limits}:
+        if len(powered) < len(some):
+            allowed = "a scenario with compute.power or network.power"
+            yield f"tune: found joules in least or limits, and no watts; allowed: {allowed}"
+        if any(one.log != "all" for one in powered):
+            yield "log: found events left out, and joules in tune; allowed: all"
     counted = {*levels_with(["deliver"])}
     if "bytes" in {*tune.least, *tune.limits}:
         levels = sorted({one.log for one in some.values()} - counted)

@@ -1,4 +1,4 @@
-"""`desim.tune`: which values of some keys reach a target with the least time, bytes or epsilon."""
+"""`desim.tune`: which values of keys reach a target with least time, bytes, joules or epsilon."""
 
 import contextlib
 import math

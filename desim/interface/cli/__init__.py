@@ -77,6 +77,7 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
     "report": ["desim report runs/quickstart runs/satellite -o report.html"],
     "audit": ["desim audit quickstart"],
     "privacy": ["desim privacy runs/quickstart --view coordinator"],
+    "energy": ["desim energy runs/phones --target accuracy=0.9 --by agent"],
     "retime": ["desim retime runs/quickstart --network satellite -o runs/told-again"],
     "replay": ["desim replay runs/quickstart"],
     "study": ["desim study study.yaml"],

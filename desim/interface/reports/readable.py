@@ -104,6 +104,15 @@ class Reading:
         return np.nan if self.delivered is None else float(self.delivered.totals[-1])
 
     @cached_property
+    def joules(self) -> float:
+        """What the devices took; nan without power, or where the log has not what takes it."""
+        written = (self.written.get(section) or {} for section in ("compute", "network"))
+        if not any(one.get("power") for one in written):
+            return np.nan
+        table = self.tried("joules", self.run.energy)
+        return np.nan if table is None else float(table["joules"].sum())
+
+    @cached_property
     def released(self) -> int | None:
         """How many releases there are; None where they cannot be read."""
         rows = self.tried("releases", lambda: self.run.store.pieces("releases", ["time"]))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from desim.agent_names import agent_named, called
-from desim.amounts import epsilon
+from desim.amounts import amount, epsilon
 from desim.deployments.fidelity.clock_errors import ClockErrors, deployed, errors_of_clocks
 from desim.experiments.studies.statistics import Estimate, median_estimate
 from desim.interface.reports.page import drawn, metrics, terms
@@ -97,6 +97,9 @@ def headline(found: Sequence[Reading]) -> Table:
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
     rows = [_ended(one, names) for one in found]
+    if powered := any(one.joules == one.joules for one in found):
+        heads.append("joules")
+        rows = [[*row, amount(one.joules, "J")] for row, one in zip(rows, found, strict=True)]
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
     note += "Loss is a sum over agents. " if "loss" in names else ""
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
@@ -114,7 +117,10 @@ def headline(found: Sequence[Reading]) -> Table:
         return whole
     medians = [
         rows[places[0]] if len(places) == 1
-        else together([found[place] for place in places], [rows[place] for place in places], names)
+        else [
+            *together([found[place] for place in places], [rows[place] for place in places], names),
+            *([amount(_median([found[k].joules for k in places]), "J")] if powered else []),
+        ]
         for places in series.values()
     ]  # fmt: skip
     each = Table(f"Each of the {len(found)} runs", heads, rows)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.agent_names import NETWORK, agent_named, listed, sites
-from desim.amounts import NO_NOISE, epsilon, measured_text, size
+from desim.amounts import NO_NOISE, amount, epsilon, measured_text, size
 from desim.columns import Columns, Pieces, Words
 from desim.errors import DesimError, show
 from desim.runs.directory import SCENARIO, UNLISTED, written_by
 from desim.runs.premises import shortly, stored, unrepeatable
+from desim.runs.reading.energy import power_known
 from desim.runs.reading.traffic import Keys, Occupation, Sums
 from desim.runs.reading.waits import (
     CLOSERS,
@@ -171,6 +172,7 @@ def facts(run: "Run", quick: bool = False) -> Facts:
     pairs += [("clock", text)] if (text := clock(manifest)) else []
     name = "real time" if text else "virtual time"
     pairs += [(name, _times(run, seen)), ("messages", _messages(run, seen, level))]
+    pairs += [("energy", text)] if deep and (text := consumption(run)) else []
     pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
@@ -220,6 +222,16 @@ def _messages(run: "Run", seen: Glance | None, level: str) -> str:
     delivered = size(count.get("deliver_bytes", 0.0))
     text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
     return text + (f", {count['lost']} lost" if count.get("lost") else "")
+
+
+def consumption(run: "Run") -> str:
+    """What its devices took, and which share for what; empty where nothing is known of it."""
+    if not power_known(run):
+        return ""
+    joules = run.energy().groupby("cause", sort=False)["joules"].sum()
+    whole = float(joules.sum())
+    shares = (f"{name} {one / whole:.0%}" for name, one in joules.items() if one > 0.0)
+    return f"{amount(whole, 'J')}: {', '.join(shares)}" if whole > 0.0 else amount(0.0, "J")
 
 
 def _releases(run: "Run") -> Facts:

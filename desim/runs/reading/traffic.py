@@ -230,7 +230,6 @@ def _usable(wanted: "pd.DataFrame", sent: "pd.DataFrame", free: bool) -> NDArray
 
 SPENT = ["time", "kind", "agent", "peer", "round", "seconds"]
 WORK = ("compute", "abort", "send")
-ENDS = ("compute", "abort", "down")  # after one of these nothing is computed until a new call
 
 
 def utilisation(events: "Pieces | pd.DataFrame", end: float | None = None) -> "pd.DataFrame":
@@ -258,16 +257,17 @@ def utilisation(events: "Pieces | pd.DataFrame", end: float | None = None) -> "p
 class Occupation:
     """Seconds of every agent by what it did, in one reading of a log, piece by piece.
 
-    seconds: by kind of WORK, what has ended; last: time s of the last event.
+    seconds: by kind of WORK, what has ended; last: time s of the last event. rounds: that agents of
+    a graph go on to; None: as many as the furthest has done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: float | None = None) -> None:
         self.seconds = {kind: Sums() for kind in WORK}
         self.last = 0.0
         self._times = {kind: Sums() for kind in ("down", "up")}
         self._number = {kind: Sums(int) for kind in self._times}
         self._count = 0
-        self._under_way = _UnderWay()
+        self._under_way = _UnderWay(rounds)
 
     def add(self, log: Columns) -> None:
         """Add a piece: its columns SPENT."""
@@ -310,11 +310,13 @@ class Occupation:
 class _UnderWay:
     """The last events of each agent that tell whether it computes.
 
-    Of a coordinator's agent: its last call has come, and no computation of that round has ended. On
-    a graph: its last wait is over, others are further, and no computation has ended since.
+    Of a coordinator's agent: its last call has come, and no computation has ended since. On a
+    graph: its last wait is over, rounds are left, and no computation has ended since. Nobody
+    computes while it is down; what an absence has cut off, or kept waiting, begins when it is back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: float | None) -> None:
+        self._rounds = rounds
         self._row = 0  # of the piece's first event, from 1
         # Row, round and time s of the latest event by agent; 0 where there was none.
         self._latest = {
@@ -323,17 +325,17 @@ class _UnderWay:
                 "round": np.zeros(0, np.int64),
                 "time": np.zeros(0),
             }
-            for what in ("called", "came", "ended", "waited")
+            for what in ("called", "came", "ended", "waited", "down", "up")
         }
 
     def add(self, log: Columns) -> None:
         kind, agent = log["kind"], log["agent"]
-        ended = np.logical_or.reduce([kind.equal(word) for word in ENDS])
         came = kind.equal("deliver") & (log["peer"] < 0)
         rows = 1 + self._row + np.arange(len(agent))
         for what, where in (
-            ("called", kind.equal("activate")), ("came", came), ("ended", ended),
-            ("waited", kind.equal("aggregate")),
+            ("called", kind.equal("activate")), ("came", came), ("ended", kind.equal("compute")),
+            ("waited", kind.equal("aggregate")), ("down", kind.equal("down")),
+            ("up", kind.equal("up")),
         ):  # fmt: skip
             where = where & (agent >= 0)
             who, latest = agent[where], self._latest[what]
@@ -344,13 +346,16 @@ class _UnderWay:
 
     def begun(self, who: Int) -> Array:
         """When (n,) s each began what was not done at the end; inf: nothing."""
-        called, came, ended, waited = (
+        called, came, ended, waited, down, up = (
             {name: longer(values, who)[who] for name, values in latest.items()}
             for latest in self._latest.values()
         )
+        there = down["row"] <= up["row"]
         if self._latest["called"]["row"].any():
             on = (came["row"] > ended["row"]) & (came["round"] == called["round"])
-            return np.where(on & (came["round"] > ended["round"]), came["time"], np.inf)
+            on &= came["round"] > ended["round"]
+            return np.where(on & there, np.maximum(came["time"], up["time"]), np.inf)
         done = waited["round"]
-        on = (waited["row"] >= ended["row"]) & (done < done.max(initial=0))
-        return np.where(on, waited["time"], np.inf)
+        last = done.max(initial=0) if self._rounds is None else self._rounds
+        on = (waited["row"] >= ended["row"]) & (done < last)
+        return np.where(on & there, np.maximum(waited["time"], up["time"]), np.inf)

@@ -8,7 +8,6 @@ from pydantic import (
     BeforeValidator,
     PlainSerializer,
     PlainValidator,
-    TypeAdapter,
     WithJsonSchema,
     model_validator,
 )
@@ -32,7 +31,7 @@ from desim.fields import (
     Strict,
     Text,
 )
-from desim.fields.numbers import Reader, number, written
+from desim.fields.numbers import number
 from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
 from desim.scenario.sections.links import (
@@ -40,10 +39,12 @@ from desim.scenario.sections.links import (
     Trace,
     lasting,
     names,
+    or_list,
     or_trace,
     shifted_in_loops,
     unit_of,
 )
+from desim.scenario.sections.power import ComputePower
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
@@ -150,50 +151,20 @@ class MeasuredSpeed(Strict):
         return super().mapping(data)
 
 
-def _or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
-    """How what `drawn` reads, or a list with one entry for each agent, is read and written.
-
-    And its JSON Schema, where it is asked for.
-    """
-    law: TypeAdapter[Distribution] = TypeAdapter(drawn)
-
-    def either(value: object) -> Distribution | tuple[float, ...]:
-        if isinstance(value, Distribution) or not isinstance(value, list | tuple):
-            return law.validate_python(value)
-        if not value:
-            raise ValueError(refusal(value, "one entry for each agent"))
-        found = []
-        for agent, one in enumerate(value):
-            try:
-                found.append(read(one))
-            except ValueError as error:
-                raise ValueError(f"of agent {agent}: {error}") from None
-        return tuple(found)
-
-    def listed(value: Distribution | tuple[float, ...]) -> Any:
-        return written(value) if isinstance(value, Distribution) else list(value)
-
-    def schema() -> dict[str, Any]:
-        form = law.json_schema()
-        return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
-
-    return either, listed, schema
-
-
 if TYPE_CHECKING:
     SpeedLaw = Distribution | tuple[float, ...] | SpeedTrace | MeasuredSpeed
 else:
     SpeedLaw = Annotated[
         SpeedTrace | MeasuredSpeed,
         OrRead(
-            *_or_list(SpeedDist, partial(units.speed, above=True, infinite=False)),
+            *or_list(SpeedDist, partial(units.speed, above=True, infinite=False)),
             {"trace": SpeedTrace, "measured": MeasuredSpeed},
             ("measured",),
         ),
     ]
 
 
-_read, _written, _schema = _or_list(SizeDist, partial(units.size, above=True))
+_read, _written, _schema = or_list(SizeDist, partial(units.size, above=True))
 Memory = Annotated[
     Distribution | tuple[float, ...],
     PlainValidator(_read),
@@ -323,6 +294,8 @@ class Compute(Strict):
     more of it, spells make it longer; where a method plans by the time that it has, out of that"""
     memory: Memory | None = None
     """what an agent has, one value, a law or a list: a model whose steps need more is refused"""
+    power: ComputePower | None = None
+    """what a device takes: {idle: 2 W, computing: 5 W}, computing on top of idle; a law, a list"""
     coordinator: Intake | None = None
     """what the coordinator's work takes: {reply: 1 ms, number: 10 ns}; default: none"""
 

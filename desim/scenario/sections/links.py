@@ -29,7 +29,17 @@ from desim.fields import (
     Strict,
     Text,
 )
-from desim.fields.numbers import counted, quantity, sized, text, whole, wholes, within, written
+from desim.fields.numbers import (
+    Reader,
+    counted,
+    quantity,
+    sized,
+    text,
+    whole,
+    wholes,
+    within,
+    written,
+)
 from desim.fields.strict import OrElse, OrRead
 from desim.network.conditions import codec
 from desim.numerics.distributions import Distribution
@@ -114,6 +124,36 @@ def or_trace(drawn: Any, trace: type[Trace]) -> OrRead:
     """Annotation of a trace that stands in place of what `drawn` reads."""
     law: TypeAdapter[Distribution] = TypeAdapter(drawn)
     return OrRead(law.validate_python, written, law.json_schema, {"trace": trace})
+
+
+def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
+    """How what `drawn` reads, or a list with one entry for each agent, is read and written.
+
+    And its JSON Schema, where it is asked for.
+    """
+    law: TypeAdapter[Distribution] = TypeAdapter(drawn)
+
+    def either(value: object) -> Distribution | tuple[float, ...]:
+        if isinstance(value, Distribution) or not isinstance(value, list | tuple):
+            return law.validate_python(value)
+        if not value:
+            raise ValueError(refusal(value, "one entry for each agent"))
+        found = []
+        for agent, one in enumerate(value):
+            try:
+                found.append(read(one))
+            except ValueError as error:
+                raise ValueError(f"of agent {agent}: {error}") from None
+        return tuple(found)
+
+    def listed(value: Distribution | tuple[float, ...]) -> Any:
+        return written(value) if isinstance(value, Distribution) else list(value)
+
+    def schema() -> dict[str, Any]:
+        form = law.json_schema()
+        return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
+
+    return either, listed, schema
 
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from desim.fields.numbers import number, whole
 from desim.fields.strict import OrElse
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf, unit_of
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
+from desim.scenario.sections.power import NetworkPower
 
 # The key `network.latency_matrix`: measured latencies, and where the agents sit.
 
@@ -298,6 +299,8 @@ class Network(Strict):
     none (each has it all), fifo (one after the other) or fair (equal parts)"""
     behind: Behind | None = None
     """access lines that agents share, with a coordinator: {sites: 4, uplink: {bandwidth: ...}}"""
+    power: NetworkPower | None = None
+    """what messages take of agents' devices: {sent: 4 uJ/B, received: 1 uJ/B, radio: 1.2 W, ...}"""
     medium: Literal["links", "shared"] = "links"
     """graphs: a message for each neighbour, or one transmission that reaches all of them"""
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ENDINGS = (".txt", ".md", ".tex")
 
+SPENT = ("time", "rounds", "bytes", "joules", "epsilon")
+
 
 def compare(
     runs: RunFolders,
@@ -40,7 +42,7 @@ def compare(
         bool, switch("profile", "Expected running times and performance profiles, too.")
     ] = False,
     spent: Annotated[
-        str | None, option("spent", "time|rounds|bytes|epsilon", "Of profiles; default: time.")
+        str | None, option("spent", "|".join(SPENT), "Of profiles; default: time.")
     ] = None,
     methods: Annotated[
         list[str] | None, option("methods", "KEY", "Of profiles: keys of the method; repeatable.")
