@@ -156,14 +156,23 @@ compiled_rounds = play.ENGINES[ROUNDS]
 
 
 def few_formulas_compiled(program: Any, world: Any) -> float:
-    """Short runs of most methods have their compiled rounds as plain Python, of the same source."""
+    """Short runs of most methods, and of codecs, have compiled rounds as plain Python, of the source.
+
+    `machine_code` has all of them compiled.
+    """
     room, _, name = type(program.formulas).__module__.rpartition(".")
-    steps = play._steps(world.settings, program)
-    if room.startswith("desim.methods") and name not in MACHINE and steps < FEW_STEPS:
+    steps, rare = play._steps(world.settings, program), not world.settings.codecs.plain
+    if room.startswith("desim.methods") and (rare or name not in MACHINE) and steps < FEW_STEPS:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("DESIM_COMPILE", "never")
             return compiled_rounds(program, world)
     return compiled_rounds(program, world)
+
+
+@pytest.fixture
+def machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled rounds are machine code, whatever is in them."""
+    monkeypatch.setitem(play.ENGINES, ROUNDS, compiled_rounds)
 
 
 @pytest.fixture

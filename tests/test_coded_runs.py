@@ -235,13 +235,13 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_engines_and_batches_agree(name, monkeypatch):
+def test_engines_and_batches_agree(name, monkeypatch, request):
     first = desim.run({**CODED[name], "engine": "cohort"})
     assert same(first, desim.run({**CODED[name], "engine": "agents"}))
     monkeypatch.setattr("desim.scenario.build.SOME", 1)
     monkeypatch.setattr("desim.scenario.build.NUMBERS", 1)
-    if name != "both ways":  # which has in machine code all that the others have
-        monkeypatch.setenv("DESIM_COMPILE", "never")
+    if name == "both ways":  # it has all that the others have
+        request.getfixturevalue("machine_code")
     assert same(first, desim.run(CODED[name]))
 
 
