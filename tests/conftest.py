@@ -156,7 +156,7 @@ compiled_rounds = play.ENGINES[ROUNDS]
 
 
 def few_formulas_compiled(program: Any, world: Any) -> float:
-    """Short runs of most methods, and of codecs, have compiled rounds as plain Python, of the source.
+    """Short runs of most methods, and of codecs, have their compiled rounds as plain Python.
 
     `machine_code` has all of them compiled.
     """

@@ -240,7 +240,9 @@ def test_rounds_without_a_sum_have_noise_that_nobody_sees(runs):
         trust = SimpleNamespace(
             factor=factor, clip=1.0, deviation=lambda *_: 1.0, terms=lambda *_: (), adaptive=None
         )
-        ledger = SimpleNamespace(seed=3, charge_one=lambda *row: rows.append(row[2]))
+        ledger = SimpleNamespace(
+            seed=3, charge_one=lambda *row: rows.append(row[2]), keep=lambda: None
+        )
         world = SimpleNamespace(settings=SimpleNamespace(trust=trust), ledger=ledger)
         one = correlating.Correlating(world)
         for t in (1, 4) if skipped else (1, 2, 3, 4):

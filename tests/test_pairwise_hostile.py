@@ -166,8 +166,8 @@ def test_of_two_sensitivities_of_one_gradient_the_larger_is_charged():
     found = pairs(Modest)
     assert abs(found.towards((0,))[1] ** 2 / found.local[1] - 1.0) < 1e-5
     wrong = mutant(
-        symbols, "np.maximum.at(bound, column[known], moved)",
-        "np.fmin.at(bound, column[known], moved)",
+        symbols, "np.maximum.at(bound, column[known], each)",
+        "np.fmin.at(bound, column[known], each)",
     )  # fmt: skip
     assert pairs(Modest, wrong).towards((0,))[1] ** 2 < 1e-5 * found.local[1]
 
