@@ -31,11 +31,12 @@ Call = tuple[int, int, int]  # agent, the round of its call, which one of the ro
 class Adding(Feature):
     """Stands for whoever is trusted with the replies of one play: they are added up.
 
-    shown: how many replies, of other numbers and agents, a program sees in their place; None: them.
+    shown: how many replies, of other numbers, agents and rounds, a program sees in their place;
+    None: them. before: of a play whose sums there are in place of its own.
     """
 
-    def __init__(self, shown: int | None = None) -> None:
-        self.shown, self.sums = shown, 0
+    def __init__(self, shown: int | None = None, before: "Adding | None" = None) -> None:
+        self.shown, self.before, self.totals = shown, before, list[tuple[Array, float]]()
         self.seen: Replies | None = None
         self.own: Replies | None = None
 
@@ -49,7 +50,7 @@ class Adding(Feature):
         if self.shown is not None:
             who = np.arange(min(self.shown, hub.agents))
             rows = np.cos(np.arange(len(who) * replies.payload.shape[1], dtype=float))
-            payload, rounds = rows.reshape(len(who), -1), np.full(len(who), hub.round)
+            payload, rounds = rows.reshape(len(who), -1), np.maximum(hub.round - who, 0)
             self.seen = Replies(who, payload, rounds, np.full(len(who), 0.75))
         return self.seen
 
@@ -75,8 +76,11 @@ class Adding(Feature):
             raise BrokenError(
                 "it says summed, but gives hub.total other replies than hub.collect gave"
             )
-        self.sums += 1
-        return np.sum(self.own.weighed, axis=0), float(len(self.own.who))
+        number, one = len(self.totals), (np.sum(self.own.weighed, axis=0), float(len(self.own.who)))
+        if self.before is not None and number < len(self.before.totals):
+            one = self.before.totals[number]
+        self.totals.append(one)
+        return one[0].copy(), one[1]
 
 
 class Hearing(Adding):
