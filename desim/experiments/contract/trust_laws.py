@@ -32,11 +32,11 @@ class Adding(Feature):
     """Stands for whoever is trusted with the replies of one play: they are added up.
 
     shown: how many replies, of other numbers, agents and rounds, a program sees in their place;
-    None: them. before: of a play whose sums there are in place of its own.
+    None: them. sums_of: a play whose sums there are in place of its own.
     """
 
-    def __init__(self, shown: int | None = None, before: "Adding | None" = None) -> None:
-        self.shown, self.before, self.totals = shown, before, list[tuple[Array, float]]()
+    def __init__(self, shown: int | None = None, sums_of: "Adding | None" = None) -> None:
+        self.shown, self.sums_of, self.sums = shown, sums_of, list[tuple[Array, float]]()
         self.seen: Replies | None = None
         self.own: Replies | None = None
 
@@ -76,10 +76,10 @@ class Adding(Feature):
             raise BrokenError(
                 "it says summed, but gives hub.total other replies than hub.collect gave"
             )
-        number, one = len(self.totals), (np.sum(self.own.weighed, axis=0), float(len(self.own.who)))
-        if self.before is not None and number < len(self.before.totals):
-            one = self.before.totals[number]
-        self.totals.append(one)
+        one = np.sum(self.own.weighed, axis=0), float(len(self.own.who))
+        if self.sums_of is not None and len(self.sums) < len(self.sums_of.sums):
+            one = self.sums_of.sums[len(self.sums)]
+        self.sums.append(one)
         return one[0].copy(), one[1]
 
 
@@ -89,8 +89,11 @@ class Hearing(Adding):
     apart: rounds in which they hear something else.
     """
 
-    def __init__(self, before: "Hearing | None" = None, apart: Container[int] = ()) -> None:
-        super().__init__()
+    def __init__(
+        self, before: "Hearing | None" = None, apart: Container[int] = (),
+        sums_of: Adding | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sums_of=sums_of)
         self.before, self.apart = before, apart
         self.heard, self.replies = dict[Call, Array](), dict[Call, Array]()
 
@@ -159,7 +162,22 @@ def sums(stage: Stage) -> str:
                     f"it says summed, but where it sees other replies of the same sum: {apart}; "
                     "hub.total(replies) is to be all that a program takes, not their number or who"
                 ) from cause
+        _refuse_seen(scenario)
     return "other replies of the same sum change nothing"
+
+
+def _refuse_seen(scenario: Scenario) -> None:
+    """BrokenError for a model that follows from what agents do, at sums that stay what they were.
+
+    What a job keeps where a coordinator finds it is no reply, and shows none in its place.
+    """
+    every = (true := Hearing()), Hearing(apart=range(1, 1 << 40), sums_of=true)
+    one, other = (np.asarray(played(scenario, each)[0].model) for each in every)
+    if not np.array_equal(one, other, equal_nan=True):
+        raise BrokenError(
+            "it says summed, but where agents reply other things of the same sum its model is "
+            "another; hub.total(replies) is to be all that a program knows of what agents do"
+        )
 
 
 def forgets(stage: Stage) -> str:
