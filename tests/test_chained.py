@@ -242,21 +242,39 @@ def test_a_target_is_met_and_stored(tmp_path):
     assert again.pairwise(observers=[0]).epsilon.max() < 2.0
 
 
-def test_a_second_release_in_a_round_is_refused():
+def released(held, round_, noise, moved=1.0, of=None):
+    """Noise of a round with the terms of round `of`, of values that a record moves so far."""
     terms = mechanisms.terms(
-        chains.Chained(1.0, factor=factors.root(5)), mechanisms.View.PUBLIC, 1, np.ones(2), 3
+        noise, mechanisms.View.PUBLIC, of or round_, np.array([1.0, moved]), 3, np.full(2, 0.5)
     )
-    held, who, k = chains.Chains(2), np.arange(2), np.ones(2, np.int64)
+    who, k = np.arange(2), np.ones(2, np.int64)
+    place = who, round_ * k, 0, terms.scale, k > 0, np.zeros((2, 3))
+    return held.added(*place, terms.chain, lambda *_: np.ones((1, 2, 3)))
 
-    def release(round_):
-        place = who, round_ * k, 0, terms.scale, k > 0, np.zeros((2, 3))
-        return held.added(*place, terms.chain, lambda *_: np.ones((1, 2, 3)))
 
-    release(1)
+def test_a_second_release_in_a_round_is_refused():
+    held, noise = chains.Chains(2), chains.Chained(1.0, factor=factors.root(5))
+    released(held, 1, noise)
     for wrong in (1, 3):
         with pytest.raises(RuntimeError, match="one release of each agent in every round"):
-            release(wrong)
-    release(2)
+            released(held, wrong, noise)
+    released(held, 2, noise)
+
+
+def test_rows_that_would_not_add_up_are_refused():
+    noise = chains.Chained(1.0, factor=factors.root(5))
+    wrong = [
+        ({"moved": 0.1}, noise, "another sensitivity, scale or batch of agent 1 in round 2"),
+        ({}, chains.Chained(2.0, factor=noise.factor), "scale or batch of agent 0 in round 2"),
+        ({}, chains.Chained(1.0, factor=noise.factor, cyclic=True), "batch of agent 0 in round 2"),
+        ({"of": 1}, noise, "found terms of round 1 in round 2"),
+    ]
+    for changes, other, text in wrong:
+        released(held := chains.Chains(2), 1, noise)
+        with pytest.raises(RuntimeError, match=text):
+            released(held, 2, other, **changes)
+    C = factors.root(5).steps(1)  # a wrong twin: smaller values in round 2 would cost too little
+    assert C[0] ** 2 + (0.1 * C[1:]) @ (0.1 * C[1:]) < 0.9 * factors.root(5).squared([1])
 
 
 REFUSED = {

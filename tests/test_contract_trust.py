@@ -40,6 +40,7 @@ def lie(name, changes, tmp_path):
 
 
 TOTAL = "total, n = hub.total(replies)  # what training changed"
+TRAIN = "        us.x = x\n        y ="
 PLT = '= {"send": "increments"}'
 SUMS = [
     ("fedavg", [(TOTAL, f"{TOTAL}\n            n = len(replies.who)")]),
@@ -48,6 +49,10 @@ SUMS = [
     ("fedavg", [(TOTAL, "total, n = hub.total(replies._replace(payload=2.0 * replies.payload))")]),
     ("fedavg", [(TOTAL, "total, n = column_sums(replies.weighed), len(replies.who)")]),
     ("fedavg", [(TOTAL, f"{TOTAL}\n            n += replies.who.max() == 2")]),
+    ("fedavg", [(TOTAL, f"{TOTAL}\n            n += (hub.round - replies.round).max()")]),
+    ("fedavg", [(TOTAL, f"{TOTAL}\n            total = total + 1e-9 * SEEN"),
+                (TRAIN, "        SEEN[:] = x.sum()\n        us.x = x\n        y ="),
+                ("@formulas", "SEEN = np.zeros(1)\n\n\n@formulas")]),
     ("fed-plt", [(PLT, '= {"send": "z"}')]),
     ("fed-plt", [(PLT, "= True")]),
 ]  # fmt: skip
@@ -59,7 +64,6 @@ def test_who_takes_replies_otherwise_is_found(name, changes, tmp_path):
         trust_laws.sums(lie(name, changes, tmp_path))
 
 
-TRAIN = "        us.x = x\n        y ="
 KEEPS = [
     ("feddyn", [("    summed = True", "    summed = forgetful = True")]),
     ("scaffold", [("    summed = True", "    summed = forgetful = True")]),

@@ -29,6 +29,7 @@ from desim.runs.joint import joint
 from desim.runs.privacy import statement
 from desim.scenario import check, trusting
 from desim.scenario.build import build
+from desim.scenario.checks import trust_consistency
 from desim.scenario.load import load
 
 STEP, EPOCHS, CLIP, Z = 0.05, 3, 0.4, 1.5
@@ -380,6 +381,7 @@ REFUSED = [
     ({"privacy": terms(trust=None, clip=None, noise={"correlated": "tree"},
                        target={"epsilon": 1.0, "delta": 1e-5})}, "correlated: found without trust"),
     ({"privacy": terms(budget=3.0, trust="secure-sum")}, "privacy.budget: found with trust: sec"),
+    ({"privacy": terms(budget=3.0, noise=FALLING), "policy": CARRIED[0]}, "carried to later sums"),
     ({"privacy": terms(budget=1e-3)}, "privacy.budget: found 0.001, but the first release of agen"),
     ({"privacy": terms(trust=None)}, "privacy.clip: found without trust: coordinator"),
     ({"privacy": terms(trust=None, clip=None)}, "privacy.noise.multiplier: found without"),
@@ -503,6 +505,17 @@ def test_a_budget_ends_the_part_of_agents_whose_sums_have_spent_it(part, policy,
     wrong = mutant(trusted, "scale * every, np.nan", "2.0 * scale * every, np.nan")
     monkeypatch.setattr(trusted.Trust, "of_each", wrong.Trust.of_each)
     assert desim.run(written).account().worst > BUDGET
+
+
+def test_a_reply_that_is_carried_to_a_dearer_sum_has_no_budget(monkeypatch):
+    """Paid when it is called for, at what that round's sum costs, it is in one with less noise."""
+    written = scenario(privacy={"budget": 12.0}, policy=CARRIED[2], stop={"rounds": 14})
+    written["privacy"]["noise"] = {"multiplier": Z, "decay": 0.8}
+    with pytest.raises(InputError, match="noise that changes from round to round"):
+        desim.run(written)
+    monkeypatch.setattr(trust_consistency, "_budget_holds_late", lambda *_: ())
+    assert desim.run(written).account().worst > 12.0
+    assert desim.run({**written, "policy": "all"}).account().worst <= 12.0
 
 
 def test_a_spent_budget_may_end_the_run():

@@ -31,11 +31,12 @@ Call = tuple[int, int, int]  # agent, the round of its call, which one of the ro
 class Adding(Feature):
     """Stands for whoever is trusted with the replies of one play: they are added up.
 
-    shown: how many replies, of other numbers and agents, a program sees in their place; None: them.
+    shown: how many replies, of other numbers, agents and rounds, a program sees in their place;
+    None: them. sums_of: a play whose sums there are in place of its own.
     """
 
-    def __init__(self, shown: int | None = None) -> None:
-        self.shown, self.sums = shown, 0
+    def __init__(self, shown: int | None = None, sums_of: "Adding | None" = None) -> None:
+        self.shown, self.sums_of, self.sums = shown, sums_of, list[tuple[Array, float]]()
         self.seen: Replies | None = None
         self.own: Replies | None = None
 
@@ -49,7 +50,7 @@ class Adding(Feature):
         if self.shown is not None:
             who = np.arange(min(self.shown, hub.agents))
             rows = np.cos(np.arange(len(who) * replies.payload.shape[1], dtype=float))
-            payload, rounds = rows.reshape(len(who), -1), np.full(len(who), hub.round)
+            payload, rounds = rows.reshape(len(who), -1), np.maximum(hub.round - who, 0)
             self.seen = Replies(who, payload, rounds, np.full(len(who), 0.75))
         return self.seen
 
@@ -75,8 +76,11 @@ class Adding(Feature):
             raise BrokenError(
                 "it says summed, but gives hub.total other replies than hub.collect gave"
             )
-        self.sums += 1
-        return np.sum(self.own.weighed, axis=0), float(len(self.own.who))
+        one = np.sum(self.own.weighed, axis=0), float(len(self.own.who))
+        if self.sums_of is not None and len(self.sums) < len(self.sums_of.sums):
+            one = self.sums_of.sums[len(self.sums)]
+        self.sums.append(one)
+        return one[0].copy(), one[1]
 
 
 class Hearing(Adding):
@@ -85,8 +89,11 @@ class Hearing(Adding):
     apart: rounds in which they hear something else.
     """
 
-    def __init__(self, before: "Hearing | None" = None, apart: Container[int] = ()) -> None:
-        super().__init__()
+    def __init__(
+        self, before: "Hearing | None" = None, apart: Container[int] = (),
+        sums_of: Adding | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sums_of=sums_of)
         self.before, self.apart = before, apart
         self.heard, self.replies = dict[Call, Array](), dict[Call, Array]()
 
@@ -155,7 +162,22 @@ def sums(stage: Stage) -> str:
                     f"it says summed, but where it sees other replies of the same sum: {apart}; "
                     "hub.total(replies) is to be all that a program takes, not their number or who"
                 ) from cause
+        _refuse_seen(scenario)
     return "other replies of the same sum change nothing"
+
+
+def _refuse_seen(scenario: Scenario) -> None:
+    """BrokenError for a model that follows from what agents do, at sums that stay what they were.
+
+    What a job keeps where a coordinator finds it is no reply, and shows none in its place.
+    """
+    every = (true := Hearing()), Hearing(apart=range(1, 1 << 40), sums_of=true)
+    one, other = (np.asarray(played(scenario, each)[0].model) for each in every)
+    if not np.array_equal(one, other, equal_nan=True):
+        raise BrokenError(
+            "it says summed, but where agents reply other things of the same sum its model is "
+            "another; hub.total(replies) is to be all that a program knows of what agents do"
+        )
 
 
 def forgets(stage: Stage) -> str:

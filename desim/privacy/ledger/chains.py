@@ -24,16 +24,20 @@ class Chain:
     """How the noise of an agent's releases is correlated: one a round, none left out.
 
     factor: see `desim.privacy.correlated.factors`; apart (agents,): a record is in every apart-th
-    round; step (agents,): how far C moves, in this round, what a record moves by 1.
+    round; step (agents,): how far C moves, in this round, what a record moves by 1; moved
+    (agents,): how far a record moves a value of any round.
     """
 
     factor: Any
+    round: int
     apart: NDArray[np.int64]
     step: NDArray[np.float64]
+    moved: NDArray[np.float64]
 
     def of(self, who: Any) -> "Chain":
         """Rows (n,) of agents who (n,)."""
-        return Chain(self.factor, self.apart[who], self.step[who])
+        rows = self.apart[who], self.step[who], self.moved[who]
+        return Chain(self.factor, self.round, *rows)
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,25 @@ class Chained(Gaussian):
         """No: each round has a row of C of its own."""
         return False
 
-    def chain(self, round_: int, sampling: Array) -> Chain:
-        """That of agents whose batches are such shares (n,) of their rows."""
+    def chain(self, round_: int, moved: Array, sampling: Array) -> Chain:
+        """That of agents whose values move so far (n,), of such shares (n,) of their rows."""
         apart = np.ones(len(sampling), np.int64)
         if self.cyclic:
             apart = np.rint(1.0 / sampling).astype(np.int64)
         step = np.empty(len(apart))
         for one in np.unique(apart).tolist():
             step[apart == one] = self.factor.steps(one)[round_ - 1]
-        return Chain(self.factor, apart, step)
+        return Chain(self.factor, round_, apart, step, moved)
 
 
 class Chains:
-    """latest (agents,): the round of each agent's latest release; memory (m, agents, dim)."""
+    """latest (agents,): the round of each agent's latest release; memory (m, agents, dim).
+
+    terms (3, agents): how far a record moves its values, scale, and rounds apart, of all rounds.
+    """
 
     def __init__(self, agents: int) -> None:
-        self.latest = np.zeros(agents, np.int64)
+        self.latest, self.terms = np.zeros(agents, np.int64), np.zeros((3, agents))
         self.memory: Array | None = None
 
     def added(
@@ -92,6 +99,7 @@ class Chains:
         if now > factor.rounds:
             text = f"found round {now} of noise for {factor.rounds}"
             raise RuntimeError(f"us.release: {text}; allowed: stop.rounds")
+        self._refuse_other(own, now, chain, np.array([chain.moved, scale, chain.apart])[:, rows])
         if self.memory is None:
             self.memory = np.zeros((factor.memory, len(self.latest), out.shape[1]))
         everybody = np.array_equal(own, np.arange(len(self.latest)))
@@ -102,3 +110,19 @@ class Chains:
             self.memory[:, own] = memory
         self.latest[own] = now
         return out
+
+    def _refuse_other(self, own: Int, now: int, chain: Chain, terms: Array) -> None:
+        """RuntimeError for terms (3, n) that are not those of agents own (n,) in this round.
+
+        What a row costs is how much a matrix makes of one sensitivity over one scale: rows of
+        others, or those of another round, would add up to less than all releases tell.
+        """
+        if chain.round != now:
+            text = f"found terms of round {chain.round} in round {now}"
+            raise RuntimeError(f"us.release: {text}, but {ONE}")
+        if now == 1:
+            self.terms[:, own] = terms
+        other = np.flatnonzero((self.terms[:, own] != terms).any(0))
+        if len(other):
+            text = f"found another sensitivity, scale or batch of agent {own[other[0]]} in round "
+            raise RuntimeError(f"us.release: {text}{now}, but {ONE}, all alike")

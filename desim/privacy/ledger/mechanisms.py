@@ -383,7 +383,7 @@ def terms(
         return Terms(Mechanism.NONE, view, sensitivity, nothing, share)
     scale, kind = noise.scale(round_, sensitivity), noise.mechanism
     if isinstance(noise, Gaussian) and (of := getattr(noise, "chain", None)) is not None:
-        chain = of(round_, share)
+        chain = of(round_, sensitivity, share)
         moved = sensitivity * chain.step
         return Terms(kind, view, moved, scale, share, coupled=sensitivity, chain=chain)
     if isinstance(noise, Laplace):

@@ -197,10 +197,13 @@ def secure_sum_is_possible(privacy: Privacy | None) -> Found:
         yield (*place, "expand"), "found 0, with which no mask is ever there; allowed: more"
 
 
-def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Found:
+def sum_is_charged(
+    privacy: Privacy | None, participation: Participation, policy: Policy
+) -> Found:  # fmt: skip
     """What no account of sums knows."""
     if privacy is None or not privacy.trusted:
         return
+    yield from _budget_holds_late(privacy, policy)
     correlated = privacy.noise is not None and privacy.noise.correlated is not None
     if privacy.budget is not None and (correlated or privacy.target or privacy.secure is not None):
         text = f"found with trust: {privacy.trust}, and correlated noise, a target or sums that "
@@ -214,3 +217,14 @@ def sum_is_charged(privacy: Privacy | None, participation: Participation) -> Fou
         text = f"found {participation.choose} with privacy.trust: {privacy.trust}, so that models "
         text += "tell of losses by who was invited"
         yield ("participation", "choose"), f"{text}; allowed: a choice that reads no losses"
+
+
+def _budget_holds_late(privacy: Privacy, policy: Policy) -> Found:
+    """A budget pays when it calls: in a later sum a reply costs what that one does, or more."""
+    noise = privacy.noise
+    if privacy.budget is None or noise is None or policy.late != "carry":
+        return
+    if (noise.decay or 1.0) != 1.0 or noise.iteration is not None:
+        text = f"found with trust: {privacy.trust}, replies that are carried to later sums, and "
+        text += "noise that changes from round to round"
+        yield ("privacy", "budget"), f"{text}; allowed: late: discard, or noise that stays"
