@@ -344,7 +344,7 @@ class Relay:
     def masks(self, width: int, sharing: Mask, came: Mask) -> Words:
         """The sum (width,) of all masks that do not cancel in the numbers of those that came (n,).
 
-        RunError where shares are missing or do not fit.
+        It is below 2^bits, so that floats hold it. RunError where shares are missing or do not fit.
         """
         total, who = np.zeros(width, words(self.bits)), self.circle.who
         for i in who[came].tolist():
@@ -356,7 +356,7 @@ class Relay:
             for i in self.near(j, came):
                 seed = agreed(own, self.publics[i][SECRET:], b"mask")
                 mask(total, seed, 1 if j > i else -1)
-        return total
+        return total & total.dtype.type((1 << self.bits) - 1)
 
     def _secret(self, agent: int) -> int:
         some = dict(self.shares.get(agent, ()))
