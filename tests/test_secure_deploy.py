@@ -186,6 +186,9 @@ def test_an_agent_declines_what_would_tell_more():
     keys = own.cipher_key.public + own.mask_key.public
     refused("found keys of 1 agents; allowed: 4", names([(0, keys)]), SHARES)
     refused("or not its own", names([(i, bytes(64)) for i in everybody]), SHARES)
+    nobody = [(j, keys) for j in everybody[1:]]
+    for odd in (masking.NAME.pack(masking.LOST), b"\xff" * 4):  # place 0: the secret itself; 2^32
+        refused("keys of agent .*, of none", names([(0, keys), *nobody]) + odd + keys, SHARES)
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)

@@ -247,6 +247,8 @@ class Member:
         self.publics = {j: (raw[:SECRET], raw[SECRET:]) for j, raw in rows.items()}
         self.least = self.protocol.least(asked)
         self._enough(len(rows), "keys")
+        if odd := [j for j in rows if not 0 <= j < LOST - 1]:  # a share at place 0 is the secret
+            raise Declined(f"a call of round {self.round}: found keys of agent {odd[0]}, of none")
         most = self.protocol.degree(asked) + 1
         own = self.publics.get(self.agent)
         if len(rows) > most or own != (self.cipher_key.public, self.mask_key.public):
