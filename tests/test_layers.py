@@ -16,12 +16,12 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 6380,  # noise that remembers, the matrix of a graph; what sums and messages tell
+    "privacy": 6390,  # noise that remembers, the matrix of a graph; what sums, and parts of one, tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
     "scenario": 9790,  # whose noise remembers, for how long; who is trusted: keys, budgets
     "runs": 7010,  # symbols of noise that remembers; what agents learn of each other
-    "deployments": 9550,  # links that share noise; sums with real keys, shares and masks
+    "deployments": 9560,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11180,  # laws of what a class says of sums and of agents that forget
     "interface": 6820,  # what agents learn of each other: three figures, a part of reports
 }

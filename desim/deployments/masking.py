@@ -358,7 +358,8 @@ class Relay:
             for i in self.near(j, came):
                 seed = agreed(own, self.publics[i][SECRET:], b"mask")
                 mask(total, seed, 1 if j > i else -1)
-        return total & total.dtype.type((1 << self.bits) - 1)
+        cut: Words = total & total.dtype.type((1 << self.bits) - 1)
+        return cut
 
     def _secret(self, agent: int) -> int:
         some = dict(self.shares.get(agent, ()))
