@@ -16,7 +16,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
     "network": 6210,  # ids of sums
     "log": 1400,  # when something was learnt; the table of contributions
-    "privacy": 6390,  # noise that remembers, the matrix of a graph; what sums, and parts of one, tell
+    "privacy": 6390,  # noise that remembers, a graph's matrix; what sums and their parts tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
     "scenario": 9790,  # whose noise remembers, for how long; who is trusted: keys, budgets
