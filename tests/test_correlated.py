@@ -315,6 +315,10 @@ REFUSED = {
     ),
     "nobody trusted": ({"privacy": {"trust": "local"}}, "found without trust: coordinator"),
     "sigma": ({"privacy": {"noise": {"sigma": 1.0, "correlated": "tree"}}}, "correlated and sigma"),
+    "laplace": (
+        {"privacy": {"noise": {"kind": "laplace", "multiplier": 1.0, "correlated": "tree"}}},
+        "found correlated with laplace",
+    ),
     "decay": (
         {"privacy": {"noise": {"multiplier": 1.0, "decay": 0.9, "correlated": "tree"}}},
         "found correlated and decay",

@@ -244,6 +244,22 @@ def test_a_void_round_leaves_the_model_and_says_so():
     assert run.account(view="coordinator").worst < math.inf
 
 
+def test_a_round_whose_sum_would_be_told_in_parts_is_void():
+    """Two neighbours, threshold 2: between lost agents two have masks with each other alone."""
+    circle = {"protocol": "secagg+", "neighbours": 2, "threshold": 2}
+    run = desim.run(
+        secured(circle, problem={"agents": 12}, network=LOSSY, policy={"deadline": "1 s"})
+    )
+    said = [one for one in run.manifest["warnings"] if "parts of the circle" in one]
+    assert said
+    assert "each of which would have its own sum" in said[0]
+    for one in said:
+        row = sums(run).iloc[int(one.split("round ")[1].split()[0]) - 1]
+        assert row.scale == row.sensitivity == 0.0
+        at = run.events[(run.events.kind == "aggregate") & (run.events["round"] == row["round"])]
+        assert len(at) == 3  # nobody is asked for a secret
+
+
 def merged_iterates(given):
     """The scenario with its models kept."""
     return {**given, "observe": {**given["observe"], "iterates": True}}

@@ -406,6 +406,37 @@ def test_a_round_is_void_below_the_threshold():
     assert circle.void(np.zeros(10, bool), all_)
 
 
+def test_parts_without_masks_between_them_are_those_of_the_graph():
+    """Walked from neighbour to neighbour; wrong twins see others."""
+
+    def walked(circle, came):
+        left, parts = set(np.flatnonzero(came).tolist()), 0
+        while left:
+            parts, edge = parts + 1, [left.pop()]
+            while edge:
+                near = left.intersection(circle.around()[edge.pop()].tolist())
+                left -= near
+                edge += near
+        return parts
+
+    def differ(module):
+        rng, kind = np.random.default_rng(4), protocol.Protocol
+        for n, k in ((9, 2), (12, 4), (15, 2), (6, 6)) * 12:
+            circle = module.Circle(kind("secagg+", k), 3, 2, np.arange(n))
+            came = rng.random(n) < 0.6
+            if came.any() and circle.parts(came) != walked(circle, came):
+                return True
+        return False
+
+    assert not differ(protocol)
+    for right, wrong in (
+        ("gaps > self.degree // 2", "gaps > self.degree"),
+        ("came[self.order]", "came"),
+        ("append=places[0] + len(came)", "append=places[-1]"),
+    ):
+        assert differ(mutant(protocol, right, wrong))
+
+
 def test_work_is_that_of_the_protocol():
     works = protocol.Works(keys=1.0, expand=8.0, share=0.01)
     circle = protocol.Circle(protocol.Protocol(works=works), 1, 1, np.arange(5))

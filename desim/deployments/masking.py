@@ -247,6 +247,8 @@ class Member:
         self.publics = {j: (raw[:SECRET], raw[SECRET:]) for j, raw in rows.items()}
         self.least = self.protocol.least(asked)
         self._enough(len(rows), "keys")
+        if odd := [j for j in rows if not 0 <= j < LOST - 1]:  # a share at place 0 is the secret
+            raise Declined(f"a call of round {self.round}: found keys of agent {odd[0]}, of none")
         most = self.protocol.degree(asked) + 1
         own = self.publics.get(self.agent)
         if len(rows) > most or own != (self.cipher_key.public, self.mask_key.public):
@@ -344,7 +346,7 @@ class Relay:
     def masks(self, width: int, sharing: Mask, came: Mask) -> Words:
         """The sum (width,) of all masks that do not cancel in the numbers of those that came (n,).
 
-        RunError where shares are missing or do not fit.
+        It is below 2^bits, so that floats hold it. RunError where shares are missing or do not fit.
         """
         total, who = np.zeros(width, words(self.bits)), self.circle.who
         for i in who[came].tolist():
@@ -356,7 +358,8 @@ class Relay:
             for i in self.near(j, came):
                 seed = agreed(own, self.publics[i][SECRET:], b"mask")
                 mask(total, seed, 1 if j > i else -1)
-        return total
+        cut: Words = total & total.dtype.type((1 << self.bits) - 1)
+        return cut
 
     def _secret(self, agent: int) -> int:
         some = dict(self.shares.get(agent, ()))

@@ -247,13 +247,16 @@ class Secured(Trusted):
         self.now = Sum(circle, sharing, left)
         if number == INPUT:
             self.came = left
-        if not (void := circle.void(sharing, left)):
+        parts = circle.parts(left) if number == INPUT else 1
+        if not circle.void(sharing, left) and parts == 1:
             return False
         here, asked = int(np.count_nonzero(left)), len(circle.who)
         text = f"{here} of {asked} agents have answered for {EXCHANGES[number]}"
-        least = f"{circle.least} of {circle.degree + 1} shares make a secret known"
-        self.world.caution(f"privacy.secure: round {hub.round} is void: {text}, and {least}")
-        return void
+        why = f"{circle.least} of {circle.degree + 1} shares make a secret known"
+        if parts > 1:
+            why = f"they are in {parts} parts of the circle, each of which would have its own sum"
+        self.world.caution(f"privacy.secure: round {hub.round} is void: {text}, and {why}")
+        return True
 
     def labour(self, hub: Any, who: Int) -> float:
         """Seconds to unmask a sum once those that answered its last exchange are known."""

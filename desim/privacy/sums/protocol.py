@@ -4,7 +4,8 @@ Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal, Seth 2017 (
 10.1145/3133956.3133982): four exchanges with a coordinator, each with those that are left of the
 one before, all of whom hold shares of the others' secrets; Bell, Bonawitz, Gascon, Lepoint,
 Raykova 2020 (eprint 2020/704): the same among neighbours on a random circle. Fewer than a threshold
-of shares of a secret that is needed, and the round is void.
+of shares of a secret that is needed, and the round is void. So it is where those whose numbers came
+are in several parts of the circle, of which each would have a sum of its own.
 
     keys      two public keys of each agent
     shares    of its mask's seed and of a secret key, encrypted for each neighbour
@@ -131,6 +132,17 @@ class Circle:
     def void(self, sharing: Mask, left: Mask) -> bool:
         """Whether a secret of those that shared theirs (n,) is lost with who is left (n,)."""
         return bool((self.near(left)[sharing] < self.least).any()) or not sharing.any()
+
+    def parts(self, came: Mask) -> int:
+        """In how many parts those are whose numbers came (n,), between which there are no masks.
+
+        The sum of each part would be known; Bell et al. 2020 have graphs that stay connected.
+        """
+        places = np.flatnonzero(came[self.order])
+        if self.whole or len(places) < 2:
+            return 1
+        gaps = np.diff(places, append=places[0] + len(came))
+        return max(1, int(np.count_nonzero(gaps > self.degree // 2)))
 
     def exchange(self, number: int, left: Mask, before: Mask, numbers: int, bits: int) -> Exchange:
         """Exchange 0, 1, 2 or 3 with who is left (n,); before (n,): who shared, of the last one.

@@ -160,12 +160,14 @@ class Noise(Strict):
     def _relative(cls, written: Mapping[str, Any]) -> Mapping[str, Any]:
         """The form {multiplier, decay, ...}, which says no sigma."""
         key = "correlated" if "correlated" in written else "multiplier"
-        of_agents = key == "correlated" and "multiplier" not in written
-        if stray := sorted(written.keys() - {*RELATIVE, *(("sigma",) if of_agents else ())}):
-            others = ", ".join(("multiplier", "sigma", "kind") if of_agents else RELATIVE[1:])
+        if "multiplier" in written and "sigma" in written:
+            raise ValueError("found multiplier and sigma; allowed: one of them")
+        sizes = ("multiplier", "sigma") if key == "correlated" else ()
+        if stray := sorted(written.keys() - {*RELATIVE, *sizes}):
+            others = ", ".join((*sizes, "kind") if sizes else RELATIVE[1:])
             raise ValueError(f"found {key} and {stray[0]}; allowed with {key}: {others}")
         if written.get("kind", "gaussian") != "gaussian":
-            raise ValueError(f"found multiplier with {written['kind']}; allowed: kind: gaussian")
+            raise ValueError(f"found {key} with {written['kind']}; allowed: kind: gaussian")
         changes = ["decay"] * (written.get("decay", 1.0) != 1.0)
         changes += ["iteration"] * ("iteration" in written)  # 1 is a schedule, too
         if "correlated" in written and changes:
