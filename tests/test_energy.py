@@ -120,6 +120,28 @@ def test_a_run_took_what_a_longer_one_had_taken_by_then(make):
     assert busy.sum() - done.sum() > 0.1  # what was under way
 
 
+def test_work_on_an_older_call_and_at_the_coordinator_is_counted_when_a_run_ends():
+    """Whatever newer call is on its way: at .76 s an agent is at its fifth call, the sixth left."""
+    power = {**POWER, "coordinator": {"computing": "3 W"}}
+    compute = {"power": power, "coordinator": {"reply": "5 ms"}}
+    scenario = star(policy={"deadline": "150 ms"}, compute=compute, observe={"metrics": []})
+    longer = played({**scenario, "stop": {"time": "1.2 s"}})[0]
+    work = longer.events[longer.events["agent"] == -1].query("kind == 'compute'")
+    calls = longer.events.query("kind == 'activate' and time > 0.5")
+    for end in (float(calls["time"].iloc[0]) + 0.004, float(work["time"].iloc[2]) - 0.004):
+        short = played({**scenario, "stop": {"time": end}})[0]
+        busy = [
+            one.query("cause == 'computing'").set_index("agent")["joules"]
+            for one in (short.energy(), longer.energy(until=end))
+        ]
+        assert busy[0].to_numpy() == pytest.approx(busy[1].to_numpy(), rel=1e-12)
+        rates = reading.power_of(short).rates["computing"]
+        done = short.events.query("kind in ['compute', 'abort'] and agent >= 0")
+        done = done.groupby("agent")["seconds"].sum().reindex(range(6), fill_value=0.0)
+        assert busy[0][-1] > 0.0
+        assert (busy[0].drop(-1) > done * rates + 0.01).any()
+
+
 def test_joules_of_single_causes_are_what_one_can_say_without_a_log():
     compute = {"speed": "100 /s", "power": {"idle": "2 W", "computing": [1, 2, 3, 4, 5, 6]}}
     network = {"link": {"latency": "1 ms", "bandwidth": "1 kB/s"}, "power": {"sent": "3 mJ/B",

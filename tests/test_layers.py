@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
     "scenario": 10010,  # whose noise remembers; who is trusted; keys of power, devices by name
-    "runs": 7290,  # energy, an integral over the log; symbols of noise that remembers
+    "runs": 7300,  # energy, an integral over the log; symbols of noise that remembers
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 6900,  # desim energy; joules in reports

@@ -66,9 +66,7 @@ def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.D
     })  # fmt: skip
     if power.coordinator is None:
         return table
-    taken = rows_of(log, _any(log, WORK) & (log["agent"] < 0))
-    spent = _clipped(taken, until).sum()
-    own = [until * power.coordinator[0], float(spent) * power.coordinator[1]]
+    own = [until * power.coordinator[0], _taking_in(pieces, until) * power.coordinator[1]]
     first = pd.DataFrame({"agent": -1, "cause": ["idle", "computing"], "joules": own})
     return pd.concat([first, table], ignore_index=True)
 
@@ -101,6 +99,26 @@ def _computed(work: Columns, agents: int, until: float) -> Array:
     """Seconds (agents,) of computations that have ended in the log, before a time s."""
     own = work["agent"] >= 0
     return np.bincount(work["agent"][own], _clipped(work, until)[own], agents).astype(float)
+
+
+def _taking_in(pieces: Pieces, until: float) -> float:
+    """Seconds for which the coordinator took replies in before a time s.
+
+    Where it ever does, it is at it from when a collection with replies is closed until it calls
+    agents again: the log has such work when it is done.
+    """
+    log = gathered(pieces, lambda one: _any(one, ("compute", "aggregate", "activate")))
+    own = log["agent"] < 0
+    work, closed = log["kind"].equal("compute") & own, log["kind"].equal("aggregate") & own
+    closed &= log["value"] > 0.0
+    taken, last = rows_of(log, work), np.flatnonzero(closed)[-1:]
+    spent = float(_clipped(taken, until).sum())
+    if not len(taken["time"]) or not len(last):
+        return spent
+    later = slice(int(last[0]), None)
+    if (work | log["kind"].equal("activate"))[later].any():
+        return spent
+    return spent + max(until - float(log["time"][last[0]]), 0.0)
 
 
 # Messages: who sends or receives them, from when to when, and how many bytes.

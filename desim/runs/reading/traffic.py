@@ -310,14 +310,16 @@ class Occupation:
 class _UnderWay:
     """The last events of each agent that tell whether it computes.
 
-    Of a coordinator's agent: its last call has come, and no computation has ended since. On a
-    graph: its last wait is over, rounds are left, and no computation has ended since. Nobody
-    computes while it is down; what an absence has cut off, or kept waiting, begins when it is back.
+    Of a coordinator's agent: the latest of its calls that has come is not done, whatever newer one
+    is on its way; messages that are no calls count for nothing. On a graph: its last wait is over,
+    rounds are left, and no computation has ended since. Nobody computes while it is down; what an
+    absence has cut off, or kept waiting, begins when it is back.
     """
 
     def __init__(self, rounds: float | None) -> None:
         self._rounds = rounds
         self._row = 0  # of the piece's first event, from 1
+        self._open = np.zeros(0, np.int64)  # calls that may not be done yet, by agent and round
         # Row, round and time s of the latest event by agent; 0 where there was none.
         self._latest = {
             what: {
@@ -330,7 +332,9 @@ class _UnderWay:
 
     def add(self, log: Columns) -> None:
         kind, agent = log["kind"], log["agent"]
-        came = kind.equal("deliver") & (log["peer"] < 0)
+        call = agent.astype(np.int64) << 32 | log["round"]
+        self._open = np.append(self._open, call[kind.equal("activate")])
+        came = kind.equal("deliver") & (log["peer"] < 0) & np.isin(call, self._open)
         rows = 1 + self._row + np.arange(len(agent))
         for what, where in (
             ("called", kind.equal("activate")), ("came", came), ("ended", kind.equal("compute")),
@@ -342,6 +346,8 @@ class _UnderWay:
             for name, values in (("row", rows), ("round", log["round"]), ("time", log["time"])):
                 latest[name] = longer(latest[name], who)
                 latest[name][who] = values[where]  # of one agent the last one stays
+        done = longer(self._latest["ended"]["round"], self._open >> 32)
+        self._open = self._open[(self._open & LOWER) >= done[self._open >> 32]]
         self._row += len(agent)
 
     def begun(self, who: Int) -> Array:
@@ -352,9 +358,10 @@ class _UnderWay:
         )
         there = down["row"] <= up["row"]
         if self._latest["called"]["row"].any():
-            on = (came["row"] > ended["row"]) & (came["round"] == called["round"])
-            on &= came["round"] > ended["round"]
-            return np.where(on & there, np.maximum(came["time"], up["time"]), np.inf)
+            again = (came["row"] > called["row"]) & (called["row"] > ended["row"])  # in one round
+            on = (came["round"] > ended["round"]) | again
+            since = np.maximum(np.maximum(came["time"], ended["time"]), up["time"])
+            return np.where(on & there, since, np.inf)
         done = waited["round"]
         last = done.max(initial=0) if self._rounds is None else self._rounds
         on = (waited["row"] >= ended["row"]) & (done < last)
