@@ -17,6 +17,7 @@ from desim.scenario.sections.links import Tcp
 BASE = {
     "name": "small",
     "problem": {
+        "agents": 2,
         "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
         "loss": "logistic",
         "regularizer": {"l2": 0.1},
