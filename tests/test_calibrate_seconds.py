@@ -17,7 +17,7 @@ from desim.scenario.sections.links import Tcp
 BASE = {
     "name": "small",
     "problem": {
-        "agents": 4,
+        "agents": 2,
         "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
         "loss": "logistic",
         "regularizer": {"l2": 0.1},
@@ -35,9 +35,9 @@ NO_MESSAGES = pd.DataFrame()
 NO_WORK = pd.DataFrame({"agent": [], "work": [], "seconds": []})
 
 
-def played(out=None, *, dim=4, rows=8, **parts):
+def played(out=None, *, dim=4, rows=8, agents=2, **parts):
     data = {**BASE["problem"]["data"], "dim": dim, "rows": rows}
-    problem = {**BASE["problem"], "data": data}
+    problem = {**BASE["problem"], "agents": agents, "data": data}
     return desim.run({**BASE, "problem": problem, **parts}, out)
 
 
@@ -123,7 +123,7 @@ def carried(tcp, latency, rate, sizes, pause, rounds=12, number=2):
 
 def check_few_that_tell(module):
     """Of 48 messages of each size but four tell: the others meet a window that is kept."""
-    for latency, rate in ((0.02, 5e6), (0.03, 4e6), (0.04, 3e6)):
+    for latency, rate in ((0.02, 5e6), (0.04, 3e6)):
         law, table = carried(Tcp(), latency, rate, (1200, 48_000), 0.4)
         line = module.line_of("link", table, law, samples.EXACT)
         assert line.identified
@@ -195,7 +195,7 @@ def check_intervals(module):
             any(low <= 1e7 <= high for low, high in found.rates),
             spread / wide <= 0.2 <= spread * wide,
         ]
-    assert (held >= 54).all()
+        assert (seed + 1 - held <= 6).all()
     assert (held[:2] <= 59).all()
 
 
@@ -310,9 +310,9 @@ def test_a_transport_of_one_direction_is_told():
 
 
 def test_the_error_of_a_speed_knows_of_the_fixed_cost():
-    """Speeds and a fixed cost of made up computations, 200 times: errors are as large as told."""
+    """Speeds and a fixed cost of made up computations, 100 times: errors are as large as told."""
     off = []
-    for seed in range(200):
+    for seed in range(100):
         draws = np.random.default_rng(seed)
         work = np.repeat([40.0, 200.0], 100)
         seconds = (0.05 + work / 1000.0) * np.exp(0.02 * draws.standard_normal(200))
@@ -342,7 +342,7 @@ def test_devices_and_lines_are_told_one_by_one_where_they_differ(tmp_path, call)
     again = desim.run({**plain, "network": str(path)})
     late = desim.clock_errors(runs[0], again)
     assert late.summary["max"].max() < 1e-3
-    pooled = desim.calibrate(runs, apart=False)
+    pooled = desim.calibrate(runs[0], apart=False)
     assert not pooled.lines.differ
     assert "lognormal" in pooled.fragment()
 
@@ -381,7 +381,7 @@ def lossy(share):
     }
     sizes = [(4, 20), (900, 30), (6000, 12)]
     found = [
-        samples.of_run(played(dim=dim, network=network, stop={"rounds": rounds}))
+        samples.of_run(played(dim=dim, agents=4, network=network, stop={"rounds": rounds}))
         for dim, rounds in sizes
     ]
     whole = found[0].and_these(found[1]).and_these(found[2])
@@ -400,7 +400,7 @@ def test_a_rate_is_told_behind_packets_that_were_lost():
     assert line.latency == pytest.approx(0.02, rel=0.02)
     assert line.rate == pytest.approx(5e6, rel=0.05)
     up = known.messages[known.messages["receiver"] < 0]
-    wrong = lines.lines_of(replace(known, messages=up, packets_lost=0)).pooled
+    wrong = lines.lines_of(replace(known, messages=up, packets_lost=0), apart=False).pooled
     assert min(one.rate for one in wrong) < 0.95 * 5e6
 
 
@@ -512,7 +512,7 @@ def test_messages_that_take_as_long_whatever_their_size_tell_no_rate(tmp_path, r
     draws = np.random.default_rng(3)
     rows = ["bytes,us,begin,sender,receiver"]
     rows += [f"{size},{20 * np.exp(0.4 * draws.standard_normal())},{0.1 * k},{k % 4},coordinator"
-             for k, size in enumerate(draws.choice([1000, 40_000], 96))]  # fmt: skip
+             for k, size in enumerate(draws.choice([1000, 40_000], 48))]  # fmt: skip
     (tmp_path / "m.csv").write_text("\n".join(rows))
     made = desim.calibrate(messages=tmp_path / "m.csv", apart=False)
     (line,) = made.lines.pooled

@@ -27,7 +27,7 @@ from desim.scenario import registry
 
 ASYNCHRONOUS = {"policy": {"buffer": 2}, "participation": {"bernoulli": 0.7}}
 CONDITIONS = {
-    "each reply": star(policy="each", stop={"rounds": 60}),
+    "each reply": star(policy="each", stop={"rounds": 30}),
     "late replies": star(policy={"deadline": "80 ms", "late": "carry"}, network=LOSSY),
     "quorum": star(policy={"quorum": 3, "late": "carry"}),
     "adaptive": star(policy={"adaptive": {"mad": 1}}, compute={"redraw": "round"}),
@@ -114,7 +114,7 @@ def goes_on(scenario, folder, after=4):
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
 @pytest.mark.parametrize("changes", [{}, ASYNCHRONOUS], ids=["all", "asynchronous"])
 def test_no_round_is_computed_twice(engine, changes, tmp_path):
-    scenario = star(name="case", engine=engine, stop={"rounds": 30}, **changes)
+    scenario = star(name="case", engine=engine, stop={"rounds": 14}, **changes)
     shown, whole, computed = goes_on(scenario, tmp_path / "a")
     ahead = 3 if engine == "compiled" else 1  # the block, or round, in which the kill came
     assert computed <= whole - shown + ahead
@@ -122,12 +122,12 @@ def test_no_round_is_computed_twice(engine, changes, tmp_path):
 
 
 def test_without_its_checkpoint_every_round_is(tmp_path):
-    scenario = star(name="case", stop={"rounds": 30})
+    scenario = star(name="case", stop={"rounds": 14})
     left(scenario, tmp_path / "a", 4)
     (tmp_path / "a" / place.CHECKPOINT).unlink()
     with counted() as rounds:
         assert unlike(desim.run(scenario), desim.resume(tmp_path / "a")) == []
-    assert len(rounds) == 30
+    assert len(rounds) == 14
 
 
 def test_what_was_told_of_agents_is_remembered(tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ FORGETFUL = [
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(("right", "wrong", "changes"), FORGETFUL)
 def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypatch):
-    scenario = star(name="case", engine="cohort", stop={"rounds": 30}, **changes)
+    scenario = star(name="case", engine="cohort", stop={"rounds": 14}, **changes)
     left(scenario, tmp_path / "a", 7)
     whole = desim.run(scenario)
     monkeypatch.setattr(star_cohort, "Hub", mutant(hub, right, wrong).Hub)
@@ -190,7 +190,7 @@ def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypa
     ],
 )
 def test_compiled_rounds_that_forget_are_noticed(right, wrong, tmp_path, monkeypatch):
-    scenario = star(name="case", engine="compiled", stop={"rounds": 30}, **ASYNCHRONOUS)
+    scenario = star(name="case", engine="compiled", stop={"rounds": 14}, **ASYNCHRONOUS)
     left(scenario, tmp_path / "a", 4)
     whole, broken = desim.run(scenario), mutant(star_compiled, right, wrong)
     monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
@@ -251,7 +251,7 @@ HARMS = (torn, flipped, nothing, pickled, headless, other_code)  # before an eng
     ],
 )
 def test_a_checkpoint_of_no_use_is_not_used(harm, engine, tmp_path):
-    scenario = star(name="case", engine=engine, stop={"rounds": 30})
+    scenario = star(name="case", engine=engine, stop={"rounds": 14})
     left(scenario, tmp_path / "a", 6)
     file = tmp_path / "a" / place.CHECKPOINT
     with np.load(file, allow_pickle=False) as found:
@@ -259,7 +259,7 @@ def test_a_checkpoint_of_no_use_is_not_used(harm, engine, tmp_path):
     harm(file, arrays)
     with counted() as rounds:
         resumed = desim.resume(tmp_path / "a")
-    assert len(rounds) == 30
+    assert len(rounds) == 14
     assert unlike(desim.run(scenario), resumed) == []
 
 
@@ -275,7 +275,7 @@ def test_a_plugin_that_has_changed_is_another_run(tmp_path, monkeypatch):
 
 
 def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
-    scenario, told = star(name="case", stop={"rounds": 30}), []
+    scenario, told = star(name="case", stop={"rounds": 14}), []
 
     def press(now):
         told.append(now)
@@ -285,14 +285,14 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
     assert desim.run(scenario, out=tmp_path / "a", progress=press).status == "stopped"
     with counted() as rounds:
         resumed = desim.resume(tmp_path / "a")
-    assert 0 < len(rounds) < 30
+    assert 0 < len(rounds) < 14
     assert unlike(desim.run(scenario), resumed) == []
 
 
 def test_a_later_end_begins_anew(tmp_path):
-    left(star(name="case", stop={"rounds": 30}), tmp_path / "a", 4)
-    later = desim.resume(tmp_path / "a", {"stop.rounds": 40})
-    assert unlike(desim.run(star(name="case", stop={"rounds": 40})), later) == []
+    left(star(name="case", stop={"rounds": 14}), tmp_path / "a", 4)
+    later = desim.resume(tmp_path / "a", {"stop.rounds": 20})
+    assert unlike(desim.run(star(name="case", stop={"rounds": 20})), later) == []
 
 
 @pytest.mark.parametrize("scenario", [graph(), star(engine="agents")], ids=["graph", "agents"])

@@ -101,7 +101,7 @@ STEP, LATE = 0.05, 20  # the round in which they change
 
 def hosted(program, name="dsgd", **changes):
     """A run of a program in place of a method's, which codes its messages if choco-sgd's."""
-    changes = {"stop": {"rounds": 60}, "observe": {"metrics": ["loss"]}} | changes
+    changes = {"stop": {"rounds": 36}, "observe": {"metrics": ["loss"]}} | changes
     algorithm = CHOCO if name == "choco-sgd" else ALPHA
     simulation = build(desim.load(graph(algorithm=algorithm, **changes)))
     simulation.method.agents = MethodType(program, simulation.method)
