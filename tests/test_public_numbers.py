@@ -53,6 +53,8 @@ def flagged(scenario):
 def numbered(scenario):
     """The scenario with a number for every step that is flagged, and nothing measured."""
     scenario = merged(scenario, {"observe": {"metrics": []}})
+    if "rounds" in scenario["stop"] and "budget" not in scenario.get("privacy", {}):
+        scenario["stop"] = {**scenario["stop"], "rounds": min(scenario["stop"]["rounds"], 6)}
     for flag in flagged(scenario):
         scenario = merged(scenario, {"algorithm": FLAGGED.get(flag.split(":")[0], {})})
     return scenario

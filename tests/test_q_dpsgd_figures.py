@@ -44,10 +44,10 @@ def images(tmp_path, monkeypatch):
         return np.clip(x, 0, 255).astype(np.uint8), y.astype(np.uint8)
 
     for name in ("mnist", "fashion_mnist_12k_4k"):
-        (x, y), (u, v) = made(400), made(60)
+        (x, y), (u, v) = made(200), made(60)
         np.savez(tmp_path / f"{name}.npz", x_train=x, y_train=y, x_test=u, y_test=v)
     monkeypatch.setenv("DESIM_DATA", str(tmp_path))
-    monkeypatch.setattr(q_dpsgd_study, "RECORDS", 400)
+    monkeypatch.setattr(q_dpsgd_study, "RECORDS", 200)
     original = Curve.case
 
     def case(curve):

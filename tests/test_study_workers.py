@@ -70,7 +70,7 @@ def manifests(folder):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
-    long = {**BASE, "stop": {"rounds": 3000}}
+    long = {**BASE, "stop": {"rounds": 300}}
     (tmp_path / "s.yaml").write_text(json.dumps({"base": long, "grid": {"seed": "0..500"}}))
     command = [sys.executable, "-m", "desim", "study", "s.yaml", "--workers", "1"]
     running = subprocess.Popen(
