@@ -127,15 +127,14 @@ def test_gradients_are_those_of_torch(model):
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("model", ["layers", "convolution", "branching"])
 def test_clipped_gradients_are_those_of_a_loop(model):
-    problem = problem_of(model, 1.0)
+    problem = problem_of(model, 0.7)
     x, who = problem.loss.start, np.arange(problem.agents)
     found = gradient(who, np.tile(x, (len(who), 1)), problem.data)
-    who = who[:3]
     alone = [looped(problem, i, x) for i in who]
-    loop = np.array([clipped_mean(one, 1.0) for one in alone])
-    assert np.abs(found[who] - loop).max() <= 1e-5
-    wrong = np.array([clipped_mean(one, 1.1) for one in alone])  # the wrong twin
-    assert np.abs(found[who] - wrong).max() > 1e-3
+    loop = np.array([clipped_mean(one, 0.7) for one in alone])
+    assert np.abs(found - loop).max() <= 1e-5
+    wrong = np.array([clipped_mean(one, 0.8) for one in alone])  # the wrong twin
+    assert np.abs(found - wrong).max() > 1e-3
 
 
 def test_weighted_sums_of_parts_do_not_depend_on_how_many_go_together():
@@ -432,13 +431,13 @@ def test_threads_of_torch_are_as_they_were():
 def test_noise_is_accounted_as_of_any_model():
     local = {"solver": "noisy", "epochs": 2, "step": 0.1}
     run = desim.run(
-        scenario("layers", problem={"clip": 1.0}, privacy={"noise": {"sigma": 0.2}},
+        scenario("layers", problem={"clip": 0.5}, privacy={"noise": {"sigma": 0.2}},
                  algorithm={"name": "fedavg", "local": local})
     )  # fmt: skip
-    problem = problem_of("layers", 1.0)
+    problem = problem_of("layers", 0.5)
     first = run.releases[run.releases["round"] == 1].sort_values("agent")
     # two steps gamma = 0.1 on a mean over m rows, of which one moves each by 2 clip gamma / m
-    reach = 2.0 * 1.0 * 0.1 / problem.rows * np.sqrt(2.0)
+    reach = 2.0 * 0.5 * 0.1 / problem.rows * np.sqrt(2.0)
     assert np.allclose(first["sensitivity"].to_numpy(), reach)
     assert np.isfinite(run.epsilon()["epsilon"].to_numpy()).all()
 
