@@ -214,11 +214,12 @@ def power_of(run: "Run") -> "Power | None":
 def power_known(run: "Run") -> bool:
     """Whether there are joules of it: its scenario has power, and its log what they take."""
     try:
-        power = power_of(run)
-        run.require("energy", *(() if power is None else _needed(power)))
+        if (power := power_of(run)) is None:  # to ask what its log has would load the compiler
+            return False
+        run.require("energy", *_needed(power))
     except InputError:
         return False
-    return power is not None
+    return True
 
 
 def _needed(power: "Power") -> tuple[str, ...]:
