@@ -53,6 +53,32 @@ class Averaging(Strict):
     """x0, a public start"""
 
 
+class Batched(Averaging):
+    """batch: rows of a gradient."""
+
+    batch: Count | None = None
+    """fresh rows of every gradient; default: all that an agent has"""
+
+
+class Batches(Batched):
+    """numbers: how a message writes them."""
+
+    numbers: Literal["float64", "float32", "float16"] = "float64"
+    """format of the numbers in a message, to which they are rounded"""
+
+
+class Ordered(Batched):
+    """order: which rows of a gradient."""
+
+    order: Literal["fresh", "cyclic"] = "fresh"
+    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
+    every b-th round of the m = b batch rows"""
+
+
+class OrderedBatches(Ordered, Batches):
+    """What DSGD's rows are, and how its messages are written."""
+
+
 class DecentralisedSGD(Method):
     """Averages with the neighbours' models, steps along noisy gradients of fresh batches."""
 

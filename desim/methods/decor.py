@@ -12,26 +12,21 @@ agents are not independent. That holds for every view, as the rest does not depe
 several together all between them and others.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from desim.method import Array, Count, Ingredients, Int, NonNegative, Program, Strict, Us
-from desim.methods.decentralised_sgd import Averaging
+from desim.method import Array, Ingredients, Int, NonNegative, Program, Strict, Us
+from desim.methods.decentralised_sgd import Ordered
 from desim.methods.dsgd import DSGD
 from desim.numerics.keys import Stream, normals
 
 
-class Correlated(Averaging):
+class Correlated(Ordered):
     """shared: noise of links."""
 
     examples = {"kappa": 8.0, "shared": 0.5}
 
-    batch: Count | None = None
-    """fresh rows of every gradient; default: all that an agent has"""
-    order: Literal["fresh", "cyclic"] = "fresh"
-    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
-    every b-th round of the m = b batch rows"""
     shared: NonNegative = 0.0
     """standard deviation of the noise that the ends of a link share"""
 

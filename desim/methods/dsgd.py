@@ -6,14 +6,13 @@ sum_j w_ij x_j - alpha g_i(x_i) (1), a number of this file. The start is public,
 message is x after one step, for the averages of the second.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from desim.method import (
     DRIFTS,
     Array,
-    Count,
     Ingredients,
     Int,
     Noise,
@@ -25,27 +24,10 @@ from desim.method import (
     oversized,
     rounded,
 )
-from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
+from desim.methods.decentralised_sgd import DecentralisedSGD, OrderedBatches
 from desim.methods.shared.cyclic import Cycle, demand_chain, uneven
 
 NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
-
-
-class Batches(Averaging):
-    """batch: rows of a gradient; numbers: how a message writes them."""
-
-    batch: Count | None = None
-    """fresh rows of every gradient; default: all that an agent has"""
-    numbers: Literal["float64", "float32", "float16"] = "float64"
-    """format of the numbers in a message, to which they are rounded"""
-
-
-class Ordered(Batches):
-    """order: which rows of a gradient."""
-
-    order: Literal["fresh", "cyclic"] = "fresh"
-    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
-    every b-th round of the m = b batch rows"""
 
 
 class DSGD(DecentralisedSGD):
@@ -58,7 +40,7 @@ class DSGD(DecentralisedSGD):
     linear = True
     chained = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
-    Parameters: ClassVar[type[Strict]] = Ordered
+    Parameters: ClassVar[type[Strict]] = OrderedBatches
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
 
     @classmethod

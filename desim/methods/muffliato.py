@@ -12,26 +12,21 @@ account adds what each message tells as if its noise were its own. All of one st
 which an observer of several messages takes away, and often it learns no less than a neighbour.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from desim.method import Array, Count, Flag, Ingredients, Program, Strict, Us
-from desim.methods.decentralised_sgd import Averaging
+from desim.methods.decentralised_sgd import Ordered
 from desim.methods.dsgd import DSGD
 from desim.methods.shared.averages import accelerated
 
 
-class Mixing(Averaging):
+class Mixing(Ordered):
     """gossip: rounds between two steps."""
 
     examples = {"kappa": 8.0, "gossip": 5}
 
-    batch: Count | None = None
-    """fresh rows of every gradient; default: all that an agent has"""
-    order: Literal["fresh", "cyclic"] = "fresh"
-    """batches: fresh ones, uniform and secret; cyclic: an agent's rows in turn, in public, each in
-    every b-th round of the m = b batch rows"""
     gossip: Count = 5
     """K, rounds of gossip after a step"""
     chebyshev: Flag = False

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from desim.method import Ingredients, Int, Program, Share, Us, beyond, rounded, sparsify
-from desim.methods.dsgd import DSGD, NUMBERS, Batches
+from desim.methods.decentralised_sgd import Batches
+from desim.methods.dsgd import DSGD, NUMBERS
 
 BOUND = "2 c / (1 - least eigenvalue of W + alpha smoothness)"  # their Theorem 2
 
