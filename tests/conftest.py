@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 # Before numpy, also of other processes: threads of OpenBLAS that wait spin, in small products for
 # ten times what these take alone. tests/test_numerics.py tries two.
@@ -44,14 +46,51 @@ FORKING = (
     "tests/test_clock_errors.py", "tests/test_consent.py", "tests/test_deploy.py",
     "tests/test_join.py", "tests/test_threats.py",
 )  # fmt: skip
+# What says of the repository as it is, whole: no case of theirs waits for its turn.
+WHOLE = (
+    "tests/test_style.py", "tests/test_docs.py", "tests/test_layers.py", "tests/test_core.py",
+    "tests/test_readme.py", "tests/test_wheel.py", "tests/test_conftest.py",
+)  # fmt: skip
+TURNS = 4
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
 settings.register_profile("any-example", settings(), phases=PHASES)
 settings.load_profile("any-example")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--turn says which cases of the whole suite are played."""
+    parser.addoption(
+        "--turn", choices=["all", *map(str, range(TURNS))],
+        help="which of the four quarters of cases is played; all: every one, as where files are "
+        "named (without it: by CHANGELOG.md, so that each change plays another quarter)",
+    )  # fmt: skip
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """The quick loop tries properties less often."""
+    """The quick loop tries properties less often; the whole suite takes cases in turn."""
     effort.quick = "not slow" in config.getoption("markexpr")
+    if not hasattr(config, "workerinput") and config.option.turn is None:  # workers take it over
+        whole = config.args_source is not config.ArgsSource.ARGS and not config.option.keyword
+        changes = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
+        config.option.turn = str(crc32(changes.read_bytes()) % TURNS) if whole else "all"
+
+
+def out_of_turn(names: list[str], slow: list[bool], turn: int) -> list[bool]:
+    """Which of the tests `names` wait for another turn, in the order of the names.
+
+    Of a test of TURNS cases or more each is played in one turn, and some in every turn; one of
+    fewer cases is played in each turn, or in one if it is slow.
+    """
+    cases = Counter(name.split("[")[0] for name in names)
+    before: defaultdict[str, int] = defaultdict(int)
+    waits = []
+    for name, is_slow in zip(names, slow, strict=True):
+        test = name.split("[")[0]
+        many = cases[test] >= TURNS
+        place = crc32(test.encode()) + (before[test] if many else 0)
+        before[test] += 1
+        waits.append((many or is_slow) and not test.startswith(WHOLE) and place % TURNS != turn)
+    return waits
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -78,7 +117,7 @@ def pytest_collection(session: pytest.Session) -> Any:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked thin(n) all but every n-th are slow.
 
     What forks comes first, and then what compiles no kernels.
@@ -92,6 +131,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             before[name] = before.get(name, -1) + 1
             if before[name] % thin.args[0]:
                 item.add_marker("slow")
+    if config.option.turn != "all":
+        slow = [item.get_closest_marker("slow") is not None for item in items]
+        waits = out_of_turn([item.nodeid for item in items], slow, int(config.option.turn))
+        pairs = list(zip(items, waits, strict=True))
+        config.hook.pytest_deselected(items=[item for item, later in pairs if later])
+        items[:] = [item for item, later in pairs if not later]
 
 
 @pytest.fixture(scope="module", autouse=True)
