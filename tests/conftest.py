@@ -69,10 +69,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The quick loop tries properties less often; the whole suite takes cases in turn."""
     effort.quick = "not slow" in config.getoption("markexpr")
-    if not hasattr(config, "workerinput") and config.option.turn is None:  # workers take it over
+    if hasattr(config, "workerinput"):
+        config.option.turn = config.workerinput["turn"]
+    elif config.option.turn is None:
         whole = config.args_source is not config.ArgsSource.ARGS and not config.option.keyword
         changes = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
         config.option.turn = str(crc32(changes.read_bytes()) % TURNS) if whole else "all"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers have the turn of this process: they are started with names of files."""
+    node.workerinput["turn"] = node.config.option.turn
 
 
 def out_of_turn(names: list[str], slow: list[bool], turn: int) -> list[bool]:
