@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +16,7 @@ from pydantic import (
 )
 
 from desim import units
-from desim.errors import refusal
+from desim.errors import InputError, refusal
 from desim.fields import (
     BandwidthDist,
     Duration,
@@ -104,11 +105,26 @@ class Trace(Strict, Played):
     """which agent's they are: each draws one array or row, or takes its own in turn"""
 
 
-class BandwidthTrace(Trace):
-    """Rates over time, constant from one sample to the next: rows (time in s, rate)."""
+def format_of(path: Path) -> str:
+    """What a file is by its content: a table, or of FedScale, Mahimahi or NDT."""
+    from desim.network.conditions import trace_formats
 
-    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.bits_per_second))]
-    """what a rate of 1 means"""
+    return trace_formats.format_of(path)
+
+
+OF_CLIENTS = ("FedScale", "NDT")  # formats with one number for each client
+
+
+class BandwidthTrace(Trace):
+    """Rates over time, constant from one sample to the next: rows (time in s, rate).
+
+    Also FedScale's devices, Mahimahi's packets and the tests of NDT, as `desim list traces` says.
+    """
+
+    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.bits_per_second))] | None = (
+        None
+    )
+    """what a rate of 1 means; needed but for FedScale (kbit/s), NDT (Mbit/s), Mahimahi (bit/s)"""
     end: Literal["loop", "hold", "error"] = "loop"
     """after its end a trace begins again, or keeps its last rate, or may not end before the run"""
     offset: Literal["none", "random"] = "none"
@@ -118,6 +134,68 @@ class BandwidthTrace(Trace):
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written, if its keys agree."""
         return shifted_in_loops(super().mapping(data))
+
+    @model_validator(mode="after")
+    def _fits_its_format(self) -> Self:
+        kind = format_of(self.trace)
+        if self.unit is None and kind == "table":
+            raise ValueError("unit: missing; allowed: what a rate of 1 means, such as Mbit/s")
+        if kind in OF_CLIENTS and (self.end, self.offset) != ("loop", "none"):
+            key = "end" if self.end != "loop" else "offset"
+            text = f"{key}: found {getattr(self, key)} with a file of {kind}, which has no times"
+            raise ValueError(f"{text}; allowed: leave it out")
+        return self
+
+    @property
+    def meaning(self) -> str:
+        """What a rate of 1 means."""
+        return self.unit or {"FedScale": "kbit/s", "NDT": "Mbit/s"}.get(
+            format_of(self.trace), "bit/s"
+        )
+
+    @property
+    def of_clients(self) -> bool:
+        """Whether it has one bandwidth for each client, and not some over time."""
+        return format_of(self.trace) in OF_CLIENTS
+
+
+class LatencyTrace(Trace):
+    """Round trips of clients: a csv of NDT's tests with MinRTT in ms, or a column of another."""
+
+    examples = {"trace": "ndt.csv", "field": "a.MinRTT"}
+
+    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.seconds))] = "ms"
+    """what a 1 means"""
+    measured: Literal["round-trip", "one-way"] = "round-trip"
+    """whether half of it is one way, or all"""
+
+
+class LossTrace(Strict):
+    """How often packets were lost: a csv of NDT's tests with LossRate; one rate for all links."""
+
+    examples = {"trace": "ndt.csv", "field": "a.LossRate"}
+
+    trace: File
+    """csv file of tests, whose mean rate of loss is meant"""
+    field: Annotated[Several[Text], BeforeValidator(names), OrElse((), single=True)] = ()
+    """the column, where it is not called LossRate"""
+    unit: Literal["share", "%"] = "share"
+    """whether a 1 in the file is all packets, or one of a hundred"""
+
+    @model_validator(mode="after")
+    def _is_a_rate(self) -> Self:
+        try:
+            self.rate  # noqa: B018  # what is wrong with it belongs to this key
+        except InputError as error:
+            raise ValueError(str(error).removeprefix("here: ")) from None
+        return self
+
+    @property
+    def rate(self) -> float:
+        """The mean over all tests, a share."""
+        from desim.network.conditions.trace_formats import mean_loss
+
+        return mean_loss(self.trace, self.field, self.unit == "%", "here")
 
 
 def or_trace(drawn: Any, trace: type[Trace]) -> OrRead:
@@ -158,8 +236,10 @@ def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
 
 if TYPE_CHECKING:
     BandwidthLaw = Distribution | BandwidthTrace
+    LatencyLaw = Distribution | LatencyTrace
 else:
     BandwidthLaw = Annotated[BandwidthTrace, or_trace(BandwidthDist, BandwidthTrace)]
+    LatencyLaw = Annotated[LatencyTrace, or_trace(DurationDist, LatencyTrace)]
 
 
 # What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.
@@ -272,10 +352,13 @@ def _fraction(value: object) -> float:
 
 
 if TYPE_CHECKING:
-    LossLaw = float | BurstLoss
+    LossLaw = float | BurstLoss | LossTrace
 else:
-    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE), {"": BurstLoss})
-    LossLaw = Annotated[BurstLoss, _READ]
+    _READ = OrRead(
+        _fraction, lambda share: share, lambda: quantity(units.SHARE),
+        {"trace": LossTrace, "": BurstLoss},
+    )  # fmt: skip
+    LossLaw = Annotated[BurstLoss | LossTrace, _READ]
 
 
 class Link(Strict):
@@ -283,8 +366,9 @@ class Link(Strict):
 
     examples = {"backoff": 2}
 
-    latency: DurationDist = "10 ms"  # type: ignore[assignment]
-    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
+    latency: LatencyLaw = "10 ms"  # type: ignore[assignment]
+    """time on the way; a distribution is drawn once for each link; with latency_matrix 0; {trace:
+    file, ...}: of clients, as measured"""
     bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
     """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
     directions: Literal["same", "own"] = "same"
@@ -292,7 +376,8 @@ class Link(Strict):
     jitter: FactorDist = "none"  # type: ignore[assignment]
     """random factor on the latency of each message: none, {lognormal: 0.3}, {normal: 0.2}, ..."""
     loss: LossLaw = 0.0
-    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}"""
+    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}, or {trace:
+    file}"""
     on_loss: Literal["resend", "drop"] = "resend"
     """what happens after a loss"""
     timeout: Duration = 1.0
@@ -316,7 +401,13 @@ class Link(Strict):
         """Probability that an attempt is lost, outside bursts and in them."""
         if isinstance(self.loss, BurstLoss):
             return self.loss.gilbert_elliott.loss_good, self.loss.gilbert_elliott.loss_bad
-        return self.loss, self.loss
+        rate = self.loss.rate if isinstance(self.loss, LossTrace) else self.loss
+        return rate, rate
+
+    @property
+    def varies(self) -> bool:
+        """Whether the bandwidth is one over time."""
+        return isinstance(self.bandwidth, BandwidthTrace) and not self.bandwidth.of_clients
 
     @property
     def bursts(self) -> tuple[float, float]:
@@ -332,7 +423,7 @@ class LinkChange(Strict):
 
     examples = {"latency": "50 ms", "loss": "1 %", "timeout": "500 ms", "backoff": 2, "limit": 5}
 
-    latency: DurationDist | None = None
+    latency: LatencyLaw | None = None
     """time on the way"""
     bandwidth: BandwidthLaw | None = None
     """bits leaving in a second"""
