@@ -27,7 +27,7 @@ TABLE, FEDSCALE, MAHIMAHI, NDT = "table", "FedScale", "Mahimahi", "NDT"
 
 # Which format a file has.
 
-HEAD = 1 << 14  # bytes that tell
+HEAD, PIECE = 1 << 14, 256  # bytes that tell; a torn file may end after some of them
 PICKLE = re.compile(rb"\x80[\x00-\x05]|\(d|\}[q(.\x94]|c\w+\n\w+\n")
 STAMP = re.compile(rb"\s*[-+]?(\d[\d.eE+-]*|nan|inf)[ \t]*(\r?\n|$)")
 COLUMNS = {
@@ -66,7 +66,8 @@ def _format(file: Stamp) -> str:
         if file.path.is_file():
             opened: Any = OPENED.get(file.path.suffix, open)
             with opened(file.path, "rb") as stream:
-                head = stream.read(HEAD)
+                while len(head) < HEAD and (piece := stream.read(PIECE)):
+                    head += piece
     bare = file.path.with_suffix("") if file.path.suffix in OPENED else file.path
     if PICKLE.match(head):
         return FEDSCALE
