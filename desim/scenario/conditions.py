@@ -29,10 +29,10 @@ from desim.numerics.keys import seed_word
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import DEFAULTS
 from desim.scenario.sections.devices import MeasuredSpeed, SpeedTrace, Timing
-from desim.scenario.sections.links import (
+from desim.scenario.sections.links import Link
+from desim.scenario.sections.trace_files import (
     BandwidthTrace,
     LatencyTrace,
-    Link,
     format_of,
     lasting,
     scale,
@@ -113,9 +113,10 @@ class Conditions:
             return self._lasts(rates, trace.end, where)
         median = None if trace.median is None else trace.median / each
         if trace.of_clients:
-            from desim.network.conditions.trace_formats import capacity_speeds
+            from desim.network.conditions import trace_formats
 
-            return capacity_speeds(file, fields, one, median, where=where, **trace.ways)
+            read = trace_formats.capacity_speeds
+            return read(file, fields, one, median, where=where, **trace.ways)
         found = devices.measured_speeds(
             file, fields, one, durations, median, where=where, **trace.ways
         )
@@ -178,7 +179,9 @@ class Conditions:
         assert said.trace is not None
         where, read = "churn.trace", devices.state_traces
         if format_of(said.trace) == "FedScale":
-            from desim.network.conditions.trace_formats import behaviours as read
+            from desim.network.conditions import trace_formats
+
+            read = trace_formats.behaviours
         states = read(said.trace, said.field or (), where=where, **said.ways)
         return devices.traced(self._lasts(states, str(said.end), where), *draws)
 
@@ -263,7 +266,9 @@ class Conditions:
         if written not in self.traces:
             read: Any = rate_traces
             if format_of(law.trace) == "Mahimahi":
-                from desim.network.conditions.trace_formats import deliveries as read
+                from desim.network.conditions import trace_formats
+
+                read = trace_formats.deliveries
             unit = scale(law.meaning, units.bits_per_second)
             self.traces[written] = read(law.trace, law.field, unit, where=where, **law.ways)
         return self._lasts(self.traces[written], law.end, where)

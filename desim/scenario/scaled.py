@@ -14,19 +14,15 @@ from desim.readers import matrices
 from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed, SpeedTrace
-from desim.scenario.sections.links import (
+from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
+from desim.scenario.sections.network import Behind, LatencyMatrix, Network
+from desim.scenario.sections.trace_files import (
     BandwidthTrace,
-    BurstLoss,
     LatencyTrace,
-    Link,
-    LinkChange,
-    LinkOf,
-    LossLaw,
     LossTrace,
     lasting,
     scale,
 )
-from desim.scenario.sections.network import Behind, LatencyMatrix, Network
 from desim.scenario.tree import from_python, include_network
 
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied

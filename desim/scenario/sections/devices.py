@@ -34,18 +34,17 @@ from desim.fields import (
 from desim.fields.numbers import number
 from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
-from desim.scenario.sections.links import (
+from desim.scenario.sections.links import or_list, or_trace
+from desim.scenario.sections.power import ComputePower
+from desim.scenario.sections.trace_files import (
     Played,
     Trace,
     format_of,
     lasting,
     names,
-    or_list,
-    or_trace,
     shifted_in_loops,
     unit_of,
 )
-from desim.scenario.sections.power import ComputePower
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
