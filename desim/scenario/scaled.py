@@ -130,8 +130,9 @@ def _latency(law: Distribution | LatencyTrace, factor: float) -> Distribution | 
 
 
 def _loss(law: LossLaw, factor: float) -> LossLaw:
+    law = law.rate if isinstance(law, LossTrace) else law
     if not isinstance(law, BurstLoss):
-        return min(1.0, (law.rate if isinstance(law, LossTrace) else law) * factor)
+        return min(1.0, law * factor)
     channel = law.gilbert_elliott
     shares = {key: min(1.0, getattr(channel, key) * factor) for key in ("loss_good", "loss_bad")}
     return law.model_copy(update={"gilbert_elliott": channel.model_copy(update=shares)})

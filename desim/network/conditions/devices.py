@@ -106,19 +106,15 @@ class Traces:
 
 @dataclass(frozen=True)
 class PerClient:
-    """values (clients,) of a file; shuffled: a device draws its client, else takes them in turn.
-
-    What a device has of one file is of one client: all its values are drawn at one address.
-    """
+    """values (clients,) of a file; shuffled: a device draws its client, of all files alike."""
 
     values: Array
     shuffled: bool
 
     def of(self, device: Int, seed: int) -> Array:
         """What devices (n,) have, (n,)."""
-        which = device % len(self.values)
+        which, count = device % len(self.values), len(self.values)
         if self.shuffled:
-            count = len(self.values)
             which = keys.integers(seed, Stream.LINK, count, agent=device, step=TRACE)[..., 0]
         return np.asarray(self.values[which])
 
