@@ -158,16 +158,20 @@ def behaviours(path: Path, fields: Sequence[str], where: str, **ways: bool) -> T
 
 @lru_cache(4)
 def _behaviours(file: Stamp, where: str) -> dict[str, Array]:
-    found = {}
+    found: dict[str, int] = {}  # where a client's columns begin
+    columns: tuple[list[float], ...] = [], [], []
     names = "active", "inactive", "finish_time"
     for client, one in _clients(file.path, where, names, BEHAVIOUR):
         active, inactive, finish = [one[name] for name in names]
         spans = _spans(active, inactive, finish, f"{where}: client {client}")
         if spans:
-            found[client] = _calendar(spans, float(finish))
+            found[client] = len(columns[0])
+            _add(columns, spans, float(finish))
     if not found:
         raise InputError(f"{where}: found no client that is ever active; allowed: at least one")
-    return found
+    whole, first = np.array(columns), [*found.values()]
+    ends = [*first[1:], whole.shape[1]]
+    return {one: whole[:, a:b] for one, a, b in zip(found, first, ends, strict=True)}
 
 
 def _spans(active: Any, inactive: Any, finish: Any, where: str) -> list[tuple[float, float]]:
@@ -193,19 +197,28 @@ def _spans(active: Any, inactive: Any, finish: Any, where: str) -> list[tuple[fl
     return spans
 
 
-def _calendar(spans: Iterable[tuple[float, float]], finish: float) -> Array:
-    """Columns (time s, 1 or 0, seconds active by then) up to the finish, whose state is none."""
-    columns: list[tuple[float, float, float]] = []
+def _add(
+    columns: tuple[list[float], ...], spans: Iterable[tuple[float, float]], finish: float
+) -> None:
+    """Add times s, 1 or 0 from there on, and seconds active by then; the last is the end."""
+    times, states, totals = columns
     now = total = 0.0
     for first, last in spans:
         if first > now:
-            columns.append((now, 0.0, total))
-        columns.append((first, 1.0, total))
+            times.append(now)
+            states.append(0.0)
+            totals.append(total)
+        times.append(first)
+        states.append(1.0)
+        totals.append(total)
         now, total = last, total + last - first
     if now < finish:
-        columns.append((now, 0.0, total))
-    columns.append((finish, 0.0, total))
-    return np.array(columns).T
+        times.append(now)
+        states.append(0.0)
+        totals.append(total)
+    times.append(finish)
+    states.append(0.0)
+    totals.append(total)
 
 
 # Mahimahi's traces.
@@ -292,7 +305,7 @@ def _stamps(text: bytes, line: int, before: int, where: str) -> Int:
                 word = one.strip().decode("utf-8", "replace")[:40]
                 found = f"found {word!r}" if word else "found nothing"
                 raise InputError(f"{where}: {found} in line {line + number}; allowed: {STAMPS}")
-    values = np.array(text.split(), "S15").astype(np.int64)
+    values = np.fromstring(text, np.int64, sep=" ")
     steps = np.diff(values, prepend=before)
     for at in np.flatnonzero(steps < 0)[:1]:
         found = f"found {values[at]} after {values[at] - steps[at]} in line {line + at}"
