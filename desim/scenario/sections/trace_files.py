@@ -127,7 +127,7 @@ class BandwidthTrace(Trace):
 class LatencyTrace(Trace):
     """Round trips of clients: a csv of NDT's tests with MinRTT in ms, or a column of another."""
 
-    examples = {"trace": "ndt.csv", "field": "a.MinRTT"}
+    examples = {"trace": "ndt.csv", "field": "a.MinRTT", "unit": "ms"}
 
     unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.seconds))] = "ms"
     """what a 1 means"""
