@@ -14,12 +14,12 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
-    "network": 6210,  # ids of sums
+    "network": 6880,  # pickles without Python's machine; files of FedScale, Mahimahi and NDT
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10010,  # whose noise remembers; who is trusted; keys of power, devices by name
+    "scenario": 10320,  # who is trusted; keys of power; traces of clients, and the list of them
     "runs": 7300,  # energy, an integral over the log; symbols of noise that remembers
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 133, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
+    "scenario": 134, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -10,7 +10,7 @@ from desim.errors import chosen
 from desim.fields import Form
 from desim.log.column_meanings import METRICS
 from desim.network.conditions.choosing import CHOOSERS
-from desim.scenario import registry, tree
+from desim.scenario import measurements, registry, tree
 from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.links import OneWay
@@ -121,6 +121,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "sources": sources,
     "metrics": lambda: list(METRICS.items()),
     "networks": _brought(tree.networks),
+    "traces": measurements.traces,
     "scenarios": scenarios,
     "studies": studies,
 }

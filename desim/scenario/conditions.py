@@ -29,7 +29,14 @@ from desim.numerics.keys import seed_word
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import DEFAULTS
 from desim.scenario.sections.devices import MeasuredSpeed, SpeedTrace, Timing
-from desim.scenario.sections.links import BandwidthTrace, Link, lasting, scale
+from desim.scenario.sections.links import Link
+from desim.scenario.sections.trace_files import (
+    BandwidthTrace,
+    LatencyTrace,
+    format_of,
+    lasting,
+    scale,
+)
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}
@@ -98,13 +105,18 @@ class Conditions:
 
     def _traced(self, trace: SpeedTrace) -> Traces:
         """Speeds over time; or speeds, or durations, without times."""
-        unit, where, each = trace.unit or "/s", "compute.speed", self._each
+        unit, where, each = trace.meaning, "compute.speed", self._each
         file, fields, durations = trace.trace, trace.field, lasting(unit)
         one = scale(unit, units.seconds) if durations else scale(unit, units.speed) / each
         if trace.order == "time":
             rates = rate_traces(file, fields, one, where=where, **trace.ways)
             return self._lasts(rates, trace.end, where)
         median = None if trace.median is None else trace.median / each
+        if trace.of_clients:
+            from desim.network.conditions import trace_formats
+
+            read = trace_formats.capacity_speeds
+            return read(file, fields, one, median, where=where, **trace.ways)
         found = devices.measured_speeds(
             file, fields, one, durations, median, where=where, **trace.ways
         )
@@ -165,8 +177,12 @@ class Conditions:
         if said.daily is not None:
             return devices.daily(said.daily.up, said.daily.start, said.daily.day, *draws)
         assert said.trace is not None
-        where = "churn.trace"
-        states = devices.state_traces(said.trace, said.field or (), where=where, **said.ways)
+        where, read = "churn.trace", devices.state_traces
+        if format_of(said.trace) == "FedScale":
+            from desim.network.conditions import trace_formats
+
+            read = trace_formats.behaviours
+        states = read(said.trace, said.field or (), where=where, **said.ways)
         return devices.traced(self._lasts(states, str(said.end), where), *draws)
 
     def _lasts(self, found: Traces, end: str, where: str) -> Traces:
@@ -181,10 +197,11 @@ class Conditions:
         """
         network, seed, star = self.scenario.network, self.scenario.seed, which != "link"
         hops = ("uplink", "downlink") if not star and network.two_hops else (which,)
-        first, *onward = [network.along(hop) for hop in hops]
+        first, *onward = [self._of_clients(network.along(hop), hop) for hop in hops]
+        rates = self._rates(network.along(hops[0]), hops[0])
         found = links.make_links(
             first, source, target, seed, others=network.links, once=network.medium == "shared",
-            traces=self._rates(first.bandwidth, hops[0]), onward=onward[0] if onward else None,
+            traces=rates, onward=onward[0] if onward else None,
             measured=self._measured(source, target, star),
             contention=CONTENTION[network.shared(hops[0])],
         )  # fmt: skip
@@ -216,16 +233,44 @@ class Conditions:
                     found[e] = links.law(other.transport.tcp, anew)
         return found
 
-    def _rates(self, law: Distribution | BandwidthTrace, which: str) -> Traces | None:
-        """What stands for a bandwidth that was measured."""
-        if isinstance(law, Distribution):
+    def _named(self, which: str, key: str) -> str:
+        """Where a scenario writes a key of the link, uplink or downlink."""
+        own = which != "link" and getattr(self.scenario.network, which, None)
+        return f"network.{which if own and getattr(own, key) is not None else 'link'}.{key}"
+
+    def _of_clients(self, link: Link, which: str) -> Link:
+        """The link with what files have of clients in place of the files."""
+        from desim.network.conditions import trace_formats
+
+        found: dict[str, devices.PerClient] = {}
+        rate, latency = link.bandwidth, link.latency
+        if isinstance(rate, BandwidthTrace) and rate.of_clients:
+            where = self._named(which, "bandwidth")
+            values = trace_formats.bandwidths(rate.trace, rate.field, where)
+            bits = values * scale(rate.meaning, units.bits_per_second)
+            found["bandwidth"] = devices.PerClient(bits, rate.ways["shuffled"])
+        if isinstance(latency, LatencyTrace):
+            where = self._named(which, "latency")
+            share = scale(latency.unit, units.seconds)
+            share *= 0.5 if latency.measured == "round-trip" else 1.0
+            values = trace_formats.tested(latency.trace, "latency", latency.field, where)
+            found["latency"] = devices.PerClient(values * share, latency.ways["shuffled"])
+        return link.model_copy(update=found) if found else link
+
+    def _rates(self, link: Link, which: str) -> Traces | None:
+        """What stands for a bandwidth that was measured over time."""
+        law = link.bandwidth
+        if isinstance(law, Distribution) or law.of_clients:
             return None
-        own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None
-        where, written = f"network.{which if own else 'link'}.bandwidth", repr(law)
+        where, written = self._named(which, "bandwidth"), repr(law)
         if written not in self.traces:
-            unit = scale(law.unit, units.bits_per_second)
-            read = rate_traces(law.trace, law.field, unit, where=where, **law.ways)
-            self.traces[written] = read
+            read: Any = rate_traces
+            if format_of(law.trace) == "Mahimahi":
+                from desim.network.conditions import trace_formats
+
+                read = trace_formats.deliveries
+            unit = scale(law.meaning, units.bits_per_second)
+            self.traces[written] = read(law.trace, law.field, unit, where=where, **law.ways)
         return self._lasts(self.traces[written], law.end, where)
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,15 @@ from desim.readers import matrices
 from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed, SpeedTrace
-from desim.scenario.sections.links import (
+from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
+from desim.scenario.sections.network import Behind, LatencyMatrix, Network
+from desim.scenario.sections.trace_files import (
     BandwidthTrace,
-    BurstLoss,
-    Link,
-    LinkChange,
-    LinkOf,
-    LossLaw,
+    LatencyTrace,
+    LossTrace,
     lasting,
     scale,
 )
-from desim.scenario.sections.network import Behind, LatencyMatrix, Network
 from desim.scenario.tree import from_python, include_network
 
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
@@ -110,7 +107,7 @@ def _behind(behind: Behind, factors: Factors) -> Behind:
 
 
 def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
-    change: Mapping[str, Any] = {"latency": law_times, "bandwidth": _bandwidth, "loss": _loss}
+    change: Mapping[str, Any] = {"latency": _latency, "bandwidth": _bandwidth, "loss": _loss}
     found = {
         name: change[name](law, factor)
         for name, factor in factors.items()
@@ -122,11 +119,18 @@ def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
 def _bandwidth(law: Distribution | BandwidthTrace, factor: float) -> Distribution | BandwidthTrace:
     if isinstance(law, Distribution):
         return law_times(law, factor)
-    unit = scale(law.unit, units.bits_per_second) * factor
+    unit = scale(law.meaning, units.bits_per_second) * factor
     return law.model_copy(update={"unit": f"{unit!r} bit/s"})
 
 
+def _latency(law: Distribution | LatencyTrace, factor: float) -> Distribution | LatencyTrace:
+    if isinstance(law, Distribution):
+        return law_times(law, factor)
+    return law.model_copy(update={"unit": f"{scale(law.unit, units.seconds) * factor!r} s"})
+
+
 def _loss(law: LossLaw, factor: float) -> LossLaw:
+    law = law.rate if isinstance(law, LossTrace) else law
     if not isinstance(law, BurstLoss):
         return min(1.0, law * factor)
     channel = law.gilbert_elliott
@@ -181,13 +185,13 @@ def _fixed(compute: Compute, factor: float) -> Compute:
 
 
 def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
-    if trace.unit is None:
-        return trace.model_copy(update={"median": (trace.median or inf) * factor})
-    if lasting(trace.unit):
-        unit = f"{scale(trace.unit, units.seconds) / factor!r} s"
+    if trace.median is not None:
+        return trace.model_copy(update={"median": trace.median * factor})
+    if lasting(trace.meaning):
+        unit = f"{scale(trace.meaning, units.seconds) / factor!r} s"
     else:
-        counted = trace.unit.endswith(UNIT)
-        unit = f"{scale(trace.unit, units.speed) * factor!r} {UNIT if counted else '/s'}"
+        counted = trace.meaning.endswith(UNIT)
+        unit = f"{scale(trace.meaning, units.speed) * factor!r} {UNIT if counted else '/s'}"
     return trace.model_copy(update={"unit": unit})
 
 

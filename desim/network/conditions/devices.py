@@ -50,7 +50,8 @@ class Traces:
     (traces + 1,): where each one's columns begin; loops: it starts again at its end, else it keeps
     its last value; shuffled: devices draw their traces, else take them in order, and again from the
     first; shifted: a device begins at a random place of its trace. agents (traces,): whose each one
-    is, ascending, where the file says it, at the key `where`.
+    is, ascending, where the file says it, at the key `where`. with_links: a device draws what its
+    links draw, of a file that has both.
     """
 
     samples: Array
@@ -60,6 +61,7 @@ class Traces:
     shifted: bool = False
     agents: Int | None = None
     where: str = ""
+    with_links: bool = False
 
     @classmethod
     def joined(cls, parts: Mapping[Any, Array], path: Path, where: str, **ways: bool) -> Self:
@@ -79,6 +81,7 @@ class Traces:
         """
         traces = len(self.first) - 1
         which = device % traces
+        stream = Stream.LINK if self.with_links else stream
         if self.agents is not None:
             which = np.searchsorted(self.agents, device)
             for one in device[~np.isin(device, self.agents)][:1]:
@@ -99,6 +102,21 @@ class Traces:
         if len(self.samples) == 1:
             return int(np.diff(self.first).min())
         return float(self.samples[0, self.first[1:] - 1].min())
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """values (clients,) of a file; shuffled: a device draws its client, of all files alike."""
+
+    values: Array
+    shuffled: bool
+
+    def of(self, device: Int, seed: int) -> Array:
+        """What devices (n,) have, (n,)."""
+        which, count = device % len(self.values), len(self.values)
+        if self.shuffled:
+            which = keys.integers(seed, Stream.LINK, count, agent=device, step=TRACE)[..., 0]
+        return np.asarray(self.values[which])
 
 
 def rate_traces(

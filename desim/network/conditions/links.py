@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
-from desim.network.conditions.devices import Traces
+from desim.network.conditions.devices import PerClient, Traces
 from desim.network.timeline.contention import desk_for, exchange
 from desim.network.timeline.flow import ROWS, STATE
 from desim.network.timeline.link_laws import HUB
@@ -237,9 +237,11 @@ def _place(link: Any, source: Int, target: Int) -> dict[str, Int]:
 def _hop(link: Any, source: Int, target: Int, seed: int) -> Array:
     """Rows (2, links) of links: latency s, and bit/s, 0 where a trace says them."""
     place, found = _place(link, source, target), np.zeros((2, len(source)))
-    found[0] = draw(link.latency, seed, Stream.LINK, **place, index=LATENCY)
-    if isinstance(link.bandwidth, Distribution):
-        found[1] = draw(link.bandwidth, seed, Stream.LINK, **place, index=BANDWIDTH)
+    for row, law, index in ((0, link.latency, LATENCY), (1, link.bandwidth, BANDWIDTH)):
+        if isinstance(law, Distribution):
+            found[row] = draw(law, seed, Stream.LINK, **place, index=index)
+        elif isinstance(law, PerClient):
+            found[row] = law.of(np.where(source < 0, target, source), seed)
     return found
 
 

@@ -3,7 +3,6 @@
 from desim.fields.numbers import MAX_WHOLE
 from desim.methods.shared.declarations import Kind
 from desim.network.conditions.codec import LOSSY, Codecs
-from desim.numerics.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Policy
 from desim.scenario.sections.data import Npz
@@ -139,11 +138,7 @@ def differing_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         for key in ("sender", "receiver"):
             if kind == "graph" and -1 in (getattr(one, key) or ()):
                 yield (*place, key), f"found coordinator with {algorithm.name}; allowed: agents"
-        traced = [
-            which
-            for which in network.sides(kind)
-            if not isinstance(network.along(which).bandwidth, Distribution)
-        ]
+        traced = [which for which in network.sides(kind) if network.along(which).varies]
         if one.bandwidth is not None and traced:
             text = f"found beside a trace in network.{traced[0]}.bandwidth"
             yield (*place, "bandwidth"), f"{text}; allowed: beside a value or a distribution"
@@ -165,7 +160,7 @@ def hops_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
     why = f"with {algorithm.name}, between whose agents a message takes an uplink and a downlink"
     for key in ("uplink", "downlink"):
         own = getattr(network, key).bandwidth
-        if not isinstance(network.along(key).bandwidth, Distribution):
+        if network.along(key).varies:
             allowed = "a value or a distribution, or only link, where the sender's trace holds"
             place = ("network", "link" if own is None else key, "bandwidth")
             yield place, f"found a trace {why}; allowed: {allowed}"
@@ -304,7 +299,7 @@ def lines_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         text = "found beside network.behind, whose lines are what messages share"
         yield ("network", *key), f"{text}; allowed: behind.contention, or no lines"
     for which in ("uplink", "downlink"):
-        if not isinstance(network.along(which).bandwidth, Distribution):
+        if network.along(which).varies:
             text = f"found beside a trace in network.{which}.bandwidth"
             yield here, f"{text}; allowed: beside a value or a distribution"
             return

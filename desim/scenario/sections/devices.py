@@ -34,17 +34,17 @@ from desim.fields import (
 from desim.fields.numbers import number
 from desim.fields.strict import OrElse, OrRead
 from desim.numerics.distributions import CONSTANT, Distribution, mean
-from desim.scenario.sections.links import (
+from desim.scenario.sections.links import or_list, or_trace
+from desim.scenario.sections.power import ComputePower
+from desim.scenario.sections.trace_files import (
     Played,
     Trace,
+    format_of,
     lasting,
     names,
-    or_list,
-    or_trace,
     shifted_in_loops,
     unit_of,
 )
-from desim.scenario.sections.power import ComputePower
 
 # How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed.
 
@@ -62,7 +62,7 @@ class SpeedTrace(Trace):
         Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.speed, units.seconds))] | None
     ) = None
     """what a 1 means: gradients (or operations) per time, or (ms, s) the duration of a gradient;
-    needed without median"""
+    needed without median; of FedScale's devices 3 ms, as a gradient takes three inferences"""
     median: Speed | None = None
     """instead of unit, for benchmark scores: the speed of the median of all values"""
     order: Literal["random", "measured", "time"] = "random"
@@ -91,10 +91,27 @@ class SpeedTrace(Trace):
 
     @model_validator(mode="after")
     def _says_what_it_means(self) -> "SpeedTrace":
-        if self.unit is None and self.median is None:
+        if self.of_clients:
+            if self.order != "random":
+                text = f"order: found {self.order} with FedScale's devices, which have one speed"
+                raise ValueError(f"{text} each; allowed: random, or leave it out")
+            if not lasting(self.meaning):
+                text = f"unit: found {self.unit} with FedScale's devices, which have ms for a row"
+                raise ValueError(f"{text}; allowed: 3 ms, or another duration")
+        elif self.unit is None and self.median is None:
             allowed = "what a 1 in the file means, such as /s or ms, or median"
             raise ValueError(f"unit: missing; allowed: {allowed}")
         return self
+
+    @property
+    def of_clients(self) -> bool:
+        """Whether it is FedScale's file of devices."""
+        return format_of(self.trace) == "FedScale"
+
+    @property
+    def meaning(self) -> str:
+        """What a 1 means."""
+        return self.unit or ("3 ms" if self.of_clients else "/s")
 
 
 class ScoreTrace(Trace):
@@ -320,8 +337,9 @@ class Compute(Strict):
         order = trace.order if trace else ""
         if self.work.kind == "flops" and isinstance(self.speed, MeasuredSpeed):
             raise ValueError("speed: found measured with work: flops; allowed: work: rows")
-        if self.work.kind == "flops" and trace and lasting(trace.unit or "/s"):
-            raise ValueError(f"speed: found unit {trace.unit} with work: flops; allowed: FLOP/s")
+        if self.work.kind == "flops" and trace and lasting(trace.meaning):
+            unit = trace.meaning
+            raise ValueError(f"speed: found unit {unit} with work: flops; allowed: FLOP/s")
         if order == "measured" and self.redraw != "round":
             raise ValueError("speed: found order measured with redraw run; allowed: redraw round")
         if order == "time" and self.spells is not None:
@@ -377,7 +395,7 @@ class Churn(Form, Played):
     """time until it comes back"""
     trace: File | None = None
     """npz (arrays of rows (time in s, 1 or 0)) or csv (columns time and one for each device, or
-    time, agent and up)"""
+    time, agent and up), or FedScale's client_behave_trace"""
     daily: Daily | None = None
     """once a day: {up: 8 h, start: {normal: [22 h, 90 min]}}"""
     field: Annotated[Several[Text] | None, BeforeValidator(names), OrElse((), single=True)] = None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     PlainValidator,
     TypeAdapter,
@@ -21,103 +20,25 @@ from desim.fields import (
     Duration,
     DurationDist,
     FactorDist,
-    File,
     Flag,
     Form,
     Fraction,
-    Several,
     Strict,
-    Text,
 )
 from desim.fields.numbers import (
     Reader,
     counted,
     quantity,
     sized,
-    text,
     whole,
     wholes,
     within,
     written,
 )
-from desim.fields.strict import OrElse, OrRead
+from desim.fields.strict import OrRead
 from desim.network.conditions import codec
 from desim.numerics.distributions import Distribution
-
-# Measurements in files, in place of a bandwidth or a speed.
-
-
-def unit_of(value: object, *readers: Any) -> str:
-    """Text such as ms or 50 /s, what a 1 in the file means; ValueError unless a reader takes it."""
-    found, why = text(value), ""
-    for read in readers if found.strip()[-1].isalpha() else ():
-        try:
-            if 0.0 < scale(found, read) < float("inf"):
-                return found
-        except ValueError as error:
-            why = why or f"; {error}"
-    allowed = "a unit such as Mbit/s, /s or ms, or a value with its unit such as 50 /s"
-    raise ValueError(refusal(value, allowed) + why)
-
-
-def scale(unit: str, read: Any) -> float:
-    """What a 1 in a file means in desim's units: Mbit/s is 1e6, 2 ms is 0.002."""
-    return float(read(unit if unit.strip()[:1].isdigit() else f"1 {unit}"))
-
-
-def lasting(unit: str) -> bool:
-    """Whether a unit of speeds says how long one gradient takes."""
-    return "/" not in unit
-
-
-def names(value: object) -> object:
-    """One name as a list of it."""
-    return (value,) if isinstance(value, str) else value
-
-
-def shifted_in_loops(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was written of a trace; ValueError for random places of one that does not loop."""
-    if found.get("offset") == "random" and found.get("end", "loop") != "loop":
-        raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
-    return found
-
-
-class Played:
-    """What has traces of a file: keys assign, end and offset, some of which may not be there."""
-
-    @property
-    def ways(self) -> dict[str, bool]:
-        """How agents play them, as `Traces` takes it."""
-        loops, shifted = getattr(self, "end", "loop"), getattr(self, "offset", "none")
-        shuffled = getattr(self, "assign", "random") == "random"
-        return {"loops": loops == "loop", "shuffled": shuffled, "shifted": shifted == "random"}
-
-
-class Trace(Strict, Played):
-    """Values of a file, and which agent's they are."""
-
-    trace: File
-    """npz or csv file of measured values"""
-    field: Annotated[Several[Text], BeforeValidator(names), OrElse((), single=True)] = ()
-    """names of arrays in an npz, of columns in a csv; default: all of them"""
-    assign: Literal["random", "in-order"] = "random"
-    """which agent's they are: each draws one array or row, or takes its own in turn"""
-
-
-class BandwidthTrace(Trace):
-    """Rates over time, constant from one sample to the next: rows (time in s, rate)."""
-
-    unit: Annotated[Text, BeforeValidator(lambda v: unit_of(v, units.bits_per_second))]
-    """what a rate of 1 means"""
-    end: Literal["loop", "hold", "error"] = "loop"
-    """after its end a trace begins again, or keeps its last rate, or may not end before the run"""
-    offset: Literal["none", "random"] = "none"
-    """loop: whether agents begin at random places of their traces"""
-
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written, if its keys agree."""
-        return shifted_in_loops(super().mapping(data))
+from desim.scenario.sections.trace_files import BandwidthTrace, LatencyTrace, LossTrace, Trace
 
 
 def or_trace(drawn: Any, trace: type[Trace]) -> OrRead:
@@ -158,8 +79,10 @@ def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
 
 if TYPE_CHECKING:
     BandwidthLaw = Distribution | BandwidthTrace
+    LatencyLaw = Distribution | LatencyTrace
 else:
     BandwidthLaw = Annotated[BandwidthTrace, or_trace(BandwidthDist, BandwidthTrace)]
+    LatencyLaw = Annotated[LatencyTrace, or_trace(DurationDist, LatencyTrace)]
 
 
 # What carries messages on a link: nothing that takes time, or TCP as Linux speaks it.
@@ -272,10 +195,13 @@ def _fraction(value: object) -> float:
 
 
 if TYPE_CHECKING:
-    LossLaw = float | BurstLoss
+    LossLaw = float | BurstLoss | LossTrace
 else:
-    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE), {"": BurstLoss})
-    LossLaw = Annotated[BurstLoss, _READ]
+    _READ = OrRead(
+        _fraction, lambda share: share, lambda: quantity(units.SHARE),
+        {"trace": LossTrace, "": BurstLoss},
+    )  # fmt: skip
+    LossLaw = Annotated[BurstLoss | LossTrace, _READ]
 
 
 class Link(Strict):
@@ -283,8 +209,9 @@ class Link(Strict):
 
     examples = {"backoff": 2}
 
-    latency: DurationDist = "10 ms"  # type: ignore[assignment]
-    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
+    latency: LatencyLaw = "10 ms"  # type: ignore[assignment]
+    """time on the way; a distribution is drawn once for each link; with latency_matrix 0; {trace:
+    file, ...}: of clients, as measured"""
     bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
     """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
     directions: Literal["same", "own"] = "same"
@@ -292,7 +219,8 @@ class Link(Strict):
     jitter: FactorDist = "none"  # type: ignore[assignment]
     """random factor on the latency of each message: none, {lognormal: 0.3}, {normal: 0.2}, ..."""
     loss: LossLaw = 0.0
-    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}"""
+    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}, or {trace:
+    file}"""
     on_loss: Literal["resend", "drop"] = "resend"
     """what happens after a loss"""
     timeout: Duration = 1.0
@@ -316,7 +244,13 @@ class Link(Strict):
         """Probability that an attempt is lost, outside bursts and in them."""
         if isinstance(self.loss, BurstLoss):
             return self.loss.gilbert_elliott.loss_good, self.loss.gilbert_elliott.loss_bad
-        return self.loss, self.loss
+        rate = self.loss.rate if isinstance(self.loss, LossTrace) else self.loss
+        return rate, rate
+
+    @property
+    def varies(self) -> bool:
+        """Whether the bandwidth is one over time."""
+        return isinstance(self.bandwidth, BandwidthTrace) and not self.bandwidth.of_clients
 
     @property
     def bursts(self) -> tuple[float, float]:
@@ -332,7 +266,7 @@ class LinkChange(Strict):
 
     examples = {"latency": "50 ms", "loss": "1 %", "timeout": "500 ms", "backoff": 2, "limit": 5}
 
-    latency: DurationDist | None = None
+    latency: LatencyLaw | None = None
     """time on the way"""
     bandwidth: BandwidthLaw | None = None
     """bits leaving in a second"""

@@ -23,9 +23,10 @@ from desim.fields import (
 )
 from desim.fields.numbers import number, whole
 from desim.fields.strict import OrElse
-from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf, unit_of
+from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 from desim.scenario.sections.power import NetworkPower
+from desim.scenario.sections.trace_files import unit_of
 
 # The key `network.latency_matrix`: measured latencies, and where the agents sit.
 
