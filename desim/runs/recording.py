@@ -244,6 +244,9 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "scenario_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "problem_sha256": simulation.problem.digest(),
         "rows": simulation.problem.rows.tolist(),
+        **(
+            {"test_rows": own.tolist()} if (own := simulation.problem.test_rows) is not None else {}
+        ),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
         **({"calibrated": noise.given} if target and noise else {}),
         "privacy": premises(scenario, simulation),
