@@ -13,11 +13,11 @@ from sections import made, shares, written
 
 import desim
 from desim.errors import InputError
-from desim.problem import clients
+from desim.problem import own_tests
 from desim.problem.data import partition
 from desim.scenario.build import build
 
-METRICS = [*clients.SUMMARIES, "client_loss"]
+METRICS = [*own_tests.SUMMARIES, "client_loss"]
 ROWS = {"source": "synthetic", "kind": "classification", "rows": 7, "dim": 4}
 OF_STAR = {
     "problem": {"data": {**ROWS, "test": {"own": "30 %"}}, "partition": {"dirichlet": 1.0}},
@@ -155,10 +155,10 @@ def some_problem(**keys):
 
 def test_metrics_are_those_by_hand():
     problem, models = some_problem()
-    check_by_hand(clients, problem, models)
-    check_by_hand(clients, problem, models[0])
+    check_by_hand(own_tests, problem, models)
+    check_by_hand(own_tests, problem, models[0])
     clipped, models = some_problem(clip=0.1)
-    check_by_hand(clients, clipped, models)
+    check_by_hand(own_tests, clipped, models)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_metrics_are_those_by_hand():
 def test_wrong_metrics_are_noticed(right, wrong):
     problem, models = some_problem()
     with pytest.raises(AssertionError):
-        check_by_hand(mutant(clients, right, wrong), problem, models)
+        check_by_hand(mutant(own_tests, right, wrong), problem, models)
 
 
 def played(of, engine, out=None, **changes):

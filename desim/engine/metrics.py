@@ -14,7 +14,7 @@ from desim.problem.kernels.sums import squared_distances
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from desim.problem.clients import Clients
+    from desim.problem.own_tests import Clients
 
 # Marks: the network's models where a metric is first as good as a target.
 
@@ -93,7 +93,7 @@ class Metrics:
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
     consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient; rates and
     accuracies of groups: see desim.problem.fairness; on clients' own test rows, each with its
-    model: desim.problem.clients. The network's model is the coordinator's, or the mean of the
+    model: desim.problem.own_tests. The network's model is the coordinator's, or the mean of the
     agents' where there is none. sample: which test rows count, None for all.
     """
 
@@ -112,7 +112,7 @@ class Metrics:
         """How clients do with these models, computed as it is asked for; None if nobody asks."""
         if not any(name in OF_CLIENTS for name in self.names):
             return None
-        from desim.problem.clients import Clients
+        from desim.problem.own_tests import Clients
 
         return Clients(self.problem, x if model is None else model)
 

@@ -41,7 +41,7 @@ MEASURES: dict[str, Callable[[Groups, Groups, Groups], float]] = {
     "accuracy_others": lambda decided, right, group: _accuracy(decided, right, ~group),
 }
 
-OF_CLIENTS = (  # on each client's own test rows: desim.problem.clients
+OF_CLIENTS = (  # on each client's own test rows: desim.problem.own_tests
     "client_accuracy", "client_accuracy_weighted", "client_accuracy_worst_decile",
     "client_accuracy_min", "client_accuracy_spread", "client_loss",
 )  # fmt: skip

@@ -499,9 +499,9 @@ def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
     if "accuracy" in metrics and (problem.test_A is None or not len(problem.test_A)):
         lacks.append("accuracy needs test rows; set problem.data.test")
     if names := [name for name in metrics if name in OF_CLIENTS]:
-        from desim.problem import clients
+        from desim.problem import own_tests
 
-        lacks += [clients.lacking(name, problem) for name in names]
+        lacks += [own_tests.lacking(name, problem) for name in names]
     found += [f"observe.metrics: {text}" for text in lacks if text]
     if found:
         raise InputError(found)

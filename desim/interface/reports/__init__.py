@@ -10,6 +10,7 @@ from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import Trials
 from desim.interface.plots import ecdf, profile
+from desim.interface.reports.each_client import each_client
 from desim.interface.reports.each_other import mutual
 from desim.interface.reports.page import chart_data, drawn, metrics, thinning, write
 from desim.interface.reports.readable import Reading, readings
@@ -83,6 +84,7 @@ def report(
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
+        "clients": each_client(found, some),
         "targets": time_to_targets(found, wanted),
         "runs": [_about(one) for one in some],
         "privacy": privacy(some),

@@ -75,7 +75,7 @@ def read(
     """
     if section.source == "npz":
         arrays = dealt_arrays(section.file, agents, isinstance(loss, ModelLoss))
-        return _dealt_already(loss, *arrays, section.test, seed)
+        return _dealt_already(loss, section.test, seed, *arrays)
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
@@ -187,7 +187,7 @@ def _rows(b: Any, chosen: Rows) -> Any:
 
 
 def _dealt_already(
-    loss: Loss, A: Array, b: Array, test_A: Any, test_b: Any, how: Any, seed: int
+    loss: Loss, how: Any, seed: int, A: Array, b: Array, test_A: Any, test_b: Any
 ) -> Shards:
     """The shards of features A (agents, rows, features) and labels b (agents, rows).
 

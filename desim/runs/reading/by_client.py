@@ -8,7 +8,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.numerics.later import pd
-from desim.problem.clients import best_decile, by_rows, worst_decile
+from desim.problem.own_tests import best_decile, by_rows, worst_decile
 
 if TYPE_CHECKING:
     from desim.runs.run import Run

@@ -95,7 +95,7 @@ class Clients:
         return found
 
     def _right(self, A: Any, b: Any, x: Array) -> NDArray[Any]:
-        return np.equal(self.problem.loss.predictions(A, x), np.asarray(b))
+        return np.asarray(self.problem.loss.predictions(A, x) == np.asarray(b))
 
     def _losses(self, A: Any, b: Any, x: Array) -> Array:
         loss = self.problem.loss
