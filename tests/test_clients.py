@@ -166,7 +166,7 @@ def test_metrics_are_those_by_hand():
     [
         ("of(A[part], b[part], self.x[i])", "of(A[part], b[part], self.x[0])"),
         ("np.sum(values * rows) / np.sum(rows)", "np.mean(values)"),
-        ("np.sort(values)[: _tenth(len(values))]", "np.sort(values)[-_tenth(len(values)) :]"),
+        ("np.sort(values)[: _tenth(len(values))]", "np.sort(values)[-2:]"),
         ("-(-number // 10)", "number // 10"),
         ("np.std(values)", "np.var(values)"),
         ("np.full(len(b), np.inf)", "np.full(len(b), 0.1)"),

@@ -15,38 +15,28 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.numerics.jit import one_blas_thread
-from desim.problem.fairness import OF_CLIENTS
 from desim.problem.losses.scalar import values_into
 
 if TYPE_CHECKING:
     from desim.problem.problem import Problem
 
 
-def worst_decile(values: Array) -> float:
-    """Mean of the lowest tenth of values (n,), of at least one."""
-    return float(np.mean(np.sort(values)[: _tenth(len(values))]))
-
-
-def best_decile(values: Array) -> float:
-    """Mean of the highest tenth of values (n,), of at least one."""
-    return float(np.mean(np.sort(values)[-_tenth(len(values)) :]))
-
-
 def _tenth(number: int) -> int:
     return -(-number // 10)
 
 
-def by_rows(values: Array, rows: Int) -> float:
-    """Mean of values (n,) weighted by rows (n,)."""
-    return float(np.sum(values * rows) / np.sum(rows))
-
-
-SUMMARIES: dict[str, Callable[[Array, Int], float]] = {  # of accuracies (n,) on rows (n,)
-    "client_accuracy": lambda values, rows: float(np.mean(values)),
-    "client_accuracy_weighted": by_rows,
-    "client_accuracy_worst_decile": lambda values, rows: worst_decile(values),
-    "client_accuracy_min": lambda values, rows: float(np.min(values)),
-    "client_accuracy_spread": lambda values, rows: float(np.std(values)),
+FAIRNESS: dict[str, Callable[[Array, Int], float]] = {  # of accuracies (n,) on rows (n,)
+    "mean": lambda values, rows: float(np.mean(values)),
+    "weighted": lambda values, rows: float(np.sum(values * rows) / np.sum(rows)),
+    "min": lambda values, rows: float(np.min(values)),
+    "worst_decile": lambda values, rows: float(np.mean(np.sort(values)[: _tenth(len(values))])),
+    "best_decile": lambda values, rows: float(np.mean(np.sort(values)[-_tenth(len(values)) :])),
+    "max": lambda values, rows: float(np.max(values)),
+    "spread": lambda values, rows: float(np.std(values)),
+}
+SUMMARIES = {"client_accuracy": FAIRNESS["mean"]} | {
+    f"client_accuracy_{name}": FAIRNESS[name]
+    for name in ("weighted", "worst_decile", "min", "spread")
 }
 
 
@@ -114,6 +104,3 @@ def lacking(name: str, problem: "Problem") -> str:
     if problem.test_start is None:
         return f"{name} needs test rows of every client; set problem.data.test: own"
     return ""
-
-
-assert set(OF_CLIENTS) == {*SUMMARIES, "client_loss"}

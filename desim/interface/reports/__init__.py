@@ -75,10 +75,7 @@ def report(
     usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
     wanted = usual
     if targets is not None:
-        if odd := [name for name in targets if name not in metrics(found)]:
-            allowed = ", ".join(metrics(found)) or "none, as no run has recorded a metric"
-            raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
-        wanted = [(name, finite(f"target: {name}", value)) for name, value in targets.items()]
+        wanted = _asked(targets, metrics(found))
     names = list(dict.fromkeys(one.series for one in found))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     parts = {
@@ -102,6 +99,14 @@ def report(
         "target_rule": RULE if targets is None else "",
     }
     return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles
+
+
+def _asked(targets: Mapping[str, float], known: Sequence[str]) -> list[tuple[str, float]]:
+    """Targets that were asked for; InputError for a metric that is not known."""
+    if odd := [name for name in targets if name not in known]:
+        allowed = ", ".join(known) or "none, as no run has recorded a metric"
+        raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
+    return [(name, finite(f"target: {name}", value)) for name, value in targets.items()]
 
 
 def _about(one: Reading) -> dict[str, object]:

@@ -1,28 +1,17 @@
 """How each client did on its own test rows over time, and how far apart clients were."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.numerics.later import pd
-from desim.problem.own_tests import best_decile, by_rows, worst_decile
+from desim.problem.own_tests import FAIRNESS
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
 
 MEASURED = {"accuracy": "client_accuracy", "loss": "client_loss"}  # column -> metric
-FAIRNESS: dict[str, Callable[[Array, Int], float]] = {  # of accuracies (n,) on rows (n,)
-    "mean": lambda values, rows: float(np.mean(values)),
-    "weighted": by_rows,
-    "min": lambda values, rows: float(np.min(values)),
-    "worst_decile": lambda values, rows: worst_decile(values),
-    "best_decile": lambda values, rows: best_decile(values),
-    "max": lambda values, rows: float(np.max(values)),
-    "spread": lambda values, rows: float(np.std(values)),
-}
 
 
 def by_client(run: "Run") -> "pd.DataFrame":
