@@ -13,6 +13,10 @@ from sections import made, shares, written
 
 import desim
 from desim.errors import InputError
+from desim.interface import plots
+from desim.interface.cli import main
+from desim.interface.plots import of_clients as figures
+from desim.interface.plots.style import worded
 from desim.problem import own_tests
 from desim.problem.data import partition
 from desim.scenario.build import build
@@ -178,9 +182,9 @@ def test_wrong_metrics_are_noticed(right, wrong):
         check_by_hand(mutant(own_tests, right, wrong), problem, models)
 
 
-def played(of, engine, out=None, **changes):
+def played(of, engine, folder=None, **changes):
     scenario = desim.load({**of, "name": "clients", "engine": engine, **changes})
-    return desim.run(scenario, out=out)
+    return desim.run(scenario, out=folder)
 
 
 @pytest.mark.parametrize("of", [star(**OF_STAR), graph(**OF_GRAPH)], ids=["star", "graph"])
@@ -267,6 +271,131 @@ def test_training_knows_nothing_of_them():
     assert np.add(*accuracies) == pytest.approx(1.0)
     public = [[row for row in some if row[0] in ("error", "loss")] for some in (rows, others)]
     assert public[0] == public[1]
+
+
+# Figures, and a report ----------------------------------------------------------------------------
+
+
+def rows_of(run):
+    """The last rows of each client."""
+    table = run.clients()
+    return table[table["round"] == table["round"].max()].set_index("agent")["accuracy"]
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "figure.svg"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two stored runs of six clients: all are waited for, or few."""
+    folder = tmp_path_factory.mktemp("pair")
+    of = star(**OF_STAR)
+    one = played(of, "cohort", folder / "all")
+    other = played(of, "cohort", folder / "few", policy={"deadline": "120 ms"})
+    return one, other, folder
+
+
+def test_a_band_is_drawn_from_the_worst_to_the_best_tenth(pair, out):
+    one, other, _ = pair
+    axes = plots.clients([one, other], out)
+    table = one.fairness()
+    for line, column in zip(axes.lines[:3], ("mean", "worst_decile", "best_decile"), strict=True):
+        assert np.array_equal(line.get_ydata(), table[column])
+    assert [len(axes.lines), len(axes.collections)] == [6, 2]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "clients: policy all", "clients: policy {deadline: 0.12, late: discard}",
+    ]  # fmt: skip
+
+
+def test_the_band_of_seeds_is_of_medians(out):
+    of = star(**OF_STAR)
+    same = {"churn": "none", "compute": {"speed": 500}, "network": {"link": {"latency": "9 ms"}}}
+    runs = [played({**of, **same, "seed": seed}, "cohort") for seed in (1, 2, 3)]
+    axes = plots.clients(runs, out)
+    each = [run.fairness() for run in runs]
+    last = [line.get_ydata()[-1] for line in axes.lines]
+    for found, column in zip(last, ("mean", "worst_decile", "best_decile"), strict=True):
+        assert found == pytest.approx(np.median([one[column].iloc[-1] for one in each]))
+    assert axes.get_legend().get_texts()[0].get_text().endswith("median of 3 seeds")
+
+
+def test_bars_are_the_clients_in_order_the_worst_first(pair, out):
+    _, other, _ = pair
+    accuracies = rows_of(other)
+    axes = other.plot.served(out=out)
+    assert [bar.get_width() for bar in axes.patches] == sorted(accuracies)
+    names = [int(label.get_text()) for label in axes.get_yticklabels()]
+    assert accuracies[names].tolist() == sorted(accuracies)
+    colours = [bar.get_facecolor() for bar in axes.patches]
+    assert colours[0] != colours[1]
+    assert len(set(colours)) == 2
+
+
+def test_many_clients_are_a_staircase(pair, out, monkeypatch):
+    monkeypatch.setattr(figures, "NAMED", 5)
+    axes = pair[0].plot.served(out=out)
+    assert not axes.patches
+    assert axes.get_xlabel() == "clients, the worst first"
+
+
+def test_points_are_where_logs_say(pair, out):
+    _, other, _ = pair
+    events = other.events
+    done = events[(events["kind"] == "compute") & (events["agent"] >= 0)]
+    came = events[events["kind"] == "deliver"]
+    ends = came[["agent", "peer"]].max(axis=1)
+    by_log = {
+        "rows": other.manifest["rows"],
+        "computing": done.groupby("agent")["seconds"].mean().reindex(range(6)),
+        "messages": came["seconds"].groupby(ends).mean(),
+        "contributions": other.participation()["contributions"],
+    }
+    for against in figures.AGAINST[1:]:
+        value, unit = figures._abscissa(other, against, np.arange(6))
+        found = value / (1e3 if unit == "ms" else 1.0)
+        assert found == pytest.approx(np.array(by_log[against], float), nan_ok=True), against
+    axes = other.plot.served("computing", out)
+    points = np.concatenate([np.asarray(one.get_offsets()) for one in axes.collections[:2]])
+    wanted = zip(by_log["computing"], rows_of(other), strict=True)
+    known = sorted(one for one in wanted if np.isfinite(one[0]))
+    assert sorted(map(tuple, points / [1e3, 1.0])) == [pytest.approx(one) for one in known]
+    assert len(known) == 5  # an agent is always too late
+    assert axes.get_xlabel().endswith("(ms)\n1 client without any left out")
+
+
+def called(*arguments):
+    """What the command line exits with."""
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return end.value.code
+
+
+def test_the_command_draws_them_and_reports_have_them(pair, capsys):
+    _, _, folder = pair
+    runs = [str(folder / name) for name in ("all", "few")]
+    assert called("plot", *runs, "--kind", "clients", "--size", "2x2") == 0
+    assert (folder / "all" / "clients.png").stat().st_size > 5000
+    assert called("plot", *runs, "--kind", "served") == 2
+    assert "found 2 runs; allowed: one run" in capsys.readouterr().err
+    assert called("plot", runs[0], "--against", "rows") == 2
+    assert "--against: found with --kind curve; allowed: with served" in capsys.readouterr().err
+    page = desim.report([desim.open(one) for one in runs], folder / "page.html").read_text("utf-8")
+    worst = desim.open(runs[1]).fairness()["worst_decile"].iloc[-1]
+    part = page[page.index('id="clients"') : page.index('id="targets"')]
+    assert worded("client_accuracy", worst) in part
+    assert part.count("<img") == 3
+    assert "img-src data:" in page
+
+
+def test_a_run_without_clients_has_neither(tmp_path):
+    run = played(star(observe={"metrics": ["error"]}, stop={"rounds": 1}), "cohort")
+    for draw in (run.plot.clients, run.plot.served):
+        with pytest.raises(InputError, match="has not measured them"):
+            draw()
+    page = desim.report([run], tmp_path / "page.html").read_text("utf-8")
+    assert 'id="clients"' not in page
 
 
 # What they disclose -------------------------------------------------------------------------------

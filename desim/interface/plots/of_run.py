@@ -10,7 +10,7 @@ from desim.interface.plots.activity import staleness, timeline, utilisation
 from desim.interface.plots.curves import epsilon, plot
 from desim.interface.plots.learnt import distance, learnt, pairs
 from desim.interface.plots.network_map import network
-from desim.interface.plots.served import clients, served
+from desim.interface.plots.of_clients import clients, served
 from desim.interface.plots.style import Framed, Look
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from desim.agent_names import numbered
 from desim.interface.plots import clients, served
-from desim.interface.plots.served import NAMED
+from desim.interface.plots.of_clients import NAMED
 from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading, count, metric_value, seconds
 from desim.runs.run import Run

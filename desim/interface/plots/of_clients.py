@@ -201,22 +201,24 @@ def _points(
 ) -> Axes:  # fmt: skip
     """A point for each client, the worst of them named."""
     value, unit = _abscissa(run, against, ends.who)
+    known = np.isfinite(value)
     with framed(out, **asked) as axes:
         for bad, colour in ((False, COLOURS[0]), (True, COLOURS[1])):
-            some = ends.bad == bad
+            some = known & (ends.bad == bad)
             axes.scatter(
                 value[some], ends.accuracy[some], s=22, color=colour, alpha=0.8, linewidths=0,
                 zorder=3 + bad,
             )  # fmt: skip
-        positive = value[np.isfinite(value) & (value > 0.0)]
-        if len(positive) == len(value) and positive.max() > WIDE_RANGE * positive.min():
+        if value[known].min() > 0.0 and value[known].max() > WIDE_RANGE * value[known].min():
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda one, _: f"{one:g}"))
         axes.axhline(ends.accuracy.mean(), color=INK, linewidth=0.9, linestyle="--")
         axes.margins(0.06, 0.08)
-        axes.set_xlabel(f"{WORDS[against]} ({unit})" if unit else WORDS[against])
-        for agent in ends.worst[:TOLD] if len(ends.worst) <= TOLD else ():
-            row = int(np.flatnonzero(ends.who == agent)[0])
+        left = int((~known).sum())
+        lacking = f"\n{left} client{'s' * (left > 1)} without any left out" if left else ""
+        axes.set_xlabel(WORDS[against] + (f" ({unit})" if unit else "") + lacking)
+        for row in np.flatnonzero(ends.bad & known) if len(ends.worst) <= TOLD else ():
+            agent = ends.who[row]
             axes.annotate(
                 plain(agent_named(run.manifest, int(agent))), (value[row], ends.accuracy[row]),
                 (5, -3), textcoords="offset points", fontsize=7.5, color=INK,
