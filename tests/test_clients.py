@@ -12,6 +12,7 @@ from naive import clients as by_hand
 from sections import made, shares, written
 
 import desim
+from desim.deployments.hosts import public_digest, refuse_common
 from desim.errors import InputError
 from desim.interface import plots
 from desim.interface.cli import main
@@ -19,7 +20,9 @@ from desim.interface.plots import of_clients as figures
 from desim.interface.plots.style import worded
 from desim.problem import own_tests
 from desim.problem.data import partition
+from desim.runs.recording import prepare
 from desim.scenario.build import build
+from desim.scenario.checks.chargeable import unchargeable
 
 METRICS = [*own_tests.SUMMARIES, "client_loss"]
 ROWS = {"source": "synthetic", "kind": "classification", "rows": 7, "dim": 4}
@@ -413,6 +416,26 @@ def test_a_run_that_they_end_has_no_epsilon():
         own, {"observe": {"metrics": ["accuracy"]}, "stop": {"metric": {"accuracy": 0.0}}}
     )
     assert "private rows" in " ".join(played(pooled, "cohort").manifest["warnings"])
+
+
+def test_hosts_that_hold_their_own_rows_need_not_hold_these():
+    """Nor can their coordinator measure them; how many there are is common."""
+    prepared = prepare(desim.load(star(**OF_STAR)))
+    problem = prepared.simulation.problem
+    assert public_digest(problem) == public_digest(replace(problem, test_b=-problem.test_b))
+    fewer = replace(problem, test_start=problem.test_start[[0, 1, 3, 4, 5, 6, 6]])
+    assert public_digest(problem) != public_digest(fewer)
+    with pytest.raises(InputError, match="found client_accuracy, of rows that the coordinator"):
+        refuse_common(prepared)
+
+
+def test_no_theorem_prices_a_choice_by_them():
+    private = merged(star(**OF_STAR), {"problem": {"clip": 1.0}})
+    scenario = desim.load(merged(private, {"observe": {"metrics": ["accuracy"]}}))
+    for metric in ("accuracy", "client_accuracy"):
+        assert "which is computed from private rows" in " ".join(unchargeable(scenario, metric))
+    pooled = desim.load(star(problem={"data": {**ROWS, "test": 0.3}}))
+    assert "private rows" not in " ".join(unchargeable(pooled, "accuracy"))
 
 
 # Refusals -----------------------------------------------------------------------------------------
