@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12950,  # metrics of each client; sums of replies, trusted ones, noise that remembers
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10120,  # own test rows; whose noise remembers; who is trusted; keys of power
+    "scenario": 10140,  # own test rows; whose noise remembers; who is trusted; keys of power
     "runs": 7380,  # clients; energy, an integral over the log; symbols of noise that remembers
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from desim import units
-from desim.errors import refusal
+from desim.errors import refusal, spelling
 from desim.fields import Count, File, Flag, Folder, Form, Number, Several, Strict, Text
 from desim.fields.numbers import quantity, scalars
 
@@ -75,7 +75,11 @@ class Data(Strict):
 
 def _share(value: object) -> float:
     """The share of rows for testing, a fraction in [0, 1)."""
-    share = units.fraction(value)
+    try:
+        share = units.fraction(value)
+    except ValueError as error:
+        near = spelling(value, ["own"])
+        raise ValueError(f"{error}, own, {{own: ...}}{near}") from None
     if share == 1:
         raise ValueError("found 1; allowed: a fraction below 1, for rows to train on")
     return share
@@ -114,9 +118,13 @@ OWN_SHARE = 0.2
 
 def _own_share(value: object) -> float:
     """The share of an agent's rows that it is tested on, a fraction in (0, 1)."""
-    share = units.fraction(value)
+    allowed = "a fraction above 0 and below 1, or a percentage, of every agent's rows"
+    try:
+        share = units.fraction(value)
+    except ValueError:
+        raise ValueError(refusal(value, allowed)) from None
     if not 0.0 < share < 1.0:
-        raise ValueError(refusal(value, "a fraction above 0 and below 1, of every agent's rows"))
+        raise ValueError(refusal(value, allowed))
     return share
 
 
@@ -315,6 +323,11 @@ class OwnTest(Form):
     """Which of the source's own test rows are used: all, or so many."""
 
     words = ("all",)
+
+    @classmethod
+    def allowed(cls) -> str:
+        """What may stand there, with what stands for none of them."""
+        return f"{super().allowed()}, own, {{own: ...}}"
 
     rows: Count | None = None
     """how many, drawn uniformly"""
