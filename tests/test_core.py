@@ -32,9 +32,9 @@ BEYOND = """
     privacy.ledger.budget privacy.sums problem.data problem.kernels.argmin problem.kernels.codecs
     problem.kernels.layered problem.kernels.modelled problem.kernels.of_models
     problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
-    problem.models problem.optimum
+    problem.models problem.optimum problem.own_tests
 """.split()
-MOST_LINES = 19_100  # sums of replies, who has them; who remembers noise; units of power
+MOST_LINES = 19_150  # metrics of each client; sums of replies; who remembers noise; units of power
 PLAYER = """
 import pickle, sys
 class Blocked:

@@ -15,14 +15,20 @@ SCENARIO = {
     "name": "small",
     "problem": {
         "agents": 3,
-        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
+        "data": {
+            "source": "synthetic",
+            "kind": "classification",
+            "rows": 8,
+            "dim": 4,
+            "test": "own",
+        },
         "loss": "logistic",
         "regularizer": {"l2": 0.1},
     },
     "algorithm": {"name": "fed-plt", "rho": 1.0},
     "network": {"link": {"latency": "10 ms", "loss": "20 %"}},
     "privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}, "delta": 1e-5},
-    "observe": {"metrics": ["error", "loss"]},
+    "observe": {"metrics": ["error", "loss", "client_accuracy", "client_loss"]},
     "stop": {"rounds": 3},
 }
 SCENARIO["algorithm"]["local"] = {"solver": "noisy", "epochs": 2}
@@ -57,6 +63,8 @@ def frames(run):
         "waits": run.waits(),
         "utilisation": run.utilisation(),
         "energy": run.energy(),
+        "clients": run.clients(),
+        "fairness": run.fairness(),
         "links": run.links(),
         "staleness": run.staleness(),
         "participation": run.participation(),

@@ -13,22 +13,22 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
-    "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
+    "problem": 8760,  # own test rows of agents; optima and small tables, kept for the next run
     "network": 6880,  # pickles without Python's machine; files of FedScale, Mahimahi and NDT
-    "log": 1400,  # when something was learnt; the table of contributions
+    "log": 1430,  # columns of clients; when something was learnt; the table of contributions
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
+    "engine": 12950,  # metrics of each client; sums of replies, trusted ones, noise that remembers
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10320,  # who is trusted; keys of power; traces of clients, and the list of them
-    "runs": 7300,  # energy, an integral over the log; symbols of noise that remembers
+    "scenario": 10450,  # own test rows; keys of power; traces of clients, and the list of them
+    "runs": 7380,  # clients; energy, an integral over the log; symbols of noise that remembers
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 6900,  # desim energy; joules in reports
+    "interface": 7310,  # figures of clients; desim energy; joules in reports
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
     "numerics": "keys later plain cores environment",
-    "problem": "problem targets fairness models.user_model",
+    "problem": "problem targets fairness own_tests models.user_model",
     "network": "timeline.messages timeline.record",
     "log": "column_meanings event_log parquet",
     "privacy": "ledger.ledger accounting.accountants accounting.views",
@@ -41,7 +41,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "audit.of_method audit.of_one_run contract",
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15
-    "numerics": 14, "problem": 11, "network": 12, "log": 14, "privacy": 20, "engine": 15,
+    "numerics": 14, "problem": 12, "network": 12, "log": 14, "privacy": 20, "engine": 15,
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15

@@ -30,6 +30,7 @@ from desim.deployments.formats import PROTOCOL, Message, Torn, packed
 from desim.deployments.place import REFUSALS, Loopback
 from desim.deployments.streams import Closed, Control, Stream
 from desim.errors import InputError, shortened, show
+from desim.problem.fairness import OF_TESTS
 from desim.problem.problem import Problem
 from desim.readers import text_of
 from desim.runs.premises import tuned
@@ -441,16 +442,16 @@ class Remote(Fleet):
 
 # Hosts that hold only the rows of their own agents: what must be the same, and what cannot be.
 
-TESTED = ("accuracy", "positive_rate", "risk_difference", "positive_rate_protected",
-          "positive_rate_others", "accuracy_protected", "accuracy_others")  # fmt: skip
-
 
 def public_digest(problem: Problem) -> str:
     """Hash of what all hosts have of a problem: everything but the values of agents' rows."""
     said = (problem.loss, problem.average, problem.agent_regularizer)
     rest = (problem.coordinator_regularizer, float(problem.clip), problem.A.shape, problem.b.shape)
     found = hashlib.sha256(repr((*said, *rest, str(problem.A.dtype))).encode())
-    for array in (problem.start, problem.test_A, problem.test_b, problem.test_protected):
+    test: tuple[Any, ...] = problem.test_A, problem.test_b, problem.test_protected
+    if problem.test_start is not None:  # each host has those of its own agents
+        test = (problem.test_start,)
+    for array in (problem.start, *test):
         found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
@@ -472,9 +473,10 @@ def refuse_common(prepared: Prepared) -> None:
         problems.append(f"found {found}, {text}; allowed: privacy, with noise_seed: os")
     for text in tuned(scenario, math.isfinite(simulation.problem.row_norm)):
         problems.append(f"{text}; allowed: what no rows decide")
-    test = simulation.problem.test_A is not None
+    problem = simulation.problem
+    test = problem.test_A is not None and problem.test_start is None  # of which hosts have all
     for name in simulation.observation.metrics:
-        if not test or name not in TESTED:
+        if not test or name not in OF_TESTS:
             text = f"observe.metrics: found {name}, of rows that the coordinator has not"
             problems.append(f"{text}; allowed: {'those of test rows' if test else '[]'}")
     if problems:

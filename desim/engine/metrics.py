@@ -1,7 +1,7 @@
 """Metrics of models on a problem, their rows, and the models that first met a target."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.errors import Diverged
 from desim.memory import Tree
-from desim.problem.fairness import MEASURES, RISING, measure
+from desim.problem.fairness import MEASURES, OF_CLIENTS, RISING, measure
 from desim.problem.kernels.sums import squared_distances
 from desim.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from desim.problem.own_tests import Clients
 
 # Marks: the network's models where a metric is first as good as a target.
 
@@ -89,9 +92,9 @@ class Metrics:
     error: sum_i ||x_i - x*||^2 / ||x*||^2 (agent: its own term); loss: the objective at the
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
     consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient; rates and
-    accuracies of groups: see desim.problem.fairness. The
-    network's model is the coordinator's, or the mean of the agents' where there is none. sample:
-    which test rows count, None for all.
+    accuracies of groups: see desim.problem.fairness; on clients' own test rows, each with its
+    model: desim.problem.own_tests. The network's model is the coordinator's, or the mean of the
+    agents' where there is none. sample: which test rows count, None for all.
     """
 
     def __init__(
@@ -105,13 +108,24 @@ class Metrics:
         norm = float(self.optimum @ self.optimum)
         self.norm = norm if norm > 0.0 else 1.0
 
+    def clients(self, x: Array, model: Array | None) -> "Clients | None":
+        """How clients do with these models, computed as it is asked for; None if nobody asks."""
+        if not any(name in OF_CLIENTS for name in self.names):
+            return None
+        from desim.problem.own_tests import Clients
+
+        return Clients(self.problem, x if model is None else model)
+
     def network(
-        self, name: str, x: Array, model: Array | None, error: float | None = None
-    ) -> float:
+        self, name: str, x: Array, model: Array | None, error: float | None = None,
+        clients: "Clients | None" = None,
+    ) -> float:  # fmt: skip
         """Value of metric `name` for models x (agents, dim) and the coordinator's model (dim,).
 
-        error: that metric's value, where it is known.
+        error: that metric's value, where it is known; clients: of these models, likewise.
         """
+        if name in OF_CLIENTS and (found := clients or self.clients(x, model)):
+            return found.value(name)
         if name == "error" and error is not None:
             return error
         if name == "error":
@@ -155,6 +169,7 @@ class MetricRows:
         self.met: tuple[str, float] | None = None  # that target
         self.latest: tuple[str, float] | None = None
         self._values: list[float] = []  # of the metrics, as the network had them last
+        self._each: list[tuple[int, Array]] = []  # metrics by agent, at the same time
         self._network: list[tuple[float, int, int, int, float]] = []
         self._columns: list[Array] = []  # columns time, round, metric, agent, value
 
@@ -166,7 +181,9 @@ class MetricRows:
         error: that metric's value, where it is known.
         """
         names = self.metrics.names
-        self._values = [self.metrics.network(name, x, model, error) for name in names]
+        some = self.metrics.clients(x, model)
+        self._values = [self.metrics.network(name, x, model, error, some) for name in names]
+        self._each = self._by_client(some)
         self.again(time, round_)
         if self.marks.wanted:
             centre = x.mean(0) if model is None else model
@@ -181,6 +198,21 @@ class MetricRows:
             self._network.append((time, round_, code, NETWORK, value))
             if code == 0:
                 self.latest = (self.metrics.names[0], value)
+        self._append_each(time, round_, self._each)
+
+    def _by_client(self, clients: "Clients | None") -> list[tuple[int, Array]]:
+        """Codes of metrics that have a value (agents,) of each client, and these."""
+        if clients is None:
+            return []
+        found = ((code, clients.each(name)) for code, name in enumerate(self.metrics.names))
+        return [(code, values) for code, values in found if values is not None]
+
+    def _append_each(self, time: float, round_: int, each: list[tuple[int, Array]]) -> None:
+        for code, values in each:
+            columns = np.empty((5, len(values)))
+            columns[0], columns[1], columns[2] = time, round_, code
+            columns[3], columns[4] = np.arange(len(values)), values
+            self._columns.append(columns)
 
     def rounds(self, times: Array, first: int, x: Array, models: Array, errors: Array) -> None:
         """Record the network metrics of rounds first, first + 1, ... that end at times (n,) s.
@@ -188,16 +220,20 @@ class MetricRows:
         x (agents, dim): the agents' models at the end; models (n, dim): the coordinator's; errors
         (n,): the metric of that name. Only the last round may meet a target.
         """
+        seen = [(m, self.metrics.clients(x, m)) for m in models]
         for code, name in enumerate(self.metrics.names):
             columns = np.empty((5, len(times)))
             columns[0], columns[1] = times, np.arange(first, first + len(times))
             columns[2], columns[3] = code, NETWORK
             own = name == "error"
-            columns[4] = errors if own else [self.metrics.network(name, x, m) for m in models]
+            found = [] if own else [self.metrics.network(name, x, m, None, of) for m, of in seen]
+            columns[4] = errors if own else found
             self._columns.append(columns)
             self.marks.look(name, times, first, columns[4], models)
             if code == 0:
                 self.latest = (name, float(columns[4, -1]))
+        for k, (_, clients) in enumerate(seen):
+            self._append_each(float(times[k]), first + k, self._by_client(clients))
         self.check(float(times[-1]), x, models[-1], float(errors[-1]) if len(errors) else None)
 
     def check(self, time: float, x: Array, model: Array | None, error: float | None = None) -> bool:

@@ -146,6 +146,8 @@ ROWS = {  # what one row of a table is
     "waits": "one wait: a coordinator's collection, or an agent's for its neighbours",
     "utilisation": "one agent, from the start to the end of the run",
     "energy": "one agent, and one cause for which its device took energy",
+    "clients": "one agent, with its own test rows, when they were measured",
+    "fairness": "all clients, when they were measured",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
     "participation": "one agent, and the rounds in whose collections its replies are",
@@ -264,6 +266,25 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "cause": ("", "idle, computing, sending, receiving, radio or tail"),
         "joules": ("J", "what it took; inf until a target that was never met"),
     },
+    "clients": {
+        "round": ("", "rounds that were over"),
+        "time": ("s", "when the models were these"),
+        "agent": ("", "the client"),
+        "rows": ("", "its own test rows, on which nobody trains"),
+        "accuracy": ("", "share of them whose label its model predicts; nan if not measured"),
+        "loss": ("", "mean loss over them; nan if not measured"),
+    },
+    "fairness": {
+        "time": ("s", "when the models were these"),
+        "round": ("", "rounds that were over"),
+        "mean": ("", "mean of clients' accuracies"),
+        "weighted": ("", "the same, weighted by their test rows"),
+        "min": ("", "the lowest accuracy of a client"),
+        "worst_decile": ("", "mean over the tenth of clients with the lowest"),
+        "best_decile": ("", "mean over the tenth of clients with the highest"),
+        "max": ("", "the highest accuracy of a client"),
+        "spread": ("", "standard deviation over clients"),
+    },
     "links": {
         "source": ("", "who sends; -1 is the coordinator"),
         "target": ("", "who receives; -1 is the coordinator"),
@@ -344,6 +365,12 @@ METRICS = {  # metric -> of the whole network
     "positive_rate_others": "positive rate of the others",
     "accuracy_protected": "accuracy in the protected group",
     "accuracy_others": "accuracy among the others",
+    "client_accuracy": "accuracy of a client's model on its own test rows; of all, their mean",
+    "client_accuracy_weighted": "that mean, weighted by the clients' own test rows",
+    "client_accuracy_worst_decile": "mean over the tenth of clients with the lowest accuracies",
+    "client_accuracy_min": "the lowest accuracy of a client",
+    "client_accuracy_spread": "standard deviation over clients of their accuracies",
+    "client_loss": "mean loss of a client's model on its own test rows; of all, their mean",
 }
 
 

@@ -41,7 +41,12 @@ MEASURES: dict[str, Callable[[Groups, Groups, Groups], float]] = {
     "accuracy_others": lambda decided, right, group: _accuracy(decided, right, ~group),
 }
 
-RISING = frozenset({"accuracy", "accuracy_protected", "accuracy_others"})  # better when larger
+OF_CLIENTS = (  # on each client's own test rows: desim.problem.own_tests
+    "client_accuracy", "client_accuracy_weighted", "client_accuracy_worst_decile",
+    "client_accuracy_min", "client_accuracy_spread", "client_loss",
+)  # fmt: skip
+OF_TESTS = frozenset({"accuracy", *MEASURES, *OF_CLIENTS})  # metrics of test rows
+RISING = frozenset({"accuracy", "accuracy_protected", "accuracy_others", *OF_CLIENTS[:4]})  # better
 
 
 def measure(name: str, problem: "Problem", x: Array) -> float:

@@ -218,8 +218,8 @@ class Problem:
     features; protected, test_protected (rows,): 1 for rows of the protected group, else 0;
     precision: of a layered model's rows and gradients (models are float64); row_norm: bound on the
     norm of a row that holds for every data set; augment: what is done to rows of a model while they
-    are trained on. Raises InputError where shapes, labels or numbers
-    are impossible.
+    are trained on; test_start (agents + 1,): agent i's own test rows are test_start[i]:test_start[i
+    + 1], if they are agents'. Raises InputError where shapes, labels or numbers are impossible.
     """
 
     A: Array
@@ -239,6 +239,7 @@ class Problem:
     sites: tuple[str, ...] = ()
     row_norm: float = np.inf
     augment: "tuple[Augmentation, ...]" = ()
+    test_start: Rows | None = None
 
     def __post_init__(self) -> None:
         kinds = (("A", float), ("b", float), ("start", np.int64))
@@ -262,6 +263,11 @@ class Problem:
     def rows(self) -> Rows:
         """Rows of each agent (agents,)."""
         return np.diff(self.start)
+
+    @property
+    def test_rows(self) -> Rows | None:
+        """Each agent's own test rows (agents,), if they have some."""
+        return None if self.test_start is None else np.diff(self.test_start)
 
     @cached_property
     def scale(self) -> Array:
@@ -376,6 +382,8 @@ class Problem:
         for name in ("test_A", "test_b", "test_protected"):
             rows = getattr(self, name)
             object.__setattr__(found, name, None if rows is None else rows[places])
+        if self.test_start is not None:
+            object.__setattr__(found, "test_start", np.searchsorted(places, self.test_start))
         return found
 
     def accuracy(self, x: Array) -> float:
@@ -455,7 +463,7 @@ class Problem:
             for _, part in () if array is None else chunks(array):
                 found.update(np.ascontiguousarray(part).data)
             found.update(b"none" if array is None else b"")
-        for group in (self.protected, self.test_protected):
+        for group in (self.protected, self.test_protected, self.test_start):
             found.update(b"" if group is None else group.tobytes())
         return found.hexdigest()
 

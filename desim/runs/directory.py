@@ -116,9 +116,10 @@ NUMBER = (float, int)
 KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "reason": str, "engine": str, "why": str, "seed": int, "rounds": int, "time": NUMBER,
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "plain_seconds": NUMBER, "counts": dict,
-    "files": dict, "rows": list, "sites": list, "warnings": list, "versions": dict,
-    "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict, "clock": dict,
-    "model": dict, "diverged": str, "listeners": dict, "sources": dict,
+    "files": dict, "rows": list, "test_rows": list, "sites": list, "warnings": list,
+    "versions": dict, "problem_sha256": str, "scenario_sha256": str, "privacy": dict,
+    "retimed": dict, "clock": dict, "model": dict, "diverged": str, "listeners": dict,
+    "sources": dict,
 }  # fmt: skip
 NONE = type(None)
 PRIVATE = {
@@ -284,9 +285,10 @@ def _sound(manifest: Mapping[str, Any]) -> bool:
     terms = private.get("terms") or {}
     if not _of_kinds(private, PRIVATE) or not _of_kinds(terms, TERMS) or terms.keys() - TERMS:
         return False
-    if not all(isinstance(one, int) for one in known.get("rows", [])):
+    rows = [one for name in ("rows", "test_rows") for one in known.get(name, [])]
+    if not all(isinstance(one, int) for one in rows):
         return False
-    numbers = [*known.get("counts", {}).values(), *known.get("rows", [])]
+    numbers = [*known.get("counts", {}).values(), *rows]
     every = [*numbers, *(known[name] for name in known if KINDS[name] in (int, NUMBER))]
     small = all(not isinstance(one, int) or abs(one) < 2**63 for one in every)
     words = [*known.get("warnings", []), *private.get("tuned", [])]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from desim.errors import DesimError, InputError, refusal
 from desim.numerics.keys import seed_word
-from desim.problem.fairness import MEASURES
+from desim.problem.fairness import OF_TESTS
 from desim.runs.premises import names, plugged, unrepeatable
 from desim.runs.reading.series import other_problems
 from desim.runs.run import Run
@@ -19,7 +19,7 @@ from desim.scenario.schema import Scenario
 
 # Why delays may change what a run computes, or when its metrics are true, in words.
 
-OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone
+OF_MODEL = ("loss", "gradient", *OF_TESTS)  # of the coordinator's model alone
 
 
 def obstacles(run: Run) -> list[str]:

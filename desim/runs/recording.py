@@ -233,7 +233,7 @@ def carry_out(
 
 def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str, Any]:
     target, noise = scenario.privacy and scenario.privacy.target, simulation.method.noise
-    loss = getattr(simulation.problem, "loss", None)
+    loss, own = (getattr(simulation.problem, name, None) for name in ("loss", "test_rows"))
     return {
         "name": scenario.name,
         "status": "running",
@@ -244,6 +244,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "scenario_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "problem_sha256": simulation.problem.digest(),
         "rows": simulation.problem.rows.tolist(),
+        **({"test_rows": own.tolist()} if own is not None else {}),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
         **({"calibrated": noise.given} if target and noise else {}),
         "privacy": premises(scenario, simulation),

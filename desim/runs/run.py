@@ -388,6 +388,27 @@ class Run:
 
         return described(spent(self, until), "energy")
 
+    def clients(self) -> "pd.DataFrame":
+        """Columns round, time s, agent, rows, accuracy, loss: each client on its own test rows.
+
+        Of scenarios with problem.data.test: own, whenever client_accuracy or client_loss of
+        observe.metrics was measured; nan for the one that was not. A client's model is the
+        coordinator's, or on a graph its own. InputError where neither was measured.
+        """
+        from desim.runs.reading.by_client import by_client
+
+        return described(by_client(self), "clients")
+
+    def fairness(self) -> "pd.DataFrame":
+        """How far apart clients' accuracies were over time: see `reading.by_client`.
+
+        Columns time s, round, mean, weighted (by test rows), min, worst_decile, best_decile, max,
+        spread (the standard deviation over clients). InputError where they were not measured.
+        """
+        from desim.runs.reading.by_client import fairness
+
+        return described(fairness(self), "fairness")
+
     @property
     def powered(self) -> bool:
         """Whether its scenario has power, and its log what takes it, so that it has an energy."""

@@ -41,7 +41,7 @@ from desim.numerics.keys import Stream
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.data.table import Draw, scaling
-from desim.problem.fairness import MEASURES, lacking
+from desim.problem.fairness import MEASURES, OF_CLIENTS, lacking
 from desim.problem.losses.model_loss import ModelLoss
 from desim.problem.models.checked import said
 from desim.problem.models.user_model import Rows
@@ -498,10 +498,14 @@ def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
     lacks = [lacking(name, problem) for name in metrics if name in MEASURES]
     if "accuracy" in metrics and (problem.test_A is None or not len(problem.test_A)):
         lacks.append("accuracy needs test rows; set problem.data.test")
+    if names := [name for name in metrics if name in OF_CLIENTS]:
+        from desim.problem import own_tests
+
+        lacks += [own_tests.lacking(name, problem) for name in names]
     found += [f"observe.metrics: {text}" for text in lacks if text]
     if found:
         raise InputError(found)
-    if "accuracy" in metrics and isinstance(problem.loss, ModelLoss):
+    if {"accuracy", *OF_CLIENTS}.intersection(metrics) and isinstance(problem.loss, ModelLoss):
         tested: Any = problem.test_A, problem.test_b
         said(problem.loss.model, problem.loss.start, Rows(*tested))
 

@@ -67,7 +67,7 @@ def read_problem(
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
         shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
-        precision, shards.sites, row_norm, _changes(section, shards),
+        precision, shards.sites, row_norm, _changes(section, shards), shards.test_start,
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
@@ -141,7 +141,8 @@ def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:
             f"problem.average: mean over all rows, of {blocks} blocks as one agent's; the sum "
             "of the blocks' means is another objective wherever there is a regulariser"
         )
-    return shards._replace(start=shards.start[[0, -1]], sites=()), warnings
+    whole = None if shards.test_start is None else shards.test_start[[0, -1]]
+    return shards._replace(start=shards.start[[0, -1]], test_start=whole, sites=()), warnings
 
 
 def _bounded(section: Any, shards: Shards) -> tuple[Shards, float]:

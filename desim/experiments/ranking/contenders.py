@@ -16,7 +16,7 @@ from desim.arrays import Array
 from desim.engine.call_trace import CallTrace, Player, noted
 from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
-from desim.problem.fairness import MEASURES
+from desim.problem.fairness import OF_TESTS
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
 from desim.runs.likeness import delayed
@@ -151,7 +151,7 @@ def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
     stop = limits if graph else {**limits, "metric": {metric: value}}
     observe = {**data["observe"], "metrics": [metric], "iterates": graph}
     observe.pop("checkpoints", None)
-    if metric != "accuracy" and metric not in MEASURES:
+    if metric not in OF_TESTS:
         observe.pop("sample", None)
     observe["every"] = data["observe"].get("every", "round") if graph else "round"
     found = load({**data, "stop": stop, "observe": observe})

@@ -19,6 +19,8 @@ from desim.interface.plots.learnt import distance as distance
 from desim.interface.plots.learnt import learnt as learnt
 from desim.interface.plots.learnt import pairs as pairs
 from desim.interface.plots.network_map import network as network
+from desim.interface.plots.of_clients import clients as clients
+from desim.interface.plots.of_clients import served as served
 from desim.interface.plots.profiles import bars as bars
 from desim.interface.plots.profiles import ecdf as ecdf
 from desim.interface.plots.profiles import profile as profile

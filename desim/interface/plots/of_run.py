@@ -10,6 +10,7 @@ from desim.interface.plots.activity import staleness, timeline, utilisation
 from desim.interface.plots.curves import epsilon, plot
 from desim.interface.plots.learnt import distance, learnt, pairs
 from desim.interface.plots.network_map import network
+from desim.interface.plots.of_clients import clients, served
 from desim.interface.plots.style import Framed, Look
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ class Figures:
     def utilisation(self, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
         """Shares of time in which agents compute; see `desim.interface.plots.utilisation`."""
         return utilisation(self._run, out, **asked)
+
+    def clients(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+        """Clients' accuracies over time, in a band; see `desim.interface.plots.clients`."""
+        return clients([self._run], out, **asked)
+
+    def served(
+        self, against: str = "agent", out: str | Path | None = None, **asked: Unpack[Framed]
+    ) -> Axes:
+        """Which clients are served badly; see `desim.interface.plots.served`."""
+        return served(self._run, against, out, **asked)
 
     def epsilon(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
         """What each agent has spent over time; see `desim.interface.plots.epsilon`."""

@@ -46,6 +46,12 @@ WORDS = {  # metrics whose names are no words
     "positive_rate_others": "positive decisions, others",
     "accuracy_protected": "test accuracy, protected group",
     "accuracy_others": "test accuracy, others",
+    "client_accuracy": "accuracy of clients, mean",
+    "client_accuracy_weighted": "accuracy of clients, mean by rows",
+    "client_accuracy_worst_decile": "accuracy of the worst tenth of clients",
+    "client_accuracy_min": "accuracy of the worst client",
+    "client_accuracy_spread": "spread of clients' accuracies",
+    "client_loss": "loss of clients, mean",
 }
 
 
@@ -66,7 +72,7 @@ def on_axis(value: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def is_share(metric: str) -> bool:
     """Whether values of the metric are shares, to be read in percent."""
-    return metric.startswith(("accuracy", "positive_rate", "risk"))
+    return metric.startswith(("accuracy", "client_accuracy", "positive_rate", "risk"))
 
 
 def worded(metric: str, value: float, digits: int = 4) -> str:

@@ -10,6 +10,7 @@ from desim.experiments.studies.folder import groups_of
 from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import Trials
 from desim.interface.plots import ecdf, profile
+from desim.interface.reports.each_client import each_client
 from desim.interface.reports.each_other import mutual
 from desim.interface.reports.page import chart_data, drawn, metrics, thinning, write
 from desim.interface.reports.readable import Reading, readings
@@ -74,15 +75,13 @@ def report(
     usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
     wanted = usual
     if targets is not None:
-        if odd := [name for name in targets if name not in metrics(found)]:
-            allowed = ", ".join(metrics(found)) or "none, as no run has recorded a metric"
-            raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
-        wanted = [(name, finite(f"target: {name}", value)) for name, value in targets.items()]
+        wanted = _asked(targets, metrics(found))
     names = list(dict.fromkeys(one.series for one in found))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
+        "clients": each_client(found, some),
         "targets": time_to_targets(found, wanted),
         "runs": [_about(one) for one in some],
         "privacy": privacy(some),
@@ -100,6 +99,14 @@ def report(
         "target_rule": RULE if targets is None else "",
     }
     return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles
+
+
+def _asked(targets: Mapping[str, float], known: Sequence[str]) -> list[tuple[str, float]]:
+    """Targets that were asked for; InputError for a metric that is not known."""
+    if odd := [name for name in targets if name not in known]:
+        allowed = ", ".join(known) or "none, as no run has recorded a metric"
+        raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
+    return [(name, finite(f"target: {name}", value)) for name, value in targets.items()]
 
 
 def _about(one: Reading) -> dict[str, object]:

@@ -155,6 +155,7 @@ def write(path: Path, parts: Mapping[str, Any]) -> Path:
 def rendered(parts: Mapping[str, Any]) -> str:
     """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
     figures = parts["clock"] is not None or any(drawings for _, drawings in parts["studies"])
+    figures = figures or parts["clients"] is not None
     scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
     surroundings = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

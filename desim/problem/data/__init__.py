@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array
+from desim.arrays import Array, Mask
 from desim.errors import InputError, spelling
 from desim.numerics.later import pd
-from desim.problem.data.partition import Deal, deal
+from desim.problem.data.partition import Deal, deal, held_out
 from desim.problem.data.sources import dealt_arrays, read_table
 from desim.problem.data.table import (
     Table,
@@ -38,8 +38,9 @@ class Shards(NamedTuple):
 
     protected, test_protected (rows,): 1 for rows of the protected group, else 0, if there is one;
     sites: the values of the column by which the rows are dealt, one for each agent; classes: how
-    many labels there are, where the source says so. For a model A and test_A may be Gathered, and
-    so may b and test_b where labels are arrays.
+    many labels there are, where the source says so; test_start (agents + 1,): where the test rows
+    of each agent begin, if they are its own. For a model A and test_A may be Gathered, and so may b
+    and test_b where labels are arrays.
     """
 
     A: Any
@@ -52,6 +53,7 @@ class Shards(NamedTuple):
     test_protected: Array | None = None
     sites: tuple[str, ...] = ()
     classes: int = 0
+    test_start: Rows | None = None
 
 
 def read(
@@ -72,9 +74,8 @@ def read(
     values, labels that do not suit the loss, too few rows.
     """
     if section.source == "npz":
-        return _dealt_already(
-            loss, *dealt_arrays(section.file, agents, isinstance(loss, ModelLoss))
-        )
+        arrays = dealt_arrays(section.file, agents, isinstance(loss, ModelLoss))
+        return _dealt_already(loss, section.test, seed, *arrays)
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
@@ -91,18 +92,20 @@ def read(
         classes=classes(table.labels, train), groups=dealt,
     )  # fmt: skip
     shares = deal(int(train.sum()), agents, how)
-    order, start = np.concatenate(shares), np.cumsum([0, *(len(share) for share in shares)])
-    mine, tested = np.flatnonzero(train)[order], np.flatnonzero(test)
+    mine, tested, start, test_start = _whose(shares, train, test, section.test, seed)
+    if test_start is not None:
+        train, test = (np.isin(np.arange(len(train)), some) for some in (mine, tested))
+        table = table._replace(train=train, test=test)
     modelled = isinstance(loss, ModelLoss)
     if modelled and change is None and _as_they_are(section):
         A, test_A, names = _lazily(table, mine, tested, section)
     else:
-        A, test_A, names = _prepared(table, section, order, change, modelled)
+        A, test_A, names = _prepared(table, section, (mine, tested), change, modelled)
     some = bool(test.any())
     return Shards(
         A,
         _rows(b, mine),
-        start.astype(np.int64),
+        start,
         test_A if some else None,
         _rows(b, tested) if some else None,
         names,
@@ -110,7 +113,28 @@ def read(
         z[tested] if z is not None and some else None,
         () if dealt is None else tuple(str(one) for one in np.unique(dealt)),
         table.classes,
+        test_start,
     )
+
+
+def _whose(
+    shares: list[Rows], train: Mask, test: Mask, how: Any, seed: int
+) -> tuple[Rows, Rows, Rows, Rows | None]:
+    """Rows of the table to train on, agent by agent, and to test on; where those of agents begin.
+
+    shares: of the training rows (rows,); test rows begin nowhere unless `how` makes them agents'.
+    """
+    dealt = np.flatnonzero(train)
+    if not hasattr(how, "own"):
+        return dealt[np.concatenate(shares)], np.flatnonzero(test), _starts(shares), None
+    shares, own = held_out(shares, how.own, seed)
+    mine, tested = (dealt[np.concatenate(parts)] for parts in (shares, own))
+    return mine, tested, _starts(shares), _starts(own)
+
+
+def _starts(parts: list[Rows]) -> Rows:
+    """Where each part begins, and where the last one ends."""
+    return np.cumsum([0, *map(len, parts)]).astype(np.int64)
 
 
 def _as_they_are(section: Any) -> bool:
@@ -129,9 +153,16 @@ def _lazily(table: Table, mine: Rows, tested: Rows, section: Any) -> tuple[Any, 
 
 
 def _prepared(
-    table: Table, section: Any, order: Rows, change: Change | None, modelled: bool
+    table: Table, section: Any, wanted: tuple[Rows, Rows], change: Change | None, modelled: bool
 ) -> tuple[Array, Array, tuple[str, ...]]:
-    """The same as float64 in memory, where something is done to features; and their names."""
+    """The same as float64 in memory, where something is done to features; and their names.
+
+    wanted: rows of the table to train and to test on, in their order.
+    """
+    order, tested = (
+        np.searchsorted(np.flatnonzero(some), rows)
+        for some, rows in zip((table.train, table.test), wanted, strict=True)
+    )
     A, test_A = (
         _shaped(np.asarray(table.A[np.flatnonzero(some)]), ()) for some in (table.train, table.test)
     )
@@ -139,7 +170,7 @@ def _prepared(
     A, test_A, names = prepared(rows, test_A, table.names, section)
     if modelled and table.shape and not section.intercept:
         A, test_A = _shaped(A, table.shape), _shaped(test_A, table.shape)
-    return A[order], test_A, names
+    return A[order], test_A[tested], names
 
 
 def _shaped(A: Any, shape: tuple[int, ...]) -> Any:
@@ -155,16 +186,25 @@ def _rows(b: Any, chosen: Rows) -> Any:
     return b[chosen]
 
 
-def _dealt_already(loss: Loss, A: Array, b: Array, test_A: Any, test_b: Any) -> Shards:
-    """The shards of features A (agents, rows, features) and labels b (agents, rows)."""
-    start = np.arange(len(A) + 1) * A.shape[1]
+def _dealt_already(
+    loss: Loss, how: Any, seed: int, A: Array, b: Array, test_A: Any, test_b: Any
+) -> Shards:
+    """The shards of features A (agents, rows, features) and labels b (agents, rows).
+
+    how: whether agents' test rows are their own, which leaves out the others.
+    """
+    shares, start = [*np.arange(A.shape[0] * A.shape[1]).reshape(len(A), -1)], None
     names = tuple(f"x{j}" for j in range(A.shape[2])) if A.ndim == 3 else ()
     rows = A.shape[0] * A.shape[1]
     A, b = A.reshape(rows, *A.shape[2:]), b.reshape(rows, *b.shape[2:])
+    if how is not None:
+        shares, own = held_out(shares, how.own, seed)
+        mine, tested, start = np.concatenate(shares), np.concatenate(own), _starts(own)
+        rows, A, test_A, b, test_b = len(mine), A[mine], A[tested], b[mine], b[tested]
     if isinstance(loss, ModelLoss):
         whole = of_model(b if test_b is None else np.concatenate([b, test_b]), loss)
         b, test_b = whole[:rows], None if test_b is None else whole[rows:]
-    return Shards(A, b, start, test_A, test_b, names)
+    return Shards(A, b, _starts(shares), test_A, test_b, names, test_start=start)
 
 
 def _groups(table: Table, column: str) -> NDArray[Any]:

@@ -1,5 +1,6 @@
 """How rows are dealt to agents: iid, in order, by label (Dirichlet, or so many each), by column."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,34 @@ def deal(rows: int, agents: int | None, how: Deal) -> list[Rows]:
     if how.kind == "iid":
         order = keys.permutation(how.seed, Stream.DATA, rows, round=Draw.SHUFFLE)
     return np.split(order, _ends(rows, agents, how.sizes)[:-1])
+
+
+def held_out(shares: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:
+    """Of the row numbers of each agent those to train on, and those that are its own test rows.
+
+    share: of its rows, to the nearest row, and at least one on each side; drawn uniformly.
+    InputError where agents have a row only.
+    """
+    few = [agent for agent, rows in enumerate(shares) if len(rows) < 2]
+    if few:
+        others = f" and {len(few) - 1} others" if len(few) > 1 else ""
+        raise InputError(
+            f"problem.data.test: found own, and agent {few[0]}{others} with 1 row; allowed: at "
+            "least 2 rows for every agent, one to train on and one to be tested on"
+        )
+    trained, tested = list[Rows](), list[Rows]()
+    for agent, rows in enumerate(shares):
+        size, place = own_size(len(rows), share), {"round": Draw.OWN_TEST, "agent": agent}
+        drawn = np.zeros(len(rows), bool)
+        drawn[keys.subset(seed, Stream.DATA, len(rows), size, **place)] = True
+        trained.append(rows[~drawn])
+        tested.append(rows[drawn])
+    return trained, tested
+
+
+def own_size(rows: int, share: float) -> int:
+    """How many of an agent's rows it is tested on: a share, but neither none nor all of them."""
+    return min(max(1, round(share * rows)), rows - 1)
 
 
 def _ends(rows: int, agents: int, sizes: tuple[int, ...]) -> Rows:

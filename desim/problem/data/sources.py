@@ -34,21 +34,27 @@ SMALL = 1 << 16  # numbers of a table that is kept for the next run of its seed
 
 
 def generate(section: Any, agents: int | None, seed: int) -> Table:
-    """Training rows for all agents, section.rows each, and the test rows."""
+    """Training rows for all agents, section.rows each, and test rows, their own among them."""
     if agents is None:
         raise InputError("problem.agents: missing; generated data need the number of agents")
-    train = agents * section.rows
-    tested = max(1, round(train * section.test / (1.0 - section.test))) if section.test else 0
+    each, own = section.rows, getattr(section.test, "own", 0.0)
+    if own:  # of rows that are more by as many, to be held out once they are dealt
+        each += max(1, round(each * own / (1.0 - own)))
+    share = 0.0 if own else section.test
+    train = agents * each
+    tested = max(1, round(train * share / (1.0 - share))) if share else 0
     make = _classification if section.kind == "classification" else _regression
-    A, b = make(section, agents, tested, seed)
+    A, b = make(section, agents, each, tested, seed)
     names = tuple(f"x{j}" for j in range(A.shape[1]))
     test = np.arange(train + tested) >= train
     return Table(A, b, names, dict(zip(names, A.T, strict=True)), ~test, test)
 
 
-def _classification(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+def _classification(
+    section: Any, agents: int, each: int, tested: int, seed: int
+) -> tuple[Any, Any]:
     """scikit-learn's clusters at hypercube corners (Guyon 2003), labels -1, 1, none redundant."""
-    rows, features = agents * section.rows + tested, section.dim - section.intercept
+    rows, features = agents * each + tested, section.dim - section.intercept
     state = int(keys.integers(seed, Stream.DATA, 2**31 - 1, round=Draw.GENERATOR)[0])
     drawn = _clusters if rows * features <= SMALL else _clusters.__wrapped__
     asked = section.informative, section.clusters, section.separation, section.flip
@@ -76,20 +82,20 @@ def _clusters(
     return made
 
 
-def _regression(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+def _regression(section: Any, agents: int, each: int, tested: int, seed: int) -> tuple[Any, Any]:
     """Labels b = a.w + noise with a, w ~ N(0, I).
 
     Each agent's rows have their own address (test rows: agent -1), so that an agent more changes
     nobody else's; an intercept is one more coordinate of w.
     """
     features = section.dim - section.intercept
-    parts = [(np.arange(agents), section.rows), (-1, tested)]
+    parts = [(np.arange(agents), each), (-1, tested)]
 
-    def drawn(what: Draw, each: int) -> Any:
-        """Normals for all rows, `each` of them for a row."""
+    def drawn(what: Draw, many: int) -> Any:
+        """Normals for all rows, so many for a row."""
         place = {"seed": seed, "stream": Stream.DATA, "round": what}
         return np.concatenate(
-            [keys.normals(agent=i, size=m * each, **place).ravel() for i, m in parts]
+            [keys.normals(agent=i, size=m * many, **place).ravel() for i, m in parts]
         )
 
     A, noise = drawn(Draw.FEATURES, features).reshape(-1, features), drawn(Draw.NOISE, 1)

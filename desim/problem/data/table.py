@@ -33,6 +33,7 @@ class Draw(IntEnum):
     OWNERS = 7
     TRAIN = 8
     MEASURED = 9
+    OWN_TEST = 10
 
 
 class Table(NamedTuple):
@@ -66,10 +67,13 @@ def split(
 ) -> tuple[Mask, Mask]:
     """Rows to train on and test rows (rows,), as section.test and section.train say.
 
-    own: the source's own test rows (rows,), of which section.test then chooses.
+    own: the source's own test rows (rows,), of which section.test then chooses; where agents are
+    tested on rows of their own these are left out, and nothing is held out before rows are dealt.
     """
     how = section.test
-    if own is not None:
+    if hasattr(how, "own"):
+        test, train = np.zeros(rows, bool), np.ones(rows, bool) if own is None else ~own
+    elif own is not None:
         test, train = _drawn_by(own, how, seed), ~own
     else:
         test = _held_out(how, columns, rows, seed)

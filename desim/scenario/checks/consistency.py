@@ -13,6 +13,7 @@ from desim.errors import InputError
 from desim.fields import Local
 from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
+from desim.problem.fairness import OF_CLIENTS
 from desim.scenario import registry
 from desim.scenario.checks import link_consistency, trust_consistency
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
@@ -21,6 +22,7 @@ from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.observe_and_stop import Observe, Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
+from desim.scenario.sections.tabular import OwnRows
 from desim.scenario.tree import Found
 
 
@@ -194,20 +196,25 @@ def steps_fit(algorithm: Algorithm, policy: Policy, kind: Kind, engine: str) -> 
 
 
 def metrics_fit(problem: Problem, observe: Observe) -> Found:
-    """Accuracy is a share of test rows whose label is right."""
-    if "accuracy" not in observe.metrics:
-        return
-    here, data = ("observe", "metrics"), problem.data
-    model = problem.model
-    if model is not None and model.of.labels == "numbers":
-        text = f"found accuracy with model {model.name}, whose labels are numbers"
+    """Accuracy is a share of test rows whose label is right, of a client of its own test rows."""
+    here, data, model = ("observe", "metrics"), problem.data, problem.model
+    shares = [name for name in observe.metrics if name in SHARES]
+    if shares and model is not None and model.of.labels == "numbers":
+        text = f"found {shares[0]} with model {model.name}, whose labels are numbers"
         yield here, f"{text}; allowed with labels that are classes"
-    elif not (problem.loss.classification or problem.loss.layered or model):
-        text = f"found accuracy with loss {problem.loss.kind}, which classifies nothing"
+    elif shares and not (problem.loss.classification or problem.loss.layered or model):
+        text = f"found {shares[0]} with loss {problem.loss.kind}, which classifies nothing"
         yield here, f"{text}; allowed with logistic, hinge, softmax and mlp"
-    elif not getattr(data, "tested", True):
+    elif "accuracy" in shares and not getattr(data, "tested", True):
         text = "found accuracy without test rows"
         yield here, f"{text}; allowed: accuracy with problem.data.test above 0"
+    own = [name for name in observe.metrics if name in OF_CLIENTS]
+    if own and not isinstance(getattr(data, "test", None), OwnRows):
+        text = f"found {own[0]} without test rows of clients"
+        yield here, f"{text}; allowed with problem.data.test: own, or {{own: share}}"
+    if own and observe.sample is not None:
+        text = f"found {observe.sample} with {own[0]}, of all of clients' test rows"
+        yield ("observe", "sample"), f"{text}; allowed: leave it out"
 
 
 def target_observed(observe: Observe, stop: Stop) -> Found:
@@ -330,6 +337,7 @@ def _sent(method: type[Method]) -> bool:
 
 # Softmax, mlp and models of users.
 
+SHARES = ("accuracy", *(name for name in OF_CLIENTS if name != "client_loss"))
 NETWORKS = ("mlp", "model")  # kinds of losses that are not convex
 LINEAR = "logistic, squared, absolute, huber, hinge"
 

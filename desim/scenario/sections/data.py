@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     GetJsonSchemaHandler,
-    PlainSerializer,
     PlainValidator,
     SerializeAsAny,
     ValidationInfo,
@@ -23,7 +22,9 @@ from desim.fields.numbers import wholes
 from desim.problem.models.user_model import Dataset
 from desim.scenario import registry
 from desim.scenario.sections.tabular import (
+    OWN_ROWS,
     TEST_KINDS,
+    WRITTEN,
     Bundled,
     Csv,
     Data,
@@ -36,7 +37,9 @@ from desim.scenario.sections.tabular import (
     Test,
     TestShare,
     one_of,
+    own_rows,
     quantity_or,
+    refuse_other_tests,
     tested_by,
 )
 
@@ -51,8 +54,9 @@ class Examples(Table):
     examples = {"test": "20 %"}
 
     test: Test = 0.0
-    """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}; by
-    default the test rows that the data bring, if they do, and {rows: n} is so many of these"""
+    """rows held out for testing: a share of all, {rows: n}, {column: ..., value: ...}, or own, a
+    share of every agent's rows for its model; by default the test rows that the data bring, if they
+    do, of which {rows: n} takes so many, and own none"""
 
     @property
     def tested(self) -> bool:
@@ -72,7 +76,7 @@ class TestArrays(Strict):
 
 
 def _test(value: object, info: ValidationInfo) -> Any:
-    if isinstance(value, dict) and ("inputs" in value or "labels" in value):
+    if isinstance(value, dict) and ("inputs" in value or "labels" in value) and "own" not in value:
         return TestArrays.model_validate(value, context=info.context)
     return tested_by(value, info)
 
@@ -106,11 +110,11 @@ class Arrays(Examples):
     test: Annotated[
         Any,
         PlainValidator(_test),
-        PlainSerializer(lambda test: test.written() if isinstance(test, Strict) else test),
+        WRITTEN,
         WithJsonSchema(quantity_or(*TEST_KINDS, OF_ARRAYS)),
     ] = 0.0
-    """rows held out for testing: a share of all, {rows: n}, {column: ..., value: ...}, or arrays of
-    their own, {inputs: ..., labels: ...}"""
+    """rows held out for testing: a share of all, {rows: n}, {column: ..., value: ...}, own, a share
+    of every agent's rows for its model, or other arrays, {inputs: ..., labels: ...}"""
 
     @property
     def tested(self) -> bool:
@@ -247,6 +251,7 @@ class TorchData(Examples):
         if self.of.rpartition(".")[0] not in LIBRARIES:
             allowed = " or ".join(f"{one}.NAME" for one in LIBRARIES)
             raise ValueError(f"of: {refusal(self.of, f'{allowed}, or a Dataset of a plug-in')}")
+        refuse_other_tests(self.test, test_arguments=self.test_arguments)
         for key in ("arguments", "test_arguments"):
             if getattr(self, key).get("download"):
                 raise ValueError(f"{key}: found download; allowed: data that are on this machine")
@@ -271,6 +276,11 @@ class HuggingFace(Examples):
     """which split is trained on, where the folder has several"""
     test_split: Text | None = None
     """which split holds the test rows"""
+
+    @model_validator(mode="after")
+    def _one_test(self) -> "HuggingFace":
+        refuse_other_tests(self.test, test_split=self.test_split)
+        return self
 
 
 # Text, as rows of tokens.
@@ -299,7 +309,8 @@ class TextFiles(Strict):
     vocabulary: File | None = None
     """a public text file with the words, or the characters; default: those of all the rows"""
     test: Test = 0.0
-    """rows held out for testing: a share of all, {rows: n}, or {column: file, value: ...}"""
+    """rows held out for testing: a share of all, {rows: n}, {column: file, value: ...}, or own, a
+    share of every agent's rows for its model"""
     train: Count | None = None
     """how many of the rows that are not for testing to train on, drawn uniformly; default: all"""
 
@@ -344,7 +355,8 @@ class Synthetic(Data):
     dim: Count
     """features, the intercept included"""
     test: TestShare = 0.0
-    """share of rows for testing, generated on top of the training rows"""
+    """share of rows for testing, generated on top of the training rows; own, a share of every
+    agent's rows for its model"""
     informative: Count | None = None
     """features that matter; default 2 in classification, all in regression"""
     clusters: Count | None = None
@@ -381,6 +393,12 @@ class Synthetic(Data):
         return self
 
 
+def _only_own(value: object, info: ValidationInfo) -> Any:
+    if value is None or (found := own_rows(value, info)) is not None:
+        return None if value is None else found
+    raise ValueError(refusal(value, "own, {own: share}, or no key: the file's test_A and test_b"))
+
+
 class Npz(Strict):
     """Arrays A (agents, rows, dim) and b (agents, rows), taken as they are.
 
@@ -393,6 +411,10 @@ class Npz(Strict):
     source: Literal["npz"]
     file: File
     """the file, relative to the scenario's folder"""
+    test: Annotated[
+        Any, PlainValidator(_only_own), WRITTEN, WithJsonSchema({"anyOf": OWN_ROWS})
+    ] = None
+    """own, a share of every agent's rows for its model; default: test rows of the file"""
 
 
 SOURCES: dict[str, type[Strict]] = {

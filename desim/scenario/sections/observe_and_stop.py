@@ -83,6 +83,8 @@ ListenersSection = Annotated[
 Metric = Literal[
     "error", "loss", "accuracy", "consensus", "gradient", "positive_rate", "risk_difference",
     "positive_rate_protected", "positive_rate_others", "accuracy_protected", "accuracy_others",
+    "client_accuracy", "client_accuracy_weighted", "client_accuracy_worst_decile",
+    "client_accuracy_min", "client_accuracy_spread", "client_loss",
 ]  # fmt: skip
 METRICS: tuple[str, ...] = get_args(Metric)
 
@@ -155,7 +157,10 @@ class Observe(Strict):
 
     metrics: Several[Metric] = ("error",)
     """error, loss, accuracy, consensus, gradient; of test rows positive_rate, risk_difference, and
-    positive_rate and accuracy of the groups _protected and _others; [] measures nothing"""
+    positive_rate and accuracy of the groups _protected and _others; with problem.data.test: own, of
+    each client and all of them client_accuracy, client_loss, and of accuracies the mean _weighted
+    by rows, the mean of the _worst_decile, _min, and the standard deviation, _spread; [] measures
+    nothing"""
     every: Every = "round"
     """round, or a duration such as 100 ms"""
     iterates: Flag = False

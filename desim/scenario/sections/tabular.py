@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from desim import units
-from desim.errors import refusal
+from desim.errors import refusal, spelling
 from desim.fields import Count, File, Flag, Folder, Form, Number, Several, Strict, Text
 from desim.fields.numbers import quantity, scalars
 
@@ -75,17 +75,14 @@ class Data(Strict):
 
 def _share(value: object) -> float:
     """The share of rows for testing, a fraction in [0, 1)."""
-    share = units.fraction(value)
+    try:
+        share = units.fraction(value)
+    except ValueError as error:
+        near = spelling(value, ["own"])
+        raise ValueError(f"{error}, own, {{own: ...}}{near}") from None
     if share == 1:
         raise ValueError("found 1; allowed: a fraction below 1, for rows to train on")
     return share
-
-
-TestShare = Annotated[
-    float,
-    PlainValidator(_share),
-    WithJsonSchema({**quantity(units.SHARE), "description": "a fraction, 0 to below 1"}),
-]
 
 
 def _label(value: object) -> str | int | float:
@@ -116,10 +113,71 @@ class MarkedRows(Strict):
     """what it holds in these rows"""
 
 
+OWN_SHARE = 0.2
+
+
+def _own_share(value: object) -> float:
+    """The share of an agent's rows that it is tested on, a fraction in (0, 1)."""
+    allowed = "a fraction above 0 and below 1, or a percentage, of every agent's rows"
+    try:
+        share = units.fraction(value)
+    except ValueError:
+        raise ValueError(refusal(value, allowed)) from None
+    if not 0.0 < share < 1.0:
+        raise ValueError(refusal(value, allowed))
+    return share
+
+
+class OwnRows(Strict):
+    """A share of each agent's rows, drawn uniformly, is for testing that agent's model."""
+
+    examples = {"own": "20 %"}
+
+    own: Annotated[float, PlainValidator(_own_share), WithJsonSchema(quantity(units.SHARE))]
+    """the share, to the nearest row; nobody trains on them"""
+
+
+OWN_ROWS: list[dict[str, Any]] = [
+    {"enum": ["own"]},
+    {
+        "type": "object",
+        "properties": {"own": quantity(units.SHARE)},
+        "required": ["own"],
+        "additionalProperties": False,
+    },
+]
+
+
+def own_rows(value: object, info: ValidationInfo) -> OwnRows | None:
+    """What is written as `own` or {own: share}; None for anything else."""
+    if isinstance(value, OwnRows) or value == "own":
+        return value if isinstance(value, OwnRows) else OwnRows(own=OWN_SHARE)
+    if not isinstance(value, dict) or "own" not in value:
+        return None
+    if others := [key for key in value if key != "own"]:
+        text = f"found own together with {', '.join(map(str, others))}, which are nobody's own"
+        raise ValueError(f"{text}; allowed: {{own: share}} alone")
+    return OwnRows.model_validate(value, context=info.context)
+
+
+def refuse_other_tests(test: object, **others: object) -> None:
+    """ValueError where agents are tested on rows of their own, and a key names other rows."""
+    for key, value in others.items():
+        if isinstance(test, OwnRows) and value:
+            text = f"found test: own together with {key}, which names test rows"
+            raise ValueError(f"{text}; allowed: one of them")
+
+
+def _share_or_own(value: object, info: ValidationInfo) -> float | OwnRows:
+    return own_rows(value, info) or _share(value)
+
+
 def tested_by(value: object, info: ValidationInfo) -> float | Strict:
     """Which rows are for testing: a share, so many, or those that a column marks."""
     if isinstance(value, Strict):
         return value
+    if (own := own_rows(value, info)) is not None:
+        return own
     if isinstance(value, dict):
         kind = MarkedRows if "column" in value or "value" in value else SomeRows
         return kind.model_validate(value, context=info.context)
@@ -137,15 +195,14 @@ TEST_KINDS: list[dict[str, Any]] = [
 
 def quantity_or(*kinds: dict[str, Any]) -> dict[str, Any]:
     """JSON Schema of a share, or of one of the mappings."""
-    return {"anyOf": [quantity(units.SHARE), *kinds]}
+    return {"anyOf": [quantity(units.SHARE), *OWN_ROWS, *kinds]}
 
 
-Test = Annotated[
-    Any,
-    PlainValidator(tested_by),
-    PlainSerializer(lambda test: test.written() if isinstance(test, Strict) else test),
-    WithJsonSchema(quantity_or(*TEST_KINDS)),
-]
+WRITTEN = PlainSerializer(lambda test: test.written() if isinstance(test, Strict) else test)
+
+
+Test = Annotated[Any, PlainValidator(tested_by), WRITTEN, WithJsonSchema(quantity_or(*TEST_KINDS))]
+TestShare = Annotated[Any, PlainValidator(_share_or_own), WRITTEN, WithJsonSchema(quantity_or())]
 
 
 class Table(Data):
@@ -167,7 +224,8 @@ class Bundled(Table):
     name: Literal["breast_cancer", "digits", "wine", "iris", "diabetes"]
     """the data set"""
     test: Test = 0.0
-    """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
+    """rows held out for testing: a share of all, {rows: n}, {column: ..., value: ...}, or own, a
+    share of every agent's rows for its model, {own: 20 %} unless it says more"""
 
 
 class Columns(Table):
@@ -176,7 +234,8 @@ class Columns(Table):
     examples = {"features": ["age", "hours"], "marks": -999}
 
     test: Test = 0.0
-    """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
+    """rows held out for testing: a share of all, {rows: n}, {column: ..., value: ...}, or own, a
+    share of every agent's rows for its model, {own: 20 %} unless it says more"""
     features: Several[Text] = ()
     """columns to learn from; default: every other numeric column, with `encode` every other one"""
     exclude: Several[Text] = ()
@@ -200,6 +259,9 @@ class Columns(Table):
     def _chosen_once(self) -> "Columns":
         if self.features and self.exclude:
             raise ValueError("found features and exclude; allowed: only one of them")
+        if isinstance(self.test, OwnRows) and self.missing not in ("error", "drop"):
+            text = f"found test: own with missing: {self.missing}, which would fill rows to train"
+            raise ValueError(f"{text} on by those to test on; allowed with it: error, drop")
         return self
 
 
@@ -262,15 +324,29 @@ class OwnTest(Form):
 
     words = ("all",)
 
+    @classmethod
+    def allowed(cls) -> str:
+        """What may stand there, with what stands for none of them."""
+        return f"{super().allowed()}, own, {{own: ...}}"
+
     rows: Count | None = None
     """how many, drawn uniformly"""
+
+
+def _of_source(value: object, info: ValidationInfo) -> Strict:
+    found = own_rows(value, info)
+    return found or OwnTest.model_validate(value, context=info.context)
 
 
 class Images(Table):
     """Images with labels, each one row of pixels, and with test rows of their own."""
 
-    test: OwnTest = OwnTest.of("all")
-    """which of the source's test rows are used: all, or {rows: n} of them"""
+    test: Annotated[
+        Any, PlainValidator(_of_source), WRITTEN,
+        WithJsonSchema({"anyOf": [{"enum": ["all"]}, *OWN_ROWS, TEST_KINDS[0]]}),
+    ] = OwnTest.of("all")  # fmt: skip
+    """which of the source's test rows are used: all, or {rows: n} of them; or none, but own, a
+    share of every agent's rows for its model, {own: 20 %} unless it says more"""
     scale: Scale = "pixel"
     """features: divided by 255 (pixel), or as for other sources"""
 

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 KINDS = (
     "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon",
-    "pairs", "distance", "learnt", "clocks", "ecdf", "profile",
+    "pairs", "distance", "learnt", "clients", "served", "clocks", "ecdf", "profile",
 )  # fmt: skip
 ABSCISSAE = ("time", "round", "bytes", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
+AGAINST = ("agent", "rows", "computing", "messages", "contributions")
 SCALE = ("ylim", "log")
 OPTIONS = {  # what each kind takes, beside title and size
     "curve": ("x", "metric", "band", "label", *SCALE),
@@ -36,6 +37,8 @@ OPTIONS = {  # what each kind takes, beside title and size
     "timeline": ("rounds",),
     "clocks": ("rounds",),
     "staleness": ("label",),
+    "clients": ("label", *SCALE),
+    "served": ("against",),
     "epsilon": SCALE,
     "distance": SCALE,
     "learnt": SCALE,
@@ -44,7 +47,7 @@ OPTIONS = {  # what each kind takes, beside title and size
 }
 READ = {"rounds": first_and_last, "ylim": limits}  # how options are read that are not plain
 ANSWERS = ("ecdf", "profile")
-OF_ONE = ("timeline", "utilisation", "network", "epsilon", "pairs", "distance", "learnt")
+OF_ONE = ("timeline", "utilisation", "network", "epsilon", "pairs", "distance", "learnt", "served")
 
 
 Methods = Annotated[
@@ -74,6 +77,9 @@ def plot(
     rounds: Annotated[
         str | None, option("rounds", "FIRST-LAST", "Of timeline, clocks; default: as fit.")
     ] = None,
+    against: Annotated[
+        str | None, option("against", "|".join(AGAINST), "Of served; default: agent.")
+    ] = None,
     band: Annotated[str | None, option("band", "|".join(BANDS), AROUND)] = None,
     label: Annotated[
         list[str] | None, option("label", "TEXT", "In order, one for each curve, bar or line.")
@@ -93,12 +99,13 @@ def plot(
     Runs that differ in their seeds only are one curve with a band. clocks: a deployed run, or the
     first, over one that simulates it. profile, ecdf: which method is first over many problems.
     pairs, distance, learnt: what agents learn of each other, by whom, how far away and when.
+    clients, served: accuracies on clients' own test rows, over time and of each at the end.
     """
     chosen("--kind", kind, KINDS)
     chosen("--x", "time" if x is None else x, ABSCISSAE)
     chosen("--band", "none" if band is None else band, BANDS)
     options = _options(
-        kind, x=x, metric=metric, target=target or None, rounds=rounds, band=band,
+        kind, x=x, metric=metric, target=target or None, rounds=rounds, band=band, against=against,
         label=label or None, methods=methods or None, ylim=ylim, log=log,
     )  # fmt: skip
     options |= {} if title is None else {"title": title}
