@@ -61,7 +61,7 @@ def hand_made(scenario, run, power, until):
         rows = [row for row in rows if row["kind"] not in work]
         rows += [row for row in played(longer)[0].events.to_dict("records") if row["kind"] in work]
     watts = {**power.rates, "lasts": power.lasts}
-    return by_hand(rows, len(power.lasts), until, watts)
+    return by_hand(rows, len(power.lasts), until, watts, power.shared)
 
 
 def differing(table, found):

@@ -15,15 +15,15 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
     "network": 6210,  # ids of sums
-    "log": 1400,  # when something was learnt; the table of contributions
+    "log": 1450,  # when something was learnt; the table of contributions; what batteries hold
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10010,  # whose noise remembers; who is trusted; keys of power, devices by name
-    "runs": 7300,  # energy, an integral over the log; symbols of noise that remembers
+    "scenario": 10430,  # who is trusted; keys of power; batteries, and what charges them by time
+    "runs": 7860,  # energy, an integral over the log; batteries: played until they are as played
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 6900,  # desim energy; joules in reports
+    "interface": 7000,  # desim energy; joules in reports and as an abscissa
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -46,7 +46,7 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 133, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
+    "scenario": 135, "runs": 71, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

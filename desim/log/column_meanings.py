@@ -146,6 +146,7 @@ ROWS = {  # what one row of a table is
     "waits": "one wait: a coordinator's collection, or an agent's for its neighbours",
     "utilisation": "one agent, from the start to the end of the run",
     "energy": "one agent, and one cause for which its device took energy",
+    "charge": "one moment of one agent's battery: from it on, something else is taken of it",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
     "participation": "one agent, and the rounds in whose collections its replies are",
@@ -263,6 +264,13 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "agent": ("", "whose device; -1 is the coordinator"),
         "cause": ("", "idle, computing, sending, receiving, radio or tail"),
         "joules": ("J", "what it took; inf until a target that was never met"),
+    },
+    "charge": {
+        "time": ("s", "when"),
+        "agent": ("", "whose battery"),
+        "charge": ("J", "what it holds; below 0 where messages went on after it was empty"),
+        "share": ("", "of its capacity"),
+        "event": ("", "empty: its agent is down from now on; back: it is up again"),
     },
     "links": {
         "source": ("", "who sends; -1 is the coordinator"),

@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PlainSerializer,
     PlainValidator,
     TypeAdapter,
     WithJsonSchema,
@@ -154,6 +155,12 @@ def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
         return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
 
     return either, listed, schema
+
+
+def law_or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
+    """Annotations of what `drawn` reads, or of a list of what `read` does."""
+    either, listed, schema = or_list(drawn, read)
+    return PlainValidator(either), PlainSerializer(listed), WithJsonSchema(schema())
 
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import model_validator
 
 from desim import units
 from desim.errors import refusal
 from desim.fields import DurationDist, PerByteDist, Power, Strict, Text, WattsDist
 from desim.numerics.distributions import CONSTANT, Distribution
-from desim.scenario.sections.links import or_list
+from desim.scenario.sections.links import law_or_list
 
 # Laws by device: one value, a distribution, or a list with one entry for each agent.
 
@@ -17,15 +17,9 @@ Law = Distribution | tuple[float, ...]
 NOTHING = Distribution(CONSTANT, 0.0)
 
 
-def _law(drawn: Any, read: Any) -> Any:
-    """Annotations of what `drawn` reads, or of a list of what `read` does."""
-    either, listed, schema = or_list(drawn, read)
-    return PlainValidator(either), PlainSerializer(listed), WithJsonSchema(schema())
-
-
-WattsLaw = Annotated[Law, *_law(WattsDist, units.watts)]
-ByteLaw = Annotated[Law, *_law(PerByteDist, units.joules_a_byte)]
-TimeLaw = Annotated[Law, *_law(DurationDist, units.seconds)]
+WattsLaw = Annotated[Law, *law_or_list(WattsDist, units.watts)]
+ByteLaw = Annotated[Law, *law_or_list(PerByteDist, units.joules_a_byte)]
+TimeLaw = Annotated[Law, *law_or_list(DurationDist, units.seconds)]
 
 
 def takes(law: Law | None) -> bool:
