@@ -380,7 +380,9 @@ def test_json_schema_describes_every_key():
     assert [one["required"][0] for one in options] == ["name"] * len(options)
     link = described["$defs"]["Link"]["properties"]
     assert all("description" in key for key in link.values())
-    pattern = link["latency"]["anyOf"][0]["anyOf"][1]["pattern"]
+    law = described["$defs"][link["latency"]["$ref"].rpartition("/")[2]]
+    time = described["$defs"][law["anyOf"][0]["$ref"].rpartition("/")[2]]
+    pattern = time["anyOf"][1]["pattern"]
     assert re.search(pattern, "20 ms")
     assert not re.search(pattern, "20 m")
     assert not re.search(pattern, "-3 ms")

@@ -159,6 +159,8 @@ SECTIONS: tuple[str, ...] = Scenario.keys()
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a scenario file, for editors: descriptions, units, defaults, algorithms."""
+    from desim.scenario.definitions import once
+
     schema = Scenario.model_json_schema(by_alias=False, schema_generator=GenerateJsonSchema)
     properties = schema["properties"]
     for hidden in ("folder", "source", "marks"):
@@ -173,7 +175,7 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "desim scenario",
-        **without_null(schema),
+        **once(without_null(schema)),
     }
 
 

@@ -10,9 +10,9 @@ from desim.errors import refusal
 from desim.fields import DurationDist, EnergyDist, FractionDist, Strict, Text
 from desim.fields.numbers import Duration
 from desim.fields.strict import OrElse
-from desim.numerics.distributions import CONSTANT, Distribution, bounds
+from desim.numerics.distributions import Distribution, bounds
 from desim.scenario.sections.links import Trace, law_or_list, scale, shifted_in_loops, unit_of
-from desim.scenario.sections.power import NOTHING, Law, WattsLaw, takes
+from desim.scenario.sections.power import Law, WattsLaw, takes
 
 EnergyLaw = Annotated[Law, *law_or_list(EnergyDist, units.joules)]
 ShareLaw = Annotated[Law, *law_or_list(FractionDist, units.fraction)]
@@ -20,6 +20,8 @@ ShareLaw = Annotated[Law, *law_or_list(FractionDist, units.fraction)]
 
 class WattsTrace(Trace):
     """Watts of chargers over time, constant from one sample to the next: rows (time in s, W)."""
+
+    examples = {"trace": "sun.csv", "unit": "mW"}
 
     unit: Annotated[Text, BeforeValidator(lambda value: unit_of(value, units.watts))] = "W"
     """what a 1 means"""
@@ -67,7 +69,7 @@ class Charger(Strict):
         "trace": {"trace": "sun.csv", "unit": "mW"},
     }
 
-    power: WattsLaw = NOTHING
+    power: WattsLaw = "0 W"  # type: ignore[assignment]
     """a value, a law that each draws from, or a list"""
     daily: Plugged | None = None
     """only then: {start: 22 h, lasting: 8 h}; default: always"""
@@ -106,9 +108,9 @@ class Battery(Strict):
 
     capacity: EnergyLaw
     """what it holds"""
-    charge: ShareLaw = Distribution(CONSTANT, 1.0)
+    charge: ShareLaw = "100 %"  # type: ignore[assignment]
     """of that, when the run begins"""
-    level: ShareLaw = Distribution(CONSTANT, 0.2)
+    level: ShareLaw = "20 %"  # type: ignore[assignment]
     """of that, at which an agent whose battery was empty comes back"""
     charger: Charger | None = None
     """watts, {power: 5 W, daily: {start: 22 h, lasting: 8 h}}, or {trace: file}; default: none"""

@@ -152,7 +152,8 @@ def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
 
     def schema() -> dict[str, Any]:
         form = law.json_schema()
-        return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
+        options = form.pop("anyOf")
+        return {**form, "anyOf": [{"anyOf": options}, {"type": "array", "items": options[0]}]}
 
     return either, listed, schema
 
