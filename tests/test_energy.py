@@ -226,7 +226,7 @@ def test_a_device_has_a_name_and_a_source():
         {**star(), "name": "own"},
         overrides={"compute.power": {"named": "jetson-agx-xavier", "idle": "9 W"}},
     )
-    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 17.3)
+    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 16.6)
     assert desim.load(own.written()) == own
 
 

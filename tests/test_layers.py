@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
     "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10500,  # keys of power; batteries, what charges them by time; a schema that says once
+    "scenario": 10500,  # keys of power; batteries and chargers; a schema that says it once
     "runs": 7860,  # energy, an integral over the log; batteries: played until they are as played
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes

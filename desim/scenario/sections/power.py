@@ -30,7 +30,7 @@ def takes(law: Law | None) -> bool:
 
 DEVICES = {
     "jetson-agx-xavier": (
-        {"idle": "6.95 W", "computing": "17.3 W"},
+        {"idle": "6.95 W", "computing": "16.6 W"},
         "training ResNet18 on CIFAR-10: Nguyen, FL-G5K-EnergyConsumption (GitHub, 2024), as fitted "
         "in analysis/fidelity/grid5000.md",
     ),
