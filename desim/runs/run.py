@@ -388,6 +388,12 @@ class Run:
 
         return described(spent(self, until), "energy")
 
+    def joules_by(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Joules (n,) that all devices had taken by each of times (n,) s; see `energy`."""
+        from desim.runs.reading.charge import joules_by
+
+        return joules_by(self, times)
+
     def charge(self) -> "pd.DataFrame":
         """Columns time s, agent, charge J, share, event: what batteries hold, by `battery`.
 

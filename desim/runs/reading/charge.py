@@ -18,7 +18,15 @@ from desim.errors import InputError
 from desim.numerics.jit import kernel
 from desim.numerics.later import pd
 from desim.runs.reading.energy import TURNS as TURNED
-from desim.runs.reading.energy import Activity, Spans, activity, end_of, joined, readable
+from desim.runs.reading.energy import (
+    Activity,
+    Spans,
+    activity,
+    coordinating,
+    end_of,
+    joined,
+    readable,
+)
 from desim.scenario import batteries
 
 if TYPE_CHECKING:
@@ -195,6 +203,37 @@ def _charge(
 
 
 # Of a run.
+
+
+def joules_by(run: "Run", times: Array) -> Array:
+    """See `Run.joules_by`."""
+    log, power, rounds = readable(run)
+    end = end_of(run, log)
+    taken = draws(activity(log, power, rounds, end), power)
+    who, turned, sign = taken.turns
+    idle = power.rates["idle"]
+    found = times * float(idle.sum()) + _ramps(turned, idle[who] * sign, times)
+    found += _ramps(taken.spans.begin, taken.watts, times)
+    found -= _ramps(np.minimum(taken.spans.last, end), taken.watts, times)
+    order = np.argsort(taken.drops.begin, kind="stable")
+    dropped = np.concatenate([[0.0], np.cumsum(taken.joules[order])])
+    found += dropped[np.searchsorted(taken.drops.begin[order], times, "right")]
+    if power.coordinator is not None:
+        at_rest, computing = power.coordinator
+        begin, last = coordinating(log, end)
+        found += times * at_rest + computing * (
+            _ramps(begin, np.ones(len(begin)), times) - _ramps(last, np.ones(len(last)), times)
+        )
+    return np.asarray(found)
+
+
+def _ramps(begin: Array, watts: Array, times: Array) -> Array:
+    """Joules (m,) at times (m,) s of watts (n,) that each last from begin (n,) s on."""
+    order = np.argsort(begin, kind="stable")
+    begin, watts = begin[order], watts[order]
+    n = np.searchsorted(begin, times, "right")
+    whole, late = (np.concatenate([[0.0], np.cumsum(one)]) for one in (watts, watts * begin))
+    return np.asarray(whole[n] * times - late[n])
 
 
 def batteries_of(run: "Run") -> list[tuple[Charge, float, float]]:

@@ -170,6 +170,16 @@ def _taking_in(pieces: Pieces, until: float) -> float:
     return spent + max(until - float(log["time"][last[0]]), 0.0)
 
 
+def coordinating(pieces: Pieces, end: float) -> tuple[Array, Array]:
+    """Begin and last (n,) s of what a coordinator takes in before a time s, as `_taking_in`."""
+    log = gathered(pieces, lambda one: _any(one, ("compute",)))
+    taken = rows_of(log, log["agent"] < 0)
+    last = np.minimum(taken["time"], end)
+    begin = np.minimum(taken["time"] - taken["seconds"], end)
+    rest = _taking_in(pieces, end) - float((last - begin).sum())
+    return np.append(begin, end - max(rest, 0.0)), np.append(last, end)
+
+
 # Messages: who sends or receives them, from when to when, and how many bytes.
 
 

@@ -26,7 +26,7 @@ KINDS = (
     "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon",
     "pairs", "distance", "learnt", "clocks", "ecdf", "profile",
 )  # fmt: skip
-ABSCISSAE = ("time", "round", "bytes", "epsilon")
+ABSCISSAE = ("time", "round", "bytes", "joules", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
 SCALE = ("ylim", "log")
 OPTIONS = {  # what each kind takes, beside title and size
