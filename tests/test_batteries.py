@@ -10,6 +10,7 @@ from naive.batteries import Device, play
 
 import desim
 from desim.interface.cli import main
+from desim.runs.reading import charge
 
 RUNS = (3, 4, 11)  # of 200 that agree
 ROUNDS = 6
@@ -196,7 +197,8 @@ def test_bad_batteries_are_refused_in_words(battery, text):
         desim.load(phones(battery=None) | {"battery": battery})
 
 
-def test_what_no_battery_can_do_is_refused_before_a_run(tmp_path):
+def test_what_no_battery_can_do_is_refused_before_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(charge, "TURNS", 60)
     battery = {"battery": {"capacity": "1 J"}}
     for changes, text in [
         ({"compute": {}, "network": {}}, "battery: found a section without power"),
