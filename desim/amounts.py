@@ -5,20 +5,21 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from desim.units import BANDWIDTH, SIZE, TIME
+from desim.units import BANDWIDTH, ENERGY, SIZE, TIME
 
-BELOW: Mapping[str, Mapping[str, float]] = {  # numbers of s, B or bit/s that read best in a unit
+BELOW: Mapping[str, Mapping[str, float]] = {  # numbers of s, B, J or bit/s that read best in a unit
     "s": {"µs": 1e-3, "ms": 1.0, "s": 600.0, "min": 3 * 3600.0, "h": math.inf},
     "B": {"B": 1e3, "kB": 1e6, "MB": 1e9, "GB": 1e12, "TB": math.inf},
     "bit/s": {"bit/s": 1e3, "kbit/s": 1e6, "Mbit/s": 1e9, "Gbit/s": math.inf},
+    "J": {"J": 1e4, "kJ": 1e7, "MJ": math.inf},
 }
-WORTH = {**TIME, **BANDWIDTH, **SIZE, "TB": Fraction(10**12)}
+WORTH = {**TIME, **BANDWIDTH, **SIZE, **ENERGY, "TB": Fraction(10**12)}
 NO_NOISE = "infinite (no noise)"  # the epsilon of what is released as it is
 WITHOUT_NOISE = "infinite: released without noise"  # how an account flags it
 
 
 def best_unit(value: float, unit: str) -> tuple[str, float]:
-    """The unit in which a number of `unit`, s, B or bit/s, reads best, and the factor to it."""
+    """The unit in which a number of `unit`, s, B, J or bit/s, reads best, and the factor to it."""
     if value <= 0.0:
         return unit, 1.0
     name = next((name for name, end in BELOW[unit].items() if value < end), [*BELOW[unit]][-1])

@@ -11,6 +11,7 @@ from naive.energy import energy as by_hand
 
 import desim
 from desim.interface.cli import main
+from desim.interface.plots.drawable import course
 from desim.runs.reading import energy as reading
 from desim.runs.reading.facts import facts
 
@@ -61,7 +62,7 @@ def hand_made(scenario, run, power, until):
         rows = [row for row in rows if row["kind"] not in work]
         rows += [row for row in played(longer)[0].events.to_dict("records") if row["kind"] in work]
     watts = {**power.rates, "lasts": power.lasts}
-    return by_hand(rows, len(power.lasts), until, watts)
+    return by_hand(rows, len(power.lasts), until, watts, power.shared)
 
 
 def differing(table, found):
@@ -82,6 +83,9 @@ def test_energy_is_the_integral_by_hand(number):
     assert differing(table, found) == []
     assert set(table["cause"]) == set(power.causes) == {cause for _, cause in found}
     assert run.energy()["joules"].sum() > table["joules"].sum() > 0.0
+    times = np.linspace(0.0, run.manifest["time"], 5)
+    total = [run.energy(time)["joules"].sum() for time in times]
+    assert run.joules_by(times) == pytest.approx(np.array(total), rel=1e-9)
     wrong = {key: 1.01 * joules if key[1] == "tail" else joules for key, joules in found.items()}
     assert {cause for _, cause in differing(table, wrong)} == {"tail"}
 
@@ -136,6 +140,7 @@ def test_work_on_an_older_call_and_at_the_coordinator_is_counted_when_a_run_ends
         ]
         assert busy[0].to_numpy() == pytest.approx(busy[1].to_numpy(), rel=1e-12)
         rates = reading.power_of(short).rates["computing"]
+        assert short.joules_by(np.array([end])) == pytest.approx(short.energy()["joules"].sum())
         done = short.events.query("kind in ['compute', 'abort'] and agent >= 0")
         done = done.groupby("agent")["seconds"].sum().reindex(range(6), fill_value=0.0)
         assert busy[0][-1] > 0.0
@@ -226,7 +231,7 @@ def test_a_device_has_a_name_and_a_source():
         {**star(), "name": "own"},
         overrides={"compute.power": {"named": "jetson-agx-xavier", "idle": "9 W"}},
     )
-    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 17.3)
+    assert (own.compute.power.idle.a, own.compute.power.computing.a) == (9.0, 16.6)
     assert desim.load(own.written()) == own
 
 
@@ -245,6 +250,12 @@ def test_joules_stand_beside_seconds_and_bytes(tmp_path):
     text = f"{6 * run.manifest['time']:.4g} J"
     assert ("energy", f"{text}: idle 100%") in facts(run)
     assert "energy" not in dict(facts(plain))
+    where, _ = course(run, "joules", "loss")
+    assert where == pytest.approx(6 * run.curve("loss")["time"].to_numpy())
+    with pytest.raises(desim.InputError, match="says no watts"):
+        course(plain, "joules", "loss")
+    axes = run.plot(x="joules", metric="loss", out=tmp_path / "joules.png")
+    assert axes.get_xlabel() == "energy of all devices (J)"
     desim.report([run], tmp_path / "page.html")
     assert text in (tmp_path / "page.html").read_text("utf-8")
 

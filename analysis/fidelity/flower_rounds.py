@@ -6,7 +6,7 @@ seconds; nothing is trained.
 
 import numpy as np
 
-from desim.method import Array, Clients, Count, Hub, Method, Program, Strict
+from desim.method import Array, Clients, Count, Hub, Method, NonNegative, Program, Strict
 
 SCALARS = 256  # bits of the reply to an evaluation
 
@@ -16,12 +16,17 @@ class Parameters(Strict):
 
     epochs: Count = 1
     """local epochs, each a gradient of all rows"""
+    validation: NonNegative = 0.0
+    """what a pass over a client's rows for validation takes, in epochs"""
     size: Count = 44_700_000
     """bytes of a model"""
 
 
 class FlowerRounds(Method):
-    """The server evaluates while it takes in what fit returns: compute.coordinator.number."""
+    """Clients validate after training, and when they are asked to evaluate.
+
+    The server evaluates while it takes in what fit returns: compute.coordinator.number.
+    """
 
     name = "flower-rounds"
     kind = "coordinator"
@@ -33,14 +38,15 @@ class FlowerRounds(Method):
     def coordinator(self, hub: Hub) -> Program:
         """One round after the other."""
         model, bits = np.zeros(self.problem.dim), 8 * self.parameters.size
-        work = self.parameters.epochs * self.problem.rows
+        check = self.parameters.validation * self.problem.rows
+        work = self.parameters.epochs * self.problem.rows + check
         hub.start(x=np.zeros((hub.agents, self.problem.dim)))
         hub.publish(model)
         while hub.open:
             who = hub.invite()
             hub.call(who, self.returned, model, work=work, bits=bits, reply_bits=bits)
             yield hub.collect()
-            hub.call(who, self.returned, model, work=0 * work, bits=bits, reply_bits=SCALARS)
+            hub.call(who, self.returned, model, work=check, bits=bits, reply_bits=SCALARS)
             yield hub.collect()
             hub.publish(model)
 

@@ -6,9 +6,10 @@ FOLDER: a copy of github.com/tuananhngh/FL-G5K-EnergyConsumption, branch toulous
 analysis/files. The set has no licence: no file of it is here. `measured/grid5000.csv`, which this
 writes, has its means, as cited numbers, beside what desim predicts; `grid5000.md` is about them.
 
-What is taken from the calibrated cell (fedavg, one epoch): means of the seconds of fit and of both
-evaluations, of the start and of what the first round takes longer, and the watts of its clients.
-What is taken from each other cell: how many rounds it took, and nothing else.
+What is taken from the calibrated cell (fedavg, one epoch): how long each client trained (FIT, a
+figure of the set), means of the seconds of the evaluations at the server and at the clients, of the
+start and of what the first round takes longer, and the watts of its clients. What is taken from
+each other cell: how many rounds it took, and nothing else.
 """
 
 import argparse
@@ -27,7 +28,12 @@ CALIBRATED = ("fedavg", 1)
 OTHER_OPTIMISERS = ("fedavg_adam", "fedconstraints")  # clients': Adam, and Frank-Wolfe steps
 STRATEGIES = ("fedavg", "fedadam", "fedyogi", "fedadagrad", *OTHER_OPTIMISERS)
 CLIENTS, SIZE = 10, 44_700_000  # bytes of ResNet18 in float32
-PORT, LATENCY = 1e9 * 1448 / 1500, 1e-4  # bit/s without headers, and s, of every port
+PORT, LATENCY = 1e9, 1e-4  # bit/s and s of every port
+# graphs/avg_fitdur_epoch_1.pdf of the set: s that each client's fit took, with its validation.
+FIT = (
+    7.618, 7.849, 4.921, 7.591, 7.812, 5.529, 6.993, 5.690, 8.417, 7.475,
+)  # fmt: skip
+TRAINED, VALIDATED, TESTED = 40_000, 10_000, 10_000  # rows of all clients, and of the server
 KEYS = ["strategy", "epochs", "exp_id"]
 ROUNDS = 2  # that are simulated: nothing is drawn, so that each is as long as the other
 
@@ -41,14 +47,15 @@ class Data(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What is calibrated: s of an epoch of the slowest client, of a call besides, at the server.
+    """What is calibrated: s of an epoch of the slowest client, of its validation, of the server's.
 
-    loads (clients,): relative to the slowest; cold: s that the first round is longer; start: s
-    before it; idle, training: W.
+    read: s in which a model is read; loads (clients,): rows relative to the slowest's; cold: s that
+    the first round is longer; start: s before it; idle, training: W.
     """
 
     epoch: float
-    call: float
+    validation: float
+    read: float
     server: float
     loads: Array
     cold: float
@@ -93,7 +100,8 @@ def of(table: pd.DataFrame, strategy: str, epochs: int) -> pd.DataFrame:
 def scenario(cell: Cell, epochs: int) -> dict[str, Any]:
     """Rounds of all clients behind the server's port, which both directions of messages share."""
     speeds = (1.0 / (cell.epoch * cell.loads)).tolist()
-    link = {"bandwidth": PORT, "latency": LATENCY}
+    link = {"bandwidth": PORT, "latency": LATENCY, "transport": "tcp"}
+    own = {"epochs": epochs, "size": SIZE, "validation": cell.validation / cell.epoch}
     return {
         "name": f"grid5000-{epochs}",
         "plugins": ["flower_rounds.py"],
@@ -103,17 +111,11 @@ def scenario(cell: Cell, epochs: int) -> dict[str, Any]:
             "loss": "squared",
             "regularizer": {"l2": 1.0},
         },
-        "algorithm": {"name": "flower-rounds", "epochs": epochs, "size": SIZE},
-        "network": {
-            "link": link,
-            "links": [
-                {"receiver": client, "latency": LATENCY + float(cell.call * load)}
-                for client, load in enumerate(cell.loads)
-            ],
-            "contention": "fair",
-        },
+        "algorithm": {"name": "flower-rounds", **own},
+        "network": {"link": link, "contention": "fair"},
         "compute": {
             "speed": speeds,
+            "overhead": cell.read,
             "coordinator": {"number": cell.server / (CLIENTS * SIZE / 8)},
             "power": {"idle": cell.idle, "computing": cell.training},
         },
@@ -139,17 +141,27 @@ def simulated(cell: Cell, epochs: int) -> Round:
     closed = events.loc[(events["kind"] == "aggregate") & (events["agent"] < 0), "seconds"]
     lasted = float(run.manifest["time"])
     joules = run.energy().groupby("cause")["joules"].sum()
+    # Watts are those of training: models are read and rows validated at what a board takes idle.
+    besides = 2 * (CLIENTS * cell.read + cell.validation * cell.loads.sum())
     return Round(
         float(closed.iloc[-2]), float(closed.iloc[-1]), lasted / ROUNDS,
-        float(joules["idle"]) / lasted, float(joules["computing"]) / ROUNDS,
+        float(joules["idle"]) / lasted,
+        float(joules["computing"]) / ROUNDS - cell.training * besides,
     )  # fmt: skip
 
 
 def calibrated(data: Data) -> Cell:
-    """What the one cell says of seconds and of watts."""
+    """What the one cell says of seconds and of watts.
+
+    All boards are alike: the server tests TESTED rows, and reads a model, in the seconds of its
+    evaluation, and a client validates its share of VALIDATED rows at that pace. So
+
+        read + TESTED pace = server,  read + rows pace = call,  validation = rows pace
+
+    where a call is what the twin's evaluation lacks without it, and rows are the slowest client's.
+    """
     rounds, hosts = (of(table, *CALIBRATED) for table in (data.rounds, data.hosts))
     warm, first = rounds[rounds["round"] > 1], rounds[rounds["round"] == 1]
-    fit, evaluation = warm["fittime"].mean(), warm["evaluatetime"].mean()
     cold = first["roundtime"].mean() - warm["roundtime"].mean()
     clients = hosts[hosts["role"] == "client"]
     watts = [
@@ -157,14 +169,16 @@ def calibrated(data: Data) -> Cell:
         for part in ("energy", "gpu")
     ]
     idle = float(np.polynomial.polynomial.polyfit(watts[1], watts[0], 1)[0])  # where no GPU works
-    loads = watts[1] / watts[1].max()  # GPUs take next to nothing while they wait
     start = of(data.runs, *CALIBRATED)["start"].mean()
-    cell = Cell(8.0, 1.0, warm["server"].mean(), loads, float(cold), float(start), idle, 1.0)
-    for _ in range(4):  # the twin is nearly linear in both
-        one = simulated(cell, 1)
-        call = cell.call + evaluation - one.evaluation
-        epoch = cell.epoch + fit - one.fit - (evaluation - one.evaluation)
-        cell = cell._replace(epoch=float(epoch), call=float(call))
+    fit, server = np.array(FIT), float(warm["server"].mean())
+    rows = VALIDATED * fit.max() / fit.sum()
+    bare = Cell(fit.max(), 0.0, 0.0, server, fit / fit.max(), float(cold), float(start), idle, 1.0)
+    call = warm["evaluatetime"].mean() - simulated(bare, 1).evaluation
+    pace = (server - call) / (TESTED - rows)
+    validation = float(rows * pace)
+    cell = bare._replace(
+        epoch=float(fit.max() - validation), validation=validation, read=float(call - validation)
+    )
     runs, one = of(data.runs, *CALIBRATED), simulated(cell, 1)
     more = (runs["clients_J"] - CLIENTS * idle * runs["window"]).mean()
     done = runs["filtered_acc_distributed_round"].mean()

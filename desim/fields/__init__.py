@@ -6,11 +6,13 @@ from desim.fields.numbers import (
     Count,
     Duration,
     DurationDist,
+    EnergyDist,
     FactorDist,
     File,
     Flag,
     Folder,
     Fraction,
+    FractionDist,
     NonNegative,
     Number,
     PerByteDist,
@@ -44,8 +46,8 @@ from desim.fields.strict import (
 
 __all__ = [
     "AutoShare", "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration",
-    "DurationDist", "FactorDist", "File", "Flag", "Folder", "Form", "Fraction", "Init", "Local",
-    "Momentum", "NonNegative", "Number", "PerByteDist", "Positive", "Power", "Rate", "ScaleDist",
-    "Seconds", "Several", "Share", "SizeDist", "Speed", "SpeedDist", "Squared", "Step",
-    "StepOrNone", "Strict", "Text", "WattsDist", "Whole",
+    "DurationDist", "EnergyDist", "FactorDist", "File", "Flag", "Folder", "Form", "Fraction",
+    "FractionDist", "Init", "Local", "Momentum", "NonNegative", "Number", "PerByteDist",
+    "Positive", "Power", "Rate", "ScaleDist", "Seconds", "Several", "Share", "SizeDist", "Speed",
+    "SpeedDist", "Squared", "Step", "StepOrNone", "Strict", "Text", "WattsDist", "Whole",
 ]  # fmt: skip

@@ -385,10 +385,14 @@ _bandwidth = _law(
 
 _watts = _law("a power", units.watts, units.POWER, {"uniform": ["5 W", "9 W"]})
 _a_byte = _law("joules for a byte", units.joules_a_byte, units.PER_BYTE, "2 uJ/B")
+_energy = _law("an energy", units.joules, units.ENERGY, {"uniform": ["10 Wh", "15 Wh"]})
+_part = _law("a fraction", units.fraction, units.SHARE, {"uniform": ["40 %", "100 %"]})
 
 DurationDist = Annotated[Distribution, *_duration]
 WattsDist = Annotated[Distribution, *_watts]
 PerByteDist = Annotated[Distribution, *_a_byte]
+EnergyDist = Annotated[Distribution, *_energy]
+FractionDist = Annotated[Distribution, *_part]
 BandwidthDist = Annotated[Distribution, *_bandwidth]
 SpeedDist = Annotated[Distribution, *_speed]
 SizeDist = Annotated[Distribution, *_size]

@@ -148,6 +148,7 @@ ROWS = {  # what one row of a table is
     "energy": "one agent, and one cause for which its device took energy",
     "clients": "one agent, with its own test rows, when they were measured",
     "fairness": "all clients, when they were measured",
+    "charge": "one moment of one agent's battery: from it on, something else is taken of it",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
     "participation": "one agent, and the rounds in whose collections its replies are",
@@ -284,6 +285,13 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "best_decile": ("", "mean over the tenth of clients with the highest"),
         "max": ("", "the highest accuracy of a client"),
         "spread": ("", "standard deviation over clients"),
+    },
+    "charge": {
+        "time": ("s", "when"),
+        "agent": ("", "whose battery"),
+        "charge": ("J", "what it holds; below 0 where messages went on after it was empty"),
+        "share": ("", "of its capacity"),
+        "event": ("", "empty: its agent is down from now on; back: it is up again"),
     },
     "links": {
         "source": ("", "who sends; -1 is the coordinator"),

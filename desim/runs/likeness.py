@@ -46,6 +46,9 @@ def delayed(scenario: Scenario) -> list[str]:
     if scenario.churn is not None:
         text = "which computations and messages an absence meets depends on the delays"
         found.append(f"churn: {text}; allowed: none")
+    if scenario.battery is not None:
+        text = "when an agent is empty, and which computations that meets, depends on the delays"
+        found.append(f"battery: {text}; allowed: none")
     clip = None if scenario.privacy is None else scenario.privacy.clip
     if clip is not None and clip.quantile is not None:
         text = "it follows what was replied, and with it what sums cost"

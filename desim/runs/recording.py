@@ -188,6 +188,11 @@ def prepare(
         if simulation is None:
             simulation = build(scenario)
             refuse_endless(scenario, simulation)
+            if scenario.battery is not None:
+                from desim.runs import depletion
+
+                simulation, found = depletion.settled(scenario, simulation)
+                notes |= found
         origin = simulation.origin  # its scenario has what was measured, once and for all
         settled = scenario if origin is None else origin.scenario
         whole = completed(settled, simulation.settings.trust or simulation.method.noise)

@@ -409,6 +409,32 @@ class Run:
 
         return described(fairness(self), "fairness")
 
+    def joules_by(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Joules (n,) that all devices had taken by each of times (n,) s; see `energy`."""
+        from desim.runs.reading.charge import joules_by
+
+        return joules_by(self, times)
+
+    def charge(self) -> "pd.DataFrame":
+        """Columns time s, agent, charge J, share, event: what batteries hold, by `battery`.
+
+        A row whenever what an agent takes or is charged with changes; between two of them its
+        charge is on a line. event: empty, back, or nothing. InputError where the scenario has no
+        batteries, or the log leaves out what empties them.
+        """
+        from desim.runs.reading.charge import charge
+
+        return described(charge(self), "charge")
+
+    @property
+    def exhaustion(self) -> str:
+        """Whose batteries were empty, and what is left, in words; empty where there are none."""
+        if self.written.get("battery", "none") == "none":
+            return ""
+        from desim.runs.reading.charge import exhaustion
+
+        return exhaustion(self)
+
     @property
     def powered(self) -> bool:
         """Whether its scenario has power, and its log what takes it, so that it has an energy."""

@@ -17,6 +17,7 @@ from desim.engine.inviting import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
+from desim.log.event_log import Outcome
 from desim.methods.shared.declarations import Ingredients
 from desim.network.conditions.choosing import Chooser
 from desim.network.conditions.policy import Policy
@@ -33,6 +34,7 @@ from desim.network.conditions.topology import (
     recorded,
     switched,
 )
+from desim.network.timeline.computations import Calendar
 from desim.network.timeline.messages import Links
 from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics import keys
@@ -48,6 +50,7 @@ from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures
+from desim.scenario.batteries import batteries
 from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
@@ -78,7 +81,7 @@ def engine_of(scenario: Scenario, method: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
     if scenario.hears_later:
         return "agents", "agents that do not wait for all hear each other's later iterations"
-    if why := meddling(scenario.kind, scenario.policy, scenario.churn):
+    if why := meddling(scenario.kind, scenario.policy, scenario.leaving):
         return "agents", why
     if scenario.engine == "agents":
         return "agents", "the scenario asks for it"
@@ -352,19 +355,31 @@ NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
 
 
-def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
+class Unsettled(Simulation):
+    """A simulation whose agents have batteries, before it is known when these are empty."""
+
+    def play(self, *_: Any, **more: Any) -> Outcome:
+        """InputError: nobody knows yet who is up."""
+        text = "found a section, and nothing but runs of their own look for when it is empty"
+        raise InputError(f"battery: {text}; allowed: desim run, study or tune, or none")
+
+
+def build(
+    scenario: Scenario, problem: Problem | None = None, turns: Calendar | None = None
+) -> Simulation:
     """Read the data, draw network and devices, make the method; InputError if they do not fit.
 
-    problem: that of the scenario, where it is known already.
+    problem: that of the scenario, where it is known already; turns: when agents are up, where more
+    than `churn` decides that; a scenario with batteries is not played without it.
     """
     try:
         with explained(scenario), np.errstate(all="ignore"):  # what goes wrong is told in words
-            return _build(scenario, problem)
+            return _build(scenario, problem, turns)
     except InputError as error:
         raise located(scenario, error) from None
 
 
-def _build(scenario: Scenario, known: Problem | None) -> Simulation:
+def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) -> Simulation:
     layout = Layout(scenario) if scenario.kind == "graph" else None
     problem, merged = known, list[str]()
     if problem is None:
@@ -373,7 +388,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     _check(scenario, problem, noise)
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
-    settings = trusted(scenario, _settings(scenario, problem, layout))
+    settings = trusted(scenario, _settings(scenario, problem, layout, turns))
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),
@@ -390,15 +405,19 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     if scenario.kind == "coordinator":
         method.warnings += heavy(observation, settings)
     listeners = tuple(one.one for one in scenario.listeners)
-    return Simulation(
+    kind = Unsettled if scenario.battery is not None and turns is None else Simulation
+    return kind(
         method, settings, observation, engine, why, origin=Origin(scenario), listeners=listeners
     )
 
 
-def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
+def _settings(
+    scenario: Scenario, problem: Problem, layout: Layout | None, turns: Calendar | None
+) -> Settings:
     """What engines play: the problem on the network and the devices, and when it ends."""
-    conditions, stop = Conditions(scenario, problem.agents), scenario.stop
+    conditions, stop = Conditions(scenario, problem.agents, turns), scenario.stop
     power(scenario, problem.agents)  # for afterwards: lists of another length are refused here
+    batteries(scenario, problem.agents)
     return Settings(
         seed=scenario.seed,
         problem=problem,

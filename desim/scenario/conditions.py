@@ -44,10 +44,13 @@ CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}
 
 
 class Conditions:
-    """The network and the devices of `agents` agents."""
+    """The network and the devices of `agents` agents.
 
-    def __init__(self, scenario: Scenario, agents: int) -> None:
-        self.scenario, self.agents = scenario, agents
+    turns: when these are up, where more than `churn` decides that: see desim.runs.depletion.
+    """
+
+    def __init__(self, scenario: Scenario, agents: int, turns: Calendar | None = None) -> None:
+        self.scenario, self.agents, self._turns = scenario, agents, turns
         self.traces: dict[str, Traces] = {}  # by what a scenario writes: up and down may agree
 
     def speeds(self) -> Speeds:
@@ -163,12 +166,13 @@ class Conditions:
 
     def churn(self) -> devices.Churn | None:
         """When agents are away, and what that costs them."""
-        said, calendar = self.scenario.churn, self._calendar
+        said, calendar = self.scenario.churn, self._turns or self.calendar
         lost = said is not None and said.memory == "lost"
         return None if calendar is None else devices.Churn(calendar, lost)
 
     @cached_property
-    def _calendar(self) -> Calendar | None:
+    def calendar(self) -> Calendar | None:
+        """When agents are up by `churn`; None for always."""
         said, draws = self.scenario.churn, (self.agents, self.scenario.seed)
         if said is None:
             return None
@@ -212,7 +216,7 @@ class Conditions:
         if (behind := network.behind) is not None and star:
             line = behind.uplink if which == "uplink" else behind.downlink
             found = links.lined(found, np.array(behind.lines(self.agents)), line, seed)
-        calendar, said = self._calendar, self.scenario.churn
+        calendar, said = self._turns or self.calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":
             return found
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock

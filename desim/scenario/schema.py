@@ -11,7 +11,8 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.declarations import Kind
 from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
-from desim.scenario.sections.devices import Compute, MaybeChurn
+from desim.scenario.sections.battery import MaybeBattery
+from desim.scenario.sections.devices import STATELESS, Churn, Compute, MaybeChurn
 from desim.scenario.sections.links import Codec
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe_and_stop import ListenersSection, Observe, Stop
@@ -42,6 +43,7 @@ class Scenario(Strict):
         "listeners": ["energy-meter"],
         "participation": {"bernoulli": "50 %"},
         "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},
+        "battery": {"capacity": "10 Wh", "charger": "5 W"},
     }
 
     name: Annotated[Text, BeforeValidator(directory_name)]
@@ -66,6 +68,8 @@ class Scenario(Strict):
     """how fast agents compute"""
     churn: MaybeChurn = None
     """agents that leave and come back: none, {up: .., down: ..}, {trace: file} or {daily: ..}"""
+    battery: MaybeBattery = None
+    """what agents run on, and are down without: {capacity: 10 Wh, charge: 80 %, charger: 5 W}"""
     privacy: Privacy | None = None
     """noise, and the terms in which privacy is stated; default: no noise"""
     listeners: ListenersSection = ()
@@ -97,6 +101,11 @@ class Scenario(Strict):
             self.algorithm.method.hears_later and self.policy.kind != "all"
         )
         return self.kind == "graph" and waits
+
+    @property
+    def leaving(self) -> Churn | None:
+        """How agents leave, by churn, or by their batteries alone; None where they stay."""
+        return STATELESS if self.churn is None and self.battery is not None else self.churn
 
     @property
     def late(self) -> Literal["discard", "carry"]:
@@ -150,6 +159,8 @@ SECTIONS: tuple[str, ...] = Scenario.keys()
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a scenario file, for editors: descriptions, units, defaults, algorithms."""
+    from desim.scenario.definitions import once
+
     schema = Scenario.model_json_schema(by_alias=False, schema_generator=GenerateJsonSchema)
     properties = schema["properties"]
     for hidden in ("folder", "source", "marks"):
@@ -164,7 +175,7 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "desim scenario",
-        **without_null(schema),
+        **once(without_null(schema)),
     }
 
 

@@ -20,7 +20,8 @@ class Power:
     """Arrays (agents,) by cause: W, of sending and receiving J for a byte; lasts: s of a tail.
 
     coordinator: W while idle and more while computing, None where it is not counted; computes,
-    sends: whether the first two or the others are anything.
+    sends: whether the first two or the others are anything; shared: whether messages of agents,
+    and those of a coordinator, share a line, so that logs do not say how long they took to leave.
     """
 
     rates: dict[str, Array]
@@ -28,6 +29,7 @@ class Power:
     coordinator: tuple[float, float] | None
     computes: bool
     sends: bool
+    shared: tuple[bool, bool] = (False, False)
 
     @property
     def causes(self) -> tuple[str, ...]:
@@ -62,7 +64,10 @@ def power(scenario: Scenario, agents: int) -> Power | None:
     of = None if compute is None else compute.coordinator
     own = None if of is None else (of.idle, of.computing)
     lasts = drawn.pop("lasts")
-    return Power(drawn, lasts, own, compute is not None, network is not None)
+    star = scenario.kind == "coordinator"
+    ways = ("uplink", "downlink") if star else ("link", "link")
+    up, down = (scenario.network.shared(which) != "none" for which in ways)
+    return Power(drawn, lasts, own, compute is not None, network is not None, (up, down))
 
 
 def _drawn(said: tuple[str, Any], name: str, agents: int, seed: int) -> Array:

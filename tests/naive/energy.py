@@ -4,16 +4,18 @@ from collections import defaultdict
 from itertools import pairwise
 
 
-def carried(rows):
-    """(agent, begin, end, bytes, sent or not) of what each agent sends and receives."""
+def carried(rows, shared=(False, False)):
+    """(agent, begin, end, bytes, sent or not) of what each agent sends and receives.
+
+    shared: whether agents' messages, and the coordinator's, share a line: then a message is on it
+    from when it is sent to when it has arrived, at both ends.
+    """
     sends = [row for row in rows if row["kind"] == "send"]
-    links = defaultdict(list)
+    links, arrivals = defaultdict(list), {}
     for row in sends:
         links[row["agent"], row["peer"], row["value"]].append(row)
-        if row["agent"] >= 0:
-            yield row["agent"], row["time"], row["time"] + row["seconds"], row["bytes"], True
     for row in rows:
-        if row["kind"] != "deliver" or row["agent"] < 0:
+        if row["kind"] != "deliver":
             continue
         those = links[row["peer"], row["agent"], row["value"]]
         if row["value"] == 0:
@@ -21,18 +23,30 @@ def carried(rows):
             one = min(those, key=lambda sent: abs(sent["time"] - left))
         else:
             one = max((s for s in those if s["time"] <= row["time"]), key=lambda sent: sent["time"])
+        arrivals[id(one)] = row["time"]
+        if row["agent"] < 0:
+            continue
         size = row["bytes"] or max(
             sent["bytes"]
             for sent in sends
             if sent["agent"] == row["peer"] and sent["time"] == one["time"]
         )
-        yield row["agent"], row["time"] - one["seconds"], row["time"], size, False
+        first = row["time"] - one["seconds"]
+        if shared[row["peer"] < 0]:
+            first = one["time"]
+        yield row["agent"], first, row["time"], size, False
+    for row in sends:
+        if row["agent"] >= 0:
+            end = row["time"] + row["seconds"]
+            if shared[0]:
+                end = arrivals.get(id(row), float("inf"))
+            yield row["agent"], row["time"], end, row["bytes"], True
 
 
-def energy(rows, agents, until, watts):
+def energy(rows, agents, until, watts, shared=(False, False)):
     """{(agent, cause): joules}; watts: of each cause a list by agent, and lasts, s of tails."""
     found = defaultdict(float)
-    messages = list(carried(rows))
+    messages = list(carried(rows, shared))
     for agent in range(agents):
         busy = [
             (row["time"] - row["seconds"], row["time"])

@@ -1,4 +1,4 @@
-"""Curves: a metric against seconds, rounds, bytes or epsilon, with bands over seeds."""
+"""Curves: a metric against seconds, rounds, bytes, joules or epsilon, with bands over seeds."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -134,13 +134,14 @@ def _between(values: Array, rank: float) -> Array:
         return np.asarray(np.where(low == high, high, (1.0 - part) * low + part * high))
 
 
-# The course of a metric over seconds, rounds, bytes or epsilon.
-Abscissa = Literal["time", "round", "bytes", "epsilon"]
+# The course of a metric over seconds, rounds, bytes, joules or epsilon.
+Abscissa = Literal["time", "round", "bytes", "joules", "epsilon"]
+LACKING = {"bytes": "its log leaves messages out", "joules": "no power is stated, or kept"}
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 
 
 def course(run: "Run", x: str, metric: str) -> tuple[Array, Array]:
-    """Abscissae (n,) s, rounds, bytes or epsilon, and values (n,) of the network's metric.
+    """Abscissae (n,) s, rounds, bytes, joules or epsilon, and values (n,) of the network's metric.
 
     A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
     """
@@ -150,6 +151,8 @@ def course(run: "Run", x: str, metric: str) -> tuple[Array, Array]:
         return curve[x].to_numpy(float), value
     if x == "bytes":
         return delivered(run).by(curve["time"].to_numpy(float)), value
+    if x == "joules":
+        return run.joules_by(curve["time"].to_numpy(float)), value
     rows = run.epsilon()
     spent = Meter(rows["time"].to_numpy(float), np.maximum.accumulate(rows["epsilon"]))
     return spent.by(curve["time"].to_numpy(float)), value
@@ -283,7 +286,7 @@ def drawable(
             rows.append(Measured(some, (*courses, *lost), len(lost)))
         if lacking:
             of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
-            why = "its log leaves messages out" if x == "bytes" else r"$\varepsilon$ is infinite"
+            why = LACKING.get(x, r"$\varepsilon$ is infinite")
             if metric not in set(lacking[0].metrics["metric"]):
                 why = f"no {metric} recorded"
             notes.append(f"{named(group)}: {why}{of}")

@@ -37,7 +37,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     DROPPED: {"color": "#9A9A9A", "marker": "o", "markersize": 3.5, "zorder": 2},
 }
 AXES = {"time": "virtual time", "bytes": "data delivered", "rounds": "rounds",
-        "epsilon": r"$\varepsilon$ spent"}  # fmt: skip
+        "joules": "energy of all devices", "epsilon": r"$\varepsilon$ spent"}  # fmt: skip
 MARGINS = 0.05, 0.12  # candidates stay clear of the legend, whose marks are theirs
 ENDLESS = 1.3  # times all that is drawn: where intervals that are infinite end
 

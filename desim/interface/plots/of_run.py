@@ -37,7 +37,7 @@ class Figures:
         label: str | None = None,
         **asked: Unpack[Look],
     ) -> Axes:
-        """A metric against time, round, bytes or epsilon; see `desim.interface.plots.plot`."""
+        """A metric against time, round, bytes, joules or epsilon; see `interface.plots.plot`."""
         labels = None if label is None else [label]
         return plot([self._run], x=x, metric=metric, out=out, labels=labels, **asked)
 

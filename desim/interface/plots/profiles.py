@@ -70,8 +70,8 @@ def profile(
     """Draw performance profiles: on what share of problems a method is within a factor of the best.
 
     runs: a study, its trials, runs, or lists of them by label; targets: {metric: values}, default
-    those of the study or of the runs; x: what is spent until then, time, round, bytes or epsilon;
-    methods: keys that are the method's, default as `studies.cases` says; labels: of the
+    those of the study or of the runs; x: what is spent until then, time, round, bytes, joules or
+    epsilon; methods: keys that are the method's, default as `studies.cases` says; labels: of the
     methods, in order; out: a file; asked: title, size (inches). See
     `desim.experiments.studies.answers.profile`, also for InputErrors.
     """
@@ -250,9 +250,9 @@ def bars(
 
     runs: those that differ in their seeds only are one bar, the median with its 95 % interval
     where the seeds are enough for one; lists of runs by label are one bar each. target: accuracies
-    meet it when they are at least so large, other metrics when at most; x: time, round, bytes or
-    epsilon; out: a file; labels: of the bars, in order; asked: title, size (inches). InputError
-    where no target is given.
+    meet it when they are at least so large, other metrics when at most; x: time, round, bytes,
+    joules or epsilon; out: a file; labels: of the bars, in order; asked: title, size (inches).
+    InputError where no target is given.
     """
     chosen("x", x, get_args(Abscissa))
     found = drawable(runs, x, metric, labels)

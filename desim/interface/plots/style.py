@@ -209,6 +209,7 @@ NAMES = {
     "time": "virtual time",
     "round": "round",
     "bytes": "data delivered",
+    "joules": "energy of all devices",
     "epsilon": r"$\varepsilon$ of the agent that spends most",
 }
 
@@ -258,10 +259,10 @@ def new_axes(interactive: bool) -> Axes:
 
 
 def unit_of(x: str, last: float) -> tuple[str, float]:
-    """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
+    """The unit in which values up to `last` (s, rounds, B, J) read best, and the factor to it."""
     if x in ("round", "epsilon"):
         return "", 1.0
-    return best_unit(last, "s" if x == "time" else "B")
+    return best_unit(last, {"time": "s", "joules": "J"}.get(x, "B"))
 
 
 def look(number: int) -> tuple[str, str]:

@@ -10,8 +10,9 @@
 They add up: each is there as if nothing else were.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,35 +30,83 @@ DONE = ["time", "kind", "agent", "peer", "round", "bytes", "seconds", "value"]
 WORK, MESSAGES, TURNS = ("compute", "abort"), ("send", "deliver"), ("down", "up")
 
 
+class Spans(NamedTuple):
+    """What goes on at agents who (n,), from begin to last (n,) s."""
+
+    who: Int
+    begin: Array
+    last: Array
+
+
+class Activity(NamedTuple):
+    """What a log says of devices until a time: turns and messages by kind, and what takes power.
+
+    work: computations, those that go on included; traffic: messages at either end, their bytes
+    (n,), and which are sent and which received; radio and tail: when radios are on, and in tails.
+    """
+
+    spans: dict[str, Columns]
+    work: Spans
+    traffic: Spans
+    bytes: Array
+    sides: tuple[Mask, Mask]
+    radio: Spans
+    tail: Spans
+
+
+def joined(parts: Sequence[Spans]) -> Spans:
+    """All spans, one part after the other."""
+    who, begin, last = (np.concatenate([one[k] for one in parts]) for k in range(3))
+    return Spans(who, begin, last)
+
+
+NONE = Spans(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+
+
+def activity(pieces: Pieces, power: "Power", rounds: float, until: float) -> Activity:
+    """See there; pieces, rounds and until: of `energy`."""
+    seen, agents = Occupation(rounds), len(power.lasts)
+    for piece in pieces:
+        seen.add(piece)
+    log = gathered(pieces, lambda one: _any(one, (*WORK, *MESSAGES, *TURNS)))
+    spans = {kind: rows_of(log, log["kind"].equal(kind)) for kind in (*MESSAGES, *TURNS)}
+    work, traffic, size, on, tail = NONE, NONE, np.zeros(0), NONE, NONE
+    if power.computes:
+        done = rows_of(log, _any(log, WORK) & (log["agent"] >= 0))
+        begun = np.full(agents, np.inf)
+        begun[: len(seen.agents)] = seen.begun[:agents]
+        more = np.flatnonzero(begun < until)
+        ended = done["agent"].astype(np.int64), done["time"] - done["seconds"], done["time"]
+        work = joined([Spans(*ended), Spans(more, begun[more], np.full(len(more), until))])
+    sides = np.zeros(0, bool), np.zeros(0, bool)
+    if power.sends:
+        traffic, size = _carried(spans, power.shared)
+        sides = _sides(spans)
+        both = sides[0] | sides[1]
+        heard = Spans(traffic.who[both], traffic.begin[both], traffic.last[both])
+        on, tail = _radio(heard, spans["down"], power.lasts, until)
+    return Activity(spans, work, traffic, size, sides, on, tail)
+
+
 def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.DataFrame":
     """Columns agent, cause, joules of what devices took until a time s of a run.
 
     pieces: the log, its columns DONE; rounds: those that the run is to have, or inf. A row for each
     agent and cause that has power, and with a coordinator's (agent -1) two of its own.
     """
-    seen, agents = Occupation(rounds), len(power.lasts)
-    for piece in pieces:
-        seen.add(piece)
-    log = gathered(pieces, lambda one: _any(one, (*WORK, *MESSAGES, *TURNS)))
-    spans = {kind: rows_of(log, log["kind"].equal(kind)) for kind in (*MESSAGES, *TURNS)}
+    seen, agents = activity(pieces, power, rounds, until), len(power.lasts)
     found: dict[str, tuple[Array, Array]] = {}
     if power.computes:
-        work = rows_of(log, _any(log, WORK))
-        begun = np.full(agents, np.inf)
-        begun[: len(seen.agents)] = seen.begun[:agents]
-        up = until - _away(spans, agents, until)
+        up = until - _away(seen.spans, agents, until)
         found["idle"] = up, power.rates["idle"]
-        busy = _computed(work, agents, until) + np.clip(until - begun, 0.0, None)
-        found["computing"] = busy, power.rates["computing"]
+        found["computing"] = _seconds(seen.work, agents, until), power.rates["computing"]
     if power.sends:
-        who, begin, last, size = _carried(spans)
-        part, sides = _part(begin, last, until) * size, _sides(spans)
-        for cause, rows in zip(("sending", "receiving"), sides, strict=True):
-            amount = np.bincount(who[rows], part[rows], agents).astype(float)
+        part = _part(*seen.traffic[1:], until) * seen.bytes
+        for cause, rows in zip(("sending", "receiving"), seen.sides, strict=True):
+            amount = np.bincount(seen.traffic.who[rows], part[rows], agents).astype(float)
             found[cause] = amount, power.rates[cause]
-        on = sides[0] | sides[1]
-        radio, tail = _radio(who[on], begin[on], last[on], spans["down"], power.lasts, until)
-        found |= {"radio": (radio, power.rates["radio"]), "tail": (tail, power.rates["tail"])}
+        for cause, spans in (("radio", seen.radio), ("tail", seen.tail)):
+            found[cause] = _seconds(spans, agents, until), power.rates[cause]
     joules = {cause: amount * rate for cause, (amount, rate) in found.items()}
     table = pd.DataFrame({
         "agent": np.repeat(np.arange(agents), len(joules)),
@@ -95,10 +144,10 @@ def _clipped(work: Columns, until: float) -> Array:
     return np.asarray(np.where(end <= until, lasted, np.maximum(until - (end - lasted), 0.0)))
 
 
-def _computed(work: Columns, agents: int, until: float) -> Array:
-    """Seconds (agents,) of computations that have ended in the log, before a time s."""
-    own = work["agent"] >= 0
-    return np.bincount(work["agent"][own], _clipped(work, until)[own], agents).astype(float)
+def _seconds(spans: Spans, agents: int, until: float) -> Array:
+    """Seconds (agents,) of spans before a time s."""
+    lasts = np.maximum(np.minimum(spans.last, until) - spans.begin, 0.0)
+    return np.bincount(spans.who, lasts, agents).astype(float)
 
 
 def _taking_in(pieces: Pieces, until: float) -> float:
@@ -121,6 +170,16 @@ def _taking_in(pieces: Pieces, until: float) -> float:
     return spent + max(until - float(log["time"][last[0]]), 0.0)
 
 
+def coordinating(pieces: Pieces, end: float) -> tuple[Array, Array]:
+    """Begin and last (n,) s of what a coordinator takes in before a time s, as `_taking_in`."""
+    log = gathered(pieces, lambda one: _any(one, ("compute",)))
+    taken = rows_of(log, log["agent"] < 0)
+    last = np.minimum(taken["time"], end)
+    begin = np.minimum(taken["time"] - taken["seconds"], end)
+    rest = _taking_in(pieces, end) - float((last - begin).sum())
+    return np.append(begin, end - max(rest, 0.0)), np.append(last, end)
+
+
 # Messages: who sends or receives them, from when to when, and how many bytes.
 
 
@@ -131,11 +190,12 @@ def _sides(spans: dict[str, Columns]) -> tuple[Mask, Mask]:
     return np.concatenate([sent, nobody[1]]), np.concatenate([nobody[0], came])
 
 
-def _carried(spans: dict[str, Columns]) -> tuple[Int, Array, Array, Array]:
-    """Of sent messages, then of those that arrived: the agent, begin and end s, bytes, all (n,).
+def _carried(spans: dict[str, Columns], shared: tuple[bool, bool]) -> tuple[Spans, Array]:
+    """Of sent messages, then of those that arrived: spans, and their bytes (n,).
 
     What arrives comes in for as long as that attempt took to leave. Of one transmission that
-    reaches several the log has the bytes once.
+    reaches several the log has the bytes once. shared: whether messages of agents, and those of a
+    coordinator, share a line: what is on it is until it has arrived.
     """
     sent, came = spans["send"], spans["deliver"]
     names = ["agent", "peer", "time", "seconds", "bytes", "value"]
@@ -143,6 +203,7 @@ def _carried(spans: dict[str, Columns]) -> tuple[Int, Array, Array, Array]:
     out["whole"] = out.groupby(["agent", "time"])["bytes"].transform("max")
     out.loc[out["agent"] < 0, "whole"] = out["bytes"]
     out = out.rename(columns={"agent": "peer", "peer": "agent", "seconds": "lasts"})
+    out["number"] = out.index
     into["row"], into["left"] = into.index, into["time"] - into["seconds"]
     again = into["value"] > 0.0
     keys, parts = ["agent", "peer", "value"], []
@@ -150,7 +211,7 @@ def _carried(spans: dict[str, Columns]) -> tuple[Int, Array, Array, Array]:
         (into[~again], "left", "nearest"), (into[again], "time", "backward"),
     )  # fmt: skip
     for some, on, way in ways:
-        attempts = out[[*keys, "time", "lasts", "whole"]].rename(columns={"time": on})
+        attempts = out[[*keys, "time", "lasts", "whole", "number"]].rename(columns={"time": on})
         parts.append(
             pd.merge_asof(some.sort_values(on, kind="stable"),
                           attempts.sort_values(on, kind="stable"), on=on, by=keys, direction=way)
@@ -158,10 +219,36 @@ def _carried(spans: dict[str, Columns]) -> tuple[Int, Array, Array, Array]:
     found = pd.concat(parts).sort_values("row")
     lasts = found["lasts"].fillna(0.0).to_numpy(float)
     size = np.where(came["bytes"] > 0, came["bytes"], found["whole"].fillna(0.0))
+    begin = np.array(sent["time"], float), came["time"] - lasts
+    last = np.array(sent["time"] + sent["seconds"], float), np.array(came["time"], float)
+    if any(shared):
+        number = found["number"].to_numpy()
+        _until_there(sent, came, shared, number, (begin, last))
     who = np.concatenate([sent["agent"], came["agent"]]).astype(np.int64)
-    begin = np.concatenate([sent["time"], came["time"] - lasts])
-    last = np.concatenate([sent["time"] + sent["seconds"], came["time"]])
-    return who, begin, last, np.concatenate([sent["bytes"], size]).astype(float)
+    whole = np.concatenate([sent["bytes"], size]).astype(float)
+    return Spans(who, np.concatenate(begin), np.concatenate(last)), whole
+
+
+def _until_there(
+    sent: Columns, came: Columns, shared: tuple[bool, bool], number: Array,
+    spans: tuple[tuple[Array, Array], tuple[Array, Array]],
+) -> None:  # fmt: skip
+    """Change begin and last (sent (n,), came (m,)) s of messages that share a line.
+
+    They go on from when they are handed over to when they have arrived, or for ever. number (m,):
+    which of those sent each is, NaN for none.
+    """
+    (_, begin), (last, _) = spans
+    known = np.isfinite(number)
+    which = number[known].astype(np.int64)
+    mine = sent["agent"] >= 0
+    queued = np.where(mine, *shared)
+    ends = np.full(len(last), np.inf)
+    ends[which] = came["time"][known]
+    last[queued] = ends[queued]
+    late = np.where(came["peer"] >= 0, *shared)
+    rows = np.flatnonzero(known)[late[known]]
+    begin[rows] = np.minimum(begin[rows], sent["time"][number[rows].astype(np.int64)])
 
 
 def _part(begin: Array, last: Array, until: float) -> Array:
@@ -172,14 +259,13 @@ def _part(begin: Array, last: Array, until: float) -> Array:
     return np.where(last <= until, 1.0, np.clip(share, 0.0, 1.0))
 
 
-def _radio(
-    who: Int, begin: Array, last: Array, down: Columns, lasts: Array, until: float
-) -> tuple[Array, Array]:
-    """Seconds (agents,) for which radios were on for messages, and in their tails.
+def _radio(messages: Spans, down: Columns, lasts: Array, until: float) -> tuple[Spans, Spans]:
+    """When radios are on for messages, and in their tails of lasts (agents,) s, up to a time s.
 
-    who, begin, last (n,): messages. A tail ends with the next message, or when its agent leaves.
+    A tail ends with the next message, or when its agent leaves.
     """
-    on, tail = np.zeros(len(lasts)), np.zeros(len(lasts))
+    who, begin, last = messages
+    on, tails = [NONE], [NONE]
     order = np.lexsort((begin, who))
     first = np.searchsorted(who[order], np.arange(len(lasts) + 1))
     for agent in range(len(lasts)):
@@ -193,9 +279,10 @@ def _radio(
         leaves = np.append(np.sort(down["time"][down["agent"] == agent]), np.inf)
         leaves = leaves[np.searchsorted(leaves, ends)]
         over = np.minimum(np.minimum(following, leaves), np.minimum(ends + lasts[agent], until))
-        on[agent] = np.maximum(np.minimum(ends, until) - start[opens], 0.0).sum()
-        tail[agent] = np.maximum(over - ends, 0.0).sum()
-    return on, tail
+        own = np.full(len(ends), agent)
+        on.append(Spans(own, start[opens], np.minimum(ends, until)))
+        tails.append(Spans(own, ends, np.maximum(over, ends)))
+    return joined(on), joined(tails)
 
 
 # Of a run.
@@ -206,9 +293,13 @@ def power_of(run: "Run") -> "Power | None":
     said = run.written
     if not any((said.get(section) or {}).get("power") for section in ("compute", "network")):
         return None
+    from desim.runs.premises import real
     from desim.scenario.watts import power
 
-    return power(run.scenario, len(run.manifest["rows"]))
+    found = power(run.scenario, len(run.manifest["rows"]))
+    if found is not None and real(run.manifest):  # its log has arrivals, and no time on the wire
+        found = replace(found, shared=(True, True))
+    return found
 
 
 def power_known(run: "Run") -> bool:
@@ -227,20 +318,34 @@ def _needed(power: "Power") -> tuple[str, ...]:
     return (*(WORK[:1] if power.computes else ()), *(MESSAGES if power.sends else ()))
 
 
-def spent(run: "Run", until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
-    """See `Run.energy`."""
+def readable(run: "Run", what: str = "energy") -> "tuple[Pieces, Power, float]":
+    """The log of a run with power, that power, and the rounds that it is to have, for `what`.
+
+    InputError where its scenario says no watts, or its log leaves out what takes them.
+    """
     power = power_of(run)
     if power is None:
-        text = f"energy: run {run.name} says no watts"
+        text = f"{what}: run {run.name} says no watts"
         raise InputError(f"{text}; allowed: a scenario with compute.power or network.power")
-    run.require("energy", *_needed(power))
-    log = run.store.pieces("events", DONE)
-    end = run.manifest.get("time")
-    if end is None:  # it was killed: as far as its log goes
-        end = max((float(one["time"].max(initial=0.0)) for one in log), default=0.0)
-    last = _until(run, until, float(end))
+    run.require(what, *_needed(power))
     rounds = (run.written.get("stop") or {}).get("rounds", np.inf)
-    table = energy(log, power, float(rounds), min(last, float(end)))
+    return run.store.pieces("events", DONE), power, float(rounds)
+
+
+def end_of(run: "Run", log: Pieces) -> float:
+    """When a run ended, s; of one that was killed, how far its log goes."""
+    end = run.manifest.get("time")
+    if end is None:
+        end = max((float(one["time"].max(initial=0.0)) for one in log), default=0.0)
+    return float(end)
+
+
+def spent(run: "Run", until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
+    """See `Run.energy`."""
+    log, power, rounds = readable(run)
+    end = end_of(run, log)
+    last = _until(run, until, end)
+    table = energy(log, power, rounds, min(last, end))
     return table if last <= end else table.assign(joules=np.inf)
 
 

@@ -173,6 +173,7 @@ def facts(run: "Run", quick: bool = False) -> Facts:
     name = "real time" if text else "virtual time"
     pairs += [(name, _times(run, seen)), ("messages", _messages(run, seen, level))]
     pairs += [("energy", text)] if deep and (text := consumption(run)) else []
+    pairs += [("batteries", text)] if deep and (text := run.exhaustion) else []
     pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]

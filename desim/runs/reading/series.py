@@ -27,6 +27,7 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
     "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
     | {"reply": "s", "number": "s"},
+    "battery": {"capacity": "J", "power": "W", "start": "s", "lasting": "s", "day": "s"},
     "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
     "policy": {"deadline": "s", "at_most": "s"},
     "participation": {"pace": "s"},

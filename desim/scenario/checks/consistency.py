@@ -15,8 +15,9 @@ from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
 from desim.problem.fairness import OF_CLIENTS
 from desim.scenario import registry
-from desim.scenario.checks import link_consistency, trust_consistency
+from desim.scenario.checks import battery_consistency, link_consistency, trust_consistency
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
+from desim.scenario.sections.battery import Battery
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.observe_and_stop import Observe, Stop
@@ -270,13 +271,15 @@ def exploration_falls(participation: Participation) -> Found:
         yield ("participation", "exploration_least"), f"{text}; allowed: at most {first:g}"
 
 
-def availability_known(participation: Participation, churn: Churn | None) -> Found:
-    """Without churn everybody is up."""
-    if participation.of_those_up and churn is None:
+def availability_known(
+    participation: Participation, churn: Churn | None, battery: Battery | None
+) -> Found:
+    """Without churn, and batteries, everybody is up."""
+    if participation.of_those_up and churn is None and battery is None:
         key = "choose" if participation.choose == "available" else "available"
         found = "available" if key == "choose" else "true"
         text = f"found {found} without churn, so that everybody is up all the time"
-        yield ("participation", key), f"{text}; allowed: with a section churn"
+        yield ("participation", key), f"{text}; allowed: with a section churn, or battery"
 
 
 def profiling_ends(participation: Participation, stop: Stop) -> Found:
@@ -582,7 +585,10 @@ def view_fits(
 Check = Callable[..., Found]
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (globals(), vars(link_consistency), vars(trust_consistency))
+    for module in (
+        globals(),
+        *map(vars, (link_consistency, trust_consistency, battery_consistency)),
+    )
     for name, one in module.items()
     if inspect.isgeneratorfunction(one) and not name.startswith("_")
 )

@@ -455,4 +455,5 @@ def _churn(value: object) -> object:
     return None if value == "none" else value
 
 
+STATELESS = Churn.model_construct(memory="kept", messages="queued")  # whatever makes agents leave
 MaybeChurn = Annotated[Churn | None, BeforeValidator(_churn), OrElse(({"enum": ["none"]},))]

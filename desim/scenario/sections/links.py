@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import (
     AfterValidator,
     Field,
+    PlainSerializer,
     PlainValidator,
     TypeAdapter,
     WithJsonSchema,
@@ -72,9 +73,16 @@ def or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
 
     def schema() -> dict[str, Any]:
         form = law.json_schema()
-        return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
+        options = form.pop("anyOf")
+        return {**form, "anyOf": [{"anyOf": options}, {"type": "array", "items": options[0]}]}
 
     return either, listed, schema
+
+
+def law_or_list(drawn: Any, read: Reader) -> tuple[Any, Any, Any]:
+    """Annotations of what `drawn` reads, or of a list of what `read` does."""
+    either, listed, schema = or_list(drawn, read)
+    return PlainValidator(either), PlainSerializer(listed), WithJsonSchema(schema())
 
 
 if TYPE_CHECKING:

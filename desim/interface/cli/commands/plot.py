@@ -26,7 +26,7 @@ KINDS = (
     "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon",
     "pairs", "distance", "learnt", "clients", "served", "clocks", "ecdf", "profile",
 )  # fmt: skip
-ABSCISSAE = ("time", "round", "bytes", "epsilon")
+ABSCISSAE = ("time", "round", "bytes", "joules", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
 AGAINST = ("agent", "rows", "computing", "messages", "contributions")
 SCALE = ("ylim", "log")
