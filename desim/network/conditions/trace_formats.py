@@ -29,13 +29,13 @@ TABLE, FEDSCALE, MAHIMAHI, NDT = "table", "FedScale", "Mahimahi", "NDT"
 
 HEAD, PIECE = 1 << 14, 256  # bytes that tell; a torn file may end after some of them
 PICKLE = re.compile(rb"\x80[\x00-\x05]|\(d|\}[q(.\x94]|c\w+\n\w+\n")
-STAMP = re.compile(rb"\s*[-+]?(\d[\d.eE+-]*|nan|inf)[ \t]*(\r?\n|$)")
+STAMP = re.compile(rb"(?:\xef\xbb\xbf)?\s*[-+]?(\d[\d.eE+-]*|nan|inf)[ \t]*(\r?\n|$)")
 COLUMNS = {
     "bandwidth": re.compile(r"(^|[\W_])MeanThroughputMbps$", re.IGNORECASE),
     "latency": re.compile(r"(^|[\W_])MinRTT$", re.IGNORECASE),
     "loss": re.compile(r"(^|[\W_])LossRate$", re.IGNORECASE),
 }
-ENDINGS = {".up", ".down", ".pps", ".mahi"}  # of Mahimahi's files, where one is empty
+ENDINGS = {".up", ".down", ".pps", ".mahi"}  # of Mahimahi's files, whatever is in them
 
 
 class Stamp(NamedTuple):
@@ -71,16 +71,19 @@ def _format(file: Stamp) -> str:
     bare = file.path.with_suffix("") if file.path.suffix in OPENED else file.path
     if PICKLE.match(head):
         return FEDSCALE
-    if STAMP.match(head) or (not head and bare.suffix in ENDINGS):
-        return MAHIMAHI
     first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    names = [name.strip().strip('"') for name in first.split(",")]
-    return NDT if any(c.search(name) for c in COLUMNS.values() for name in names) else TABLE
+    if STAMP.match(head) or (bare.suffix in ENDINGS and "," not in first):
+        return MAHIMAHI
+    names = [name.strip().strip('"') for name in first.removeprefix("\ufeff").split(",")]
+    tests = any(column.search(name) for column in COLUMNS.values() for name in names)
+    return NDT if tests and "time" not in names else TABLE
 
 
 # FedScale's two files.
 
 DEVICES = "FedScale's client_device_capacity, {client: {computation: ms, communication: kbit/s}}"
+LONGEST_NAME = 80
+NAMES = f"names of {LONGEST_NAME} printable letters at most"
 BEHAVIOUR = "FedScale's client_behave_trace, {client: {active: [s], inactive: [s], finish_time: s}}"
 
 
@@ -113,13 +116,28 @@ def _clients(
     if type(table) is not dict or not table:
         text = f"found {described(table)} in {path.name}"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
+    seen: set[str] = set()
     for client, one in table.items():
-        if type(one) is not dict or not all(name in one for name in names):
-            text = f"found {described(one)} for client {described(client)}"
+        name = str(client)
+        if type(client) not in (int, str) or not (name.isprintable() and len(name) <= LONGEST_NAME):
+            text = f"found client {described(client)} in {path.name}"
+            raise InputError(f"{where}: {text}; allowed: whole numbers, or {NAMES}")
+        if name in seen:
+            text = f"found client {name} as a number and as a text in {path.name}"
+            raise InputError(f"{where}: {text}; allowed: one of them")
+        seen.add(name)
+        if type(one) is not dict or not all(key in one for key in names):
+            text = f"found {described(one)} for client {name}"
             if type(one) is dict:
-                text = f"found {', '.join(map(str, [*one][:6])) or 'nothing'} of client {client}"
+                text = f"found {', '.join(map(_key, [*one][:6])) or 'nothing'} of client {name}"
             raise InputError(f"{where}: {text} in {path.name}; allowed: {allowed}")
-        yield str(client), one
+        yield name, one
+
+
+def _key(value: object) -> str:
+    """A key of a client's dictionary, without quotes where it is a plain word."""
+    text = described(value)
+    return str(value) if text == f"'{value}'" else text
 
 
 def _positive(value: object) -> bool:
@@ -235,13 +253,15 @@ def deliveries(
 ) -> Traces:
     """A Mahimahi trace as rates, 1500 bytes for each stamp within the ms that ends at it.
 
-    At every whole ms as many bits may have left as opportunities have passed. unit: bit/s of a 1.
+    At every whole ms as many bits may have left as opportunities have passed after the beginning:
+    those of 0 ms are the end of each lap, of whose last ms they are. unit: bit/s of a 1.
     InputError at `where` for anything else than whole numbers that do not decrease.
     """
     if fields:
         text = f"found {fields[0]!r} with a Mahimahi trace, which is one trace"
         raise InputError(f"{where}.field: {text}; allowed: leave it out")
-    samples = _deliveries(Stamp.of(path), where) * np.array([[1.0], [unit], [unit]])
+    time, *bits = _deliveries(Stamp.of(path), where)
+    samples = np.array([time, *in_units(np.array(bits), unit, where)])
     return Traces.joined({path.name: samples}, path, where, **ways)
 
 
@@ -258,24 +278,15 @@ def _deliveries(file: Stamp, where: str) -> Array:
     if len(ends) < 2:
         text = f"found {int(number[0])} stamps, all of 0 ms" if number[0] else "found no stamp"
         raise InputError(f"{where}: {text} in {file.path.name}; allowed: {STAMPS}, the last > 0")
-    first, ends, number = number[0], ends[1:], number[1:]
+    number[-1] += number[0]  # those of 0 ms come again when a lap ends
+    ends, number = ends[1:], number[1:]
     edges = np.unique(np.concatenate([[0], ends - 1, ends]))
     bits = np.zeros(len(edges), np.int64)  # from an edge to the next, a ms where there are any
     bits[np.searchsorted(edges, ends - 1)] = PACKET * number
-    if first:  # those of 0 ms leave in the first one
-        edges, bits = _first_ms(edges, bits, PACKET * int(first))
     by_then = np.concatenate([[0], np.cumsum(bits[:-1])])
     differs = np.concatenate([[True], bits[1:] != bits[:-1]])
     differs[-1] = True
     return np.array([edges / 1e3, bits * 1e3, by_then])[:, differs]
-
-
-def _first_ms(edges: Int, bits: Int, more: int) -> tuple[Int, Int]:
-    """The same with more bits in the first ms."""
-    if edges[1] > 1:
-        edges, bits = np.insert(edges, 1, 1), np.insert(bits, 0, 0)
-    bits[0] += more
-    return edges, bits
 
 
 def _blocks(path: Path, where: str) -> Iterator[Int]:
@@ -302,7 +313,7 @@ def _stamps(text: bytes, line: int, before: int, where: str) -> Int:
     if not LINES.fullmatch(text):
         for number, one in enumerate(text.split(b"\n")[:-1]):
             if not LINES.fullmatch(one + b"\n"):
-                word = one.strip().decode("utf-8", "replace")[:40]
+                word = one.removesuffix(b"\r").decode("utf-8", "replace")[:40]
                 found = f"found {word!r}" if word else "found nothing"
                 raise InputError(f"{where}: {found} in line {line + number}; allowed: {STAMPS}")
     values = np.fromstring(text, np.int64, sep=" ")
@@ -338,10 +349,13 @@ def _tested(file: Stamp, what: str, fields: tuple[str, ...], where: str) -> Arra
         allowed = f"one called {HAVE[what]}, as BigQuery exports it, or field: a column"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
     frame = csv_frame(path, where, usecols=lambda name: name.strip() == named[0])
-    values = pd.to_numeric(frame[named[0]], errors="coerce").to_numpy(float)
+    column = frame[named[0]]
+    values = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    if len(values) and column.dtype == bool:
+        values[:] = np.nan
     right = np.isfinite(values) & (values > 0.0 if what == "bandwidth" else values >= 0.0)
     for row in np.flatnonzero(~right)[:1]:
-        word = frame[named[0]].astype(object).iloc[row]
+        word = column.astype(object).iloc[row]
         least = "numbers > 0" if what == "bandwidth" else "numbers >= 0"
         text = f"found {word} in row {row + 1} of {named[0]}, and {int((~right).sum())} such rows"
         raise InputError(f"{where}: {text}; allowed: {least}; a query can leave such rows out")
@@ -360,8 +374,23 @@ def mean_loss(path: Path, fields: Sequence[str], percent: bool, where: str) -> f
     return float(values.mean())
 
 
-def bandwidths(path: Path, fields: Sequence[str], where: str) -> Array:
-    """Of FedScale's clients, or of the tests of a csv, as the file has them."""
+def bandwidths(path: Path, fields: Sequence[str], unit: float, where: str) -> Array:
+    """Of FedScale's clients, or of the tests of a csv, (n,); unit: bit/s of a 1 in the file."""
     if format_of(path) == FEDSCALE:
-        return capacities(path, "communication", fields, where)
-    return tested(path, "bandwidth", fields, where)
+        return in_units(capacities(path, "communication", fields, where), unit, where)
+    return in_units(tested(path, "bandwidth", fields, where), unit, where)
+
+
+def latencies(path: Path, fields: Sequence[str], unit: float, where: str) -> Array:
+    """Of the tests of a csv, (n,); unit: s of a 1 in the file."""
+    return in_units(tested(path, "latency", fields, where), unit, where)
+
+
+def in_units(values: Array, unit: float, where: str) -> Array:
+    """values >= 0 of a file times what a 1 means; InputError where that is no number, or lost."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = values * unit
+    if not (np.isfinite(found) & ((found > 0.0) | (values == 0.0))).all():
+        text = f"found {values.min():g} to {values.max():g}, where a 1 means {unit:g}"
+        raise InputError(f"{where}: {text}; allowed: what floating-point numbers hold")
+    return found

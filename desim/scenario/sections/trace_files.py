@@ -104,7 +104,11 @@ class BandwidthTrace(Trace):
     def _fits_its_format(self) -> Self:
         kind = format_of(self.trace)
         if self.unit is None and kind == "table":
-            raise ValueError("unit: missing; allowed: what a rate of 1 means, such as Mbit/s")
+            text = f"unit: missing; {self.trace.name} is no file of FedScale, Mahimahi or NDT"
+            raise ValueError(f"{text}; allowed: what a rate of 1 means, such as Mbit/s")
+        if kind == "Mahimahi" and self.unit and self.unit.lstrip("0123456789.eE+-_ ") != "bit/s":
+            text = f"unit: found {self.unit} with a Mahimahi trace, whose packets have 1500 bytes"
+            raise ValueError(f"{text}; allowed: leave it out, or a factor such as 0.5 bit/s")
         if kind in OF_CLIENTS and (self.end, self.offset) != ("loop", "none"):
             key = "end" if self.end != "loop" else "offset"
             text = f"{key}: found {getattr(self, key)} with a file of {kind}, which has no times"
