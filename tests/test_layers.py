@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 3020,  # units of power, of energy and of joules a byte
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
-    "network": 6880,  # pickles without Python's machine; files of FedScale, Mahimahi and NDT
+    "network": 6910,  # pickles without Python's machine; files of FedScale, Mahimahi, NDT; ranges
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count

@@ -9,6 +9,7 @@ a test, of which BigQuery has a.MeanThroughputMbps, a.MinRTT in ms and a.LossRat
 
 import contextlib
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -177,7 +178,7 @@ def behaviours(path: Path, fields: Sequence[str], where: str, **ways: bool) -> T
 @lru_cache(4)
 def _behaviours(file: Stamp, where: str) -> dict[str, Array]:
     found: dict[str, int] = {}  # where a client's columns begin
-    columns: tuple[list[float], ...] = [], [], []
+    columns = array("d"), array("d"), array("d")  # a list of so many floats takes four times that
     names = "active", "inactive", "finish_time"
     for client, one in _clients(file.path, where, names, BEHAVIOUR):
         active, inactive, finish = [one[name] for name in names]
@@ -187,7 +188,7 @@ def _behaviours(file: Stamp, where: str) -> dict[str, Array]:
             _add(columns, spans, float(finish))
     if not found:
         raise InputError(f"{where}: found no client that is ever active; allowed: at least one")
-    whole, first = np.array(columns), [*found.values()]
+    whole, first = np.array([np.frombuffer(one) for one in columns]), [*found.values()]
     ends = [*first[1:], whole.shape[1]]
     return {one: whole[:, a:b] for one, a, b in zip(found, first, ends, strict=True)}
 
@@ -216,7 +217,7 @@ def _spans(active: Any, inactive: Any, finish: Any, where: str) -> list[tuple[fl
 
 
 def _add(
-    columns: tuple[list[float], ...], spans: Iterable[tuple[float, float]], finish: float
+    columns: tuple["array[float]", ...], spans: Iterable[tuple[float, float]], finish: float
 ) -> None:
     """Add times s, 1 or 0 from there on, and seconds active by then; the last is the end."""
     times, states, totals = columns
@@ -387,7 +388,7 @@ def latencies(path: Path, fields: Sequence[str], unit: float, where: str) -> Arr
 
 
 def in_units(values: Array, unit: float, where: str) -> Array:
-    """values >= 0 of a file times what a 1 means; InputError where that is no number, or lost."""
+    """Numbers (n,) >= 0 times what a 1 means; InputError where that is none, or 0 of another."""
     with np.errstate(over="ignore", under="ignore"):
         found = values * unit
     if not (np.isfinite(found) & ((found > 0.0) | (values == 0.0))).all():

@@ -12,6 +12,8 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import text
 from desim.fields.strict import OrElse
 
+EXAMPLES = {units.bits_per_second: "Mbit/s", units.speed: "/s", units.seconds: "ms"}
+
 
 def unit_of(value: object, *readers: Any) -> str:
     """Text such as ms or 50 /s, what a 1 in the file means; ValueError unless a reader takes it."""
@@ -22,7 +24,8 @@ def unit_of(value: object, *readers: Any) -> str:
                 return found
         except ValueError as error:
             why = why or f"; {error}"
-    allowed = "a unit such as Mbit/s, /s or ms, or a value with its unit such as 50 /s"
+    such = " or ".join(EXAMPLES[read] for read in readers)
+    allowed = f"a unit such as {such}, or a value with its unit such as 50 {such.split()[0]}"
     raise ValueError(refusal(value, allowed) + why)
 
 
