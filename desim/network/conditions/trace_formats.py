@@ -22,7 +22,7 @@ from desim.errors import InputError
 from desim.network.conditions.devices import Traces
 from desim.network.conditions.pickles import described, unpickled
 from desim.numerics.later import pd
-from desim.readers import OPENED, csv_frame, reading, select
+from desim.readers import OPENED, csv_frame, reading, select, uneven
 
 TABLE, FEDSCALE, MAHIMAHI, NDT = "table", "FedScale", "Mahimahi", "NDT"
 
@@ -342,13 +342,16 @@ def tested(path: Path, what: str, fields: Sequence[str], where: str) -> Array:
 @lru_cache(8)
 def _tested(file: Stamp, what: str, fields: tuple[str, ...], where: str) -> Array:
     path = file.path
-    header = [str(name) for name in csv_frame(path, where, nrows=0).columns]
-    named = [*fields] or [name for name in header if COLUMNS[what].search(name)]
-    if len(named) != 1 or named[0] not in header:
-        those = named if fields or len(named) > 1 else header
-        text = f"found the columns {', '.join(those[:12])}"
+    first = csv_frame(path, where, nrows=1, header=None, dtype=str).iloc[0]
+    header = [str(name).strip() for name in first]
+    select(dict.fromkeys(header, np.empty(0)), fields, where)  # refuses names that are not there
+    pattern = COLUMNS[what]
+    named = [one for one in header if (one in fields if fields else pattern.search(one))]
+    if len(named) != 1:
+        text = f"found the columns {', '.join((named or header)[:12])}"
         allowed = f"one called {HAVE[what]}, as BigQuery exports it, or field: a column"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
+    uneven(path, ",", where)  # pandas would take the first value of long rows for a label
     frame = csv_frame(path, where, usecols=lambda name: name.strip() == named[0])
     column = frame[named[0]]
     values = pd.to_numeric(column, errors="coerce").to_numpy(float)

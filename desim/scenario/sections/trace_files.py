@@ -159,7 +159,8 @@ class LossTrace(Strict):
         try:
             self.rate  # noqa: B018  # what is wrong with it belongs to this key
         except InputError as error:
-            raise ValueError(str(error).removeprefix("here: ")) from None
+            text = str(error).removeprefix("here: ").removeprefix("here.")
+            raise ValueError(text) from None
         return self
 
     @property
