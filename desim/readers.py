@@ -68,13 +68,17 @@ def csv_frame(path: Path, where: str, **settings: Any) -> "pd.DataFrame":
     Blanks around names and before values are none of theirs. InputError at the key `where` for
     anything else, and for whole numbers beyond floating point.
     """
-    settings = {"skipinitialspace": True, **settings}
+    settings = {"skipinitialspace": True, "index_col": False, **settings}
     with reading(path, where, "csv", "a csv file with text in UTF-8, perhaps compressed as named"):
         if len(settings.get("sep", ",")) == 1:
             settings["low_memory"] = False
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            frame: pd.DataFrame = pd.read_csv(path, **settings)
+            try:
+                frame: pd.DataFrame = pd.read_csv(path, **settings)
+            except pd.errors.ParserWarning:
+                uneven(path, settings.get("sep", ","), where)
+                raise
         frame.columns = _stripped(frame.columns, where, path.name)
         _representable(frame, where, path.name)
     return frame

@@ -14,7 +14,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "words": 3060,  # units of power, of energy, of joules a byte and of watt hours
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8760,  # own test rows of agents; optima and small tables, kept for the next run
-    "network": 6880,  # pickles without Python's machine; files of FedScale, Mahimahi and NDT
+    "network": 6910,  # pickles without Python's machine; files of FedScale, Mahimahi, NDT; ranges
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 12950,  # metrics of each client; sums of replies, trusted ones, noise that remembers

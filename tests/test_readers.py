@@ -184,6 +184,16 @@ def test_right_files_are_read(key, tmp_path):
         assert all(array.flags.c_contiguous for array in same[1].values())
 
 
+def test_rows_longer_than_the_header_do_not_begin_with_labels(tmp_path):
+    """The first value would be none of the table's, and each of the others another column's."""
+    path = tmp_path / "a.csv"
+    path.write_text("time,a\n0,1,5\n1,2,6\n")
+    with pytest.raises(InputError, match=r"x: a\.csv, line 2: found 3 values; allowed: 2"):
+        readers.arrays(path, "x")
+    path.write_text("time,a\n0,1,\n1,2,\n")
+    assert readers.arrays(path, "x")["a"].tolist() == [1.0, 2.0]
+
+
 def test_a_narrower_door_is_noticed(tmp_path):
     """Each of these errors has no parent in common with the others but Exception."""
     (tmp_path / "a.csv.xz").write_bytes(b"none of these")

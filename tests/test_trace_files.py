@@ -94,10 +94,10 @@ def test_packets_leave_as_mahimahi_lets_them(tmp_path):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("period = 0, stamps[-1]", "period = 0, stamps[-1] + 1"),
-        ("time <= begin", "time < begin"),
-        ("share = (same.index(place) + bits / 12_000)", "share = (0.5 + bits / 12_000)"),
-        ("lap * period + max(stamp, 1)", "lap * period + stamp"),
+        ("period = stamps[-1]\n    laps = range", "period = stamps[-1] + 1\n    laps = range"),
+        ("time > begin", "time >= begin"),
+        ("bits / (12_000 * number)", "0.5"),
+        ("lap * period + stamp", "lap * period + max(stamp, 1)"),
     ],
 )
 def test_other_links_are_noticed(tmp_path, right, wrong):
@@ -114,6 +114,16 @@ def test_a_constant_link_and_its_compressed_file(tmp_path):
     assert trace_formats.format_of(packed) == "Mahimahi"
     both = [trace_formats.deliveries(one, (), 1.0, **WAYS).samples for one in (plain, packed)]
     assert np.array_equal(*both)
+
+
+def test_what_ends_like_a_trace_of_packets_is_refused_as_one(tmp_path):
+    path = tmp_path / "link.down"
+    for text in (b"# stamps\n1\n", b"1\t1500\n", b"\xef\xbb\xbf1\n", "1\n".encode("utf-16")):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match="in line 1; allowed: a Mahimahi trace"):
+            settings({"network": {"link": {"bandwidth": {"trace": str(path)}}}})
+    path.write_text("time,a\n0,1\n")
+    assert trace_formats.format_of(path) == "table"
 
 
 def test_a_trace_in_blocks_is_the_same(tmp_path, monkeypatch):
@@ -414,7 +424,8 @@ def test_torn_and_broken_pickles_are_refused(tmp_path):
         (b"\x80\x04K\x01\x86.", "it takes more than there is"),
         (b"\x80\x04K\x01K\x02.", "2 things are left"),
         (b"\x80\x04]](K\x01u.", "no dictionary's"),
-        (b"\x80\x04}]K\x01s.", "unhashable"),
+        (b"\x80\x04}]K\x01s.", "it has a list as a key"),
+        (b"\x80\x04})" + b"\x85" * 150 + b"K\x01s.", "it has a tuple as a key"),
         (b"\x80\x04\xff.", "the byte 0xff"),
         (b"\x80\x04h\x05.", "KeyError"),
     ],
@@ -445,6 +456,8 @@ REFUSED = [
     (RATE, "3\n7\n5\n", "found 5 after 7 in line 3"),
     (RATE, "3\n-7\n", "found '-7' in line 2"),
     (RATE, "3\n1.5\n", "found '1.5' in line 2"),
+    (RATE, "\ufeff3\n7\n", r"found '\\ufeff3' in line 1"),
+    (RATE, "3\n7 \n", "found '7 ' in line 2"),
     (RATE, "nan\n3\n", "found 'nan' in line 1"),
     (RATE, "3\n\n5\n", "found nothing in line 2"),
     (RATE, "3\n5 6\n", "found '5 6' in line 2"),
@@ -452,7 +465,11 @@ REFUSED = [
     (RATE, "0\n0\n", "found 2 stamps, all of 0 ms"),
     (RATE, "", "found no stamp"),
     (RATE, TORN, "cannot be read as a Mahimahi trace|Compressed"),
-    (RATE, "down,up\n1,2\n", "unit: missing"),
+    (RATE, "down,up\n1,2\n", "unit: missing; f is no file of FedScale"),
+    (RATE, "time,a.MeanThroughputMbps\n0,1\n1,2\n", "unit: missing"),
+    (RATE, "MeanThroughputMbps\nTrue\n", "found True in row 1"),
+    (RATE, "MeanThroughputMbps\n1e305\n", r"found 1e\+305 to 1e\+305, where a 1 means 1e\+06"),
+    (WAY, "MinRTT\n5e-324\n", "found .* where a 1 means 0.0005"),
     (RATE, "a.MeanThroughputMbps\n3\nnan\n", "found nan in row 2 of a.MeanThroughputMbps"),
     (RATE, "a.MeanThroughputMbps\n3\n0\n-1\n", "found 0 in row 2 .*, and 2 such rows"),
     (RATE, "a.MeanThroughputMbps\n3\nfast\n", "found fast in row 2"),
@@ -464,6 +481,9 @@ REFUSED = [
         "found the columns up_MeanThroughputMbps, down_MeanThroughputMbps; .* or field",
     ),
     (WAY, "MeanThroughputMbps\n3\n", "allowed: one called MinRTT"),
+    (WAY, "MinRTT,x\n4,5,6\n", "line 2: found 3 values; allowed: 2, as in the header"),
+    (WAY, "MinRTT,x\n4,5\n6\n", "line 3: found 1 values"),
+    (WAY, "MinRTT,MinRTT\n4,5\n", "found the columns MinRTT, MinRTT; allowed: one called MinRTT"),
     (WAY, "a_MinRTT\n3\n-4\n", "found -4 in row 2"),
     (LOSS, "LossRate\n0.5\n2.5\n", "found a loss of 250 % in row 2; .*unit: '%'"),
     (LOSS, "LossRate,date\n0.5,1\n,2\n", "found nan in row 2 of LossRate, and 1 such rows"),
@@ -475,6 +495,12 @@ REFUSED = [
     (SPEED, changed(DEVICE, computation=[5]), "found computation a list of 1 of client 2"),
     (SPEED, changed(DEVICE, computation=5e-324), "found speeds of .* inf"),
     (SPEED, changed(PHONE), "found active, inactive, finish_time of client 1"),
+    (RATE, changed(DEVICE, communication=1e306), r"found 10 to 1e\+306, where a 1 means 1000"),
+    (SPEED, pickle.dumps({1: DEVICE, "1": DEVICE}), "client 1 as a number and as a text"),
+    (SPEED, pickle.dumps({"\x1b[2J": DEVICE}), r"found client '\\x1b\[2J' in f"),
+    (SPEED, pickle.dumps({"x" * 81: DEVICE}), r"found client 'x{76}\.\.\. in f"),
+    (SPEED, pickle.dumps({1.0: DEVICE}), "found client 1.0 in f"),
+    (SPEED, pickle.dumps({1: {"\n": 1.0, 2: 3.0}}), r"found '\\n', 2 of client 1 in f"),
     (SPEED, pickle.dumps({}), "found a dict of 0"),
     (SPEED, pickle.dumps([1, 2]), "found a list of 2"),
     (SPEED, pickle.dumps({1: 5.0}), "found 5.0 for client 1"),
@@ -511,11 +537,20 @@ def test_wrong_files_are_refused_at_their_key(tmp_path, key, content, told):
     [
         (RATE, pickle.dumps(capacity(2)), {"end": "hold"}, "end: found hold with a file of FedSc"),
         (RATE, NDT, {"offset": "random"}, "offset: found random with a file of NDT"),
+        (RATE, "1\n", {"unit": "Mbit/s"}, "unit: found Mbit/s with a Mahimahi trace"),
+        (RATE, "1\n", {"unit": "1e303 bit/s"}, r"found 0 to 1.2e\+07, where a 1 means 1e\+303"),
         (RATE, "1\n", {"field": "a"}, "field: found 'a' with a Mahimahi trace"),
         (RATE, pickle.dumps(capacity(2)), {"field": "7"}, "field: found '7'; allowed: 1, 2"),
         (SPEED, pickle.dumps(capacity(2)), {"unit": "/s"}, "unit: found /s with FedScale's"),
         (SPEED, pickle.dumps(capacity(2)), {"order": "time"}, "order: found time with FedScale's"),
-        (WAY, NDT, {"field": "a.MinRTTs"}, "found the columns a.MinRTTs"),
+        (WAY, NDT, {"unit": "Mbit/s"}, "found 'Mbit/s'; allowed: a unit such as ms, or a value"),
+        (
+            WAY,
+            NDT,
+            {"field": "a.MinRTTs"},
+            "field: found 'a.MinRTTs'; .* did you mean 'a.MinRTT'",
+        ),
+        (LOSS, NDT, {"field": "loss"}, "loss: field: found 'loss'; allowed: id, date, a.Mean"),
         (LOSS, NDT, {"unit": "percent"}, "found 'percent'"),
     ],
 )

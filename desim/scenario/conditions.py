@@ -250,15 +250,15 @@ class Conditions:
         rate, latency = link.bandwidth, link.latency
         if isinstance(rate, BandwidthTrace) and rate.of_clients:
             where = self._named(which, "bandwidth")
-            values = trace_formats.bandwidths(rate.trace, rate.field, where)
-            bits = values * scale(rate.meaning, units.bits_per_second)
-            found["bandwidth"] = devices.PerClient(bits, rate.ways["shuffled"])
+            unit = scale(rate.meaning, units.bits_per_second)
+            values = trace_formats.bandwidths(rate.trace, rate.field, unit, where)
+            found["bandwidth"] = devices.PerClient(values, rate.ways["shuffled"])
         if isinstance(latency, LatencyTrace):
             where = self._named(which, "latency")
-            share = scale(latency.unit, units.seconds)
-            share *= 0.5 if latency.measured == "round-trip" else 1.0
-            values = trace_formats.tested(latency.trace, "latency", latency.field, where)
-            found["latency"] = devices.PerClient(values * share, latency.ways["shuffled"])
+            unit = scale(latency.unit, units.seconds)
+            unit *= 0.5 if latency.measured == "round-trip" else 1.0
+            values = trace_formats.latencies(latency.trace, latency.field, unit, where)
+            found["latency"] = devices.PerClient(values, latency.ways["shuffled"])
         return link.model_copy(update=found) if found else link
 
     def _rates(self, link: Link, which: str) -> Traces | None:

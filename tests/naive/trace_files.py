@@ -1,24 +1,21 @@
 """What a Mahimahi trace lets through, stamp by stamp, and when a client of FedScale is active."""
 
+from collections import Counter
+
 
 def departure(stamps, begin, bits):
     """When s the last of so many bits has left that are there from `begin` ms on.
 
-    stamps: ms, each an opportunity for 1500 bytes, and again after the last one; those of 0 ms are
-    of the first ms. Opportunities of one ms follow each other within it.
+    stamps: ms, each an opportunity for 1500 bytes, and again from the last one on; what is there at
+    0 ms is none yet. Opportunities of one time follow each other within the ms before it.
     """
-    lap, period = 0, stamps[-1]
-    while True:
-        for place, stamp in enumerate(stamps):
-            time = lap * period + max(stamp, 1)
-            if time <= begin:
-                continue
-            if bits <= 12_000:
-                same = [k for k, one in enumerate(stamps) if max(one, 1) == max(stamp, 1)]
-                share = (same.index(place) + bits / 12_000) / len(same)
-                return (time - 1 + share) / 1000
-            bits -= 12_000
-        lap += 1
+    period = stamps[-1]
+    laps = range(3 + begin // period + bits // 12_000)  # each lets one packet go at least
+    for time, number in Counter(lap * period + stamp for lap in laps for stamp in stamps).items():
+        if time > begin:
+            if bits <= 12_000 * number:
+                return (time - 1 + bits / (12_000 * number)) / 1000
+            bits -= 12_000 * number
 
 
 def gone(stamps, time):
@@ -26,7 +23,7 @@ def gone(stamps, time):
     period, ms = stamps[-1], time * 1000
     laps = int(ms // period)
     rest = ms - laps * period
-    return laps * len(stamps) + sum(min(1.0, max(0.0, rest - max(s, 1) + 1)) for s in stamps)
+    return laps * len(stamps) + sum(min(1.0, max(0.0, rest + 1 - (s or period))) for s in stamps)
 
 
 def active(trace, time):

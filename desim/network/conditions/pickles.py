@@ -16,10 +16,11 @@ from typing import Any
 from desim.errors import InputError, shortened, show
 from desim.readers import OPENED, reading
 
-MAX_BYTES = 1 << 26  # of a file, unpacked
+MAX_BYTES = 1 << 27  # of a file, unpacked: a file in a repository has at most 100 MB
 MAX_ENTRIES = 1 << 22  # containers, and things remembered
 MAX_DEPTH = 64  # containers that are open at once
 MAX_INTEGER_BYTES = 8
+KEYS = {int, float, str, bytes}  # to hash tuples of tuples may take for ever, or end the process
 STOP = ord(".")
 SHORT, INTEGER, DOUBLE = (Struct(form).unpack_from for form in ("<H", "<i", ">d"))
 ALLOWED = "a pickle of dictionaries, lists, tuples, numbers, texts and bytes alone"
@@ -104,6 +105,8 @@ class _Machine:
         top = self.stack[-1]
         if type(top) is not dict or len(found) % 2:
             raise ValueError("it has keys or values that are no dictionary's")
+        if foreign := {*map(type, found[::2])} - KEYS:
+            raise ValueError(f"it has a {foreign.pop().__name__} as a key")
         top.update(zip(found[::2], found[1::2], strict=True))
 
     def dictionary(self) -> None:
@@ -253,7 +256,7 @@ def unpickled(path: Path, where: str) -> Any:
     """What the pickle in a file makes, perhaps compressed as named, without running any of it.
 
     InputError at the key `where` for whatever else than dictionaries, lists, tuples, numbers, texts
-    and bytes is in it, for what is torn, and above 64 MiB.
+    and bytes is in it, for what is torn, and above 128 MiB.
     """
     opened: Any = OPENED.get(path.suffix, open)
     with reading(path, where, "a pickle of numbers", ALLOWED), opened(path, "rb") as stream:

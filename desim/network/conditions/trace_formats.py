@@ -9,6 +9,7 @@ a test, of which BigQuery has a.MeanThroughputMbps, a.MinRTT in ms and a.LossRat
 
 import contextlib
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from desim.errors import InputError
 from desim.network.conditions.devices import Traces
 from desim.network.conditions.pickles import described, unpickled
 from desim.numerics.later import pd
-from desim.readers import OPENED, csv_frame, reading, select
+from desim.readers import OPENED, csv_frame, reading, select, uneven
 
 TABLE, FEDSCALE, MAHIMAHI, NDT = "table", "FedScale", "Mahimahi", "NDT"
 
@@ -29,13 +30,13 @@ TABLE, FEDSCALE, MAHIMAHI, NDT = "table", "FedScale", "Mahimahi", "NDT"
 
 HEAD, PIECE = 1 << 14, 256  # bytes that tell; a torn file may end after some of them
 PICKLE = re.compile(rb"\x80[\x00-\x05]|\(d|\}[q(.\x94]|c\w+\n\w+\n")
-STAMP = re.compile(rb"\s*[-+]?(\d[\d.eE+-]*|nan|inf)[ \t]*(\r?\n|$)")
+STAMP = re.compile(rb"(?:\xef\xbb\xbf)?\s*[-+]?(\d[\d.eE+-]*|nan|inf)[ \t]*(\r?\n|$)")
 COLUMNS = {
     "bandwidth": re.compile(r"(^|[\W_])MeanThroughputMbps$", re.IGNORECASE),
     "latency": re.compile(r"(^|[\W_])MinRTT$", re.IGNORECASE),
     "loss": re.compile(r"(^|[\W_])LossRate$", re.IGNORECASE),
 }
-ENDINGS = {".up", ".down", ".pps", ".mahi"}  # of Mahimahi's files, where one is empty
+ENDINGS = {".up", ".down", ".pps", ".mahi"}  # of Mahimahi's files, whatever is in them
 
 
 class Stamp(NamedTuple):
@@ -71,16 +72,19 @@ def _format(file: Stamp) -> str:
     bare = file.path.with_suffix("") if file.path.suffix in OPENED else file.path
     if PICKLE.match(head):
         return FEDSCALE
-    if STAMP.match(head) or (not head and bare.suffix in ENDINGS):
-        return MAHIMAHI
     first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    names = [name.strip().strip('"') for name in first.split(",")]
-    return NDT if any(c.search(name) for c in COLUMNS.values() for name in names) else TABLE
+    if STAMP.match(head) or (bare.suffix in ENDINGS and "," not in first):
+        return MAHIMAHI
+    names = [name.strip().strip('"') for name in first.removeprefix("\ufeff").split(",")]
+    tests = any(column.search(name) for column in COLUMNS.values() for name in names)
+    return NDT if tests and "time" not in names else TABLE
 
 
 # FedScale's two files.
 
 DEVICES = "FedScale's client_device_capacity, {client: {computation: ms, communication: kbit/s}}"
+LONGEST_NAME = 80
+NAMES = f"names of {LONGEST_NAME} printable letters at most"
 BEHAVIOUR = "FedScale's client_behave_trace, {client: {active: [s], inactive: [s], finish_time: s}}"
 
 
@@ -113,13 +117,28 @@ def _clients(
     if type(table) is not dict or not table:
         text = f"found {described(table)} in {path.name}"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
+    seen: set[str] = set()
     for client, one in table.items():
-        if type(one) is not dict or not all(name in one for name in names):
-            text = f"found {described(one)} for client {described(client)}"
+        name = str(client)
+        if type(client) not in (int, str) or not (name.isprintable() and len(name) <= LONGEST_NAME):
+            text = f"found client {described(client)} in {path.name}"
+            raise InputError(f"{where}: {text}; allowed: whole numbers, or {NAMES}")
+        if name in seen:
+            text = f"found client {name} as a number and as a text in {path.name}"
+            raise InputError(f"{where}: {text}; allowed: one of them")
+        seen.add(name)
+        if type(one) is not dict or not all(key in one for key in names):
+            text = f"found {described(one)} for client {name}"
             if type(one) is dict:
-                text = f"found {', '.join(map(str, [*one][:6])) or 'nothing'} of client {client}"
+                text = f"found {', '.join(map(_key, [*one][:6])) or 'nothing'} of client {name}"
             raise InputError(f"{where}: {text} in {path.name}; allowed: {allowed}")
-        yield str(client), one
+        yield name, one
+
+
+def _key(value: object) -> str:
+    """A key of a client's dictionary, without quotes where it is a plain word."""
+    text = described(value)
+    return str(value) if text == f"'{value}'" else text
 
 
 def _positive(value: object) -> bool:
@@ -159,7 +178,7 @@ def behaviours(path: Path, fields: Sequence[str], where: str, **ways: bool) -> T
 @lru_cache(4)
 def _behaviours(file: Stamp, where: str) -> dict[str, Array]:
     found: dict[str, int] = {}  # where a client's columns begin
-    columns: tuple[list[float], ...] = [], [], []
+    columns = array("d"), array("d"), array("d")  # a list of so many floats takes four times that
     names = "active", "inactive", "finish_time"
     for client, one in _clients(file.path, where, names, BEHAVIOUR):
         active, inactive, finish = [one[name] for name in names]
@@ -169,7 +188,7 @@ def _behaviours(file: Stamp, where: str) -> dict[str, Array]:
             _add(columns, spans, float(finish))
     if not found:
         raise InputError(f"{where}: found no client that is ever active; allowed: at least one")
-    whole, first = np.array(columns), [*found.values()]
+    whole, first = np.array([np.frombuffer(one) for one in columns]), [*found.values()]
     ends = [*first[1:], whole.shape[1]]
     return {one: whole[:, a:b] for one, a, b in zip(found, first, ends, strict=True)}
 
@@ -198,7 +217,7 @@ def _spans(active: Any, inactive: Any, finish: Any, where: str) -> list[tuple[fl
 
 
 def _add(
-    columns: tuple[list[float], ...], spans: Iterable[tuple[float, float]], finish: float
+    columns: tuple["array[float]", ...], spans: Iterable[tuple[float, float]], finish: float
 ) -> None:
     """Add times s, 1 or 0 from there on, and seconds active by then; the last is the end."""
     times, states, totals = columns
@@ -235,13 +254,15 @@ def deliveries(
 ) -> Traces:
     """A Mahimahi trace as rates, 1500 bytes for each stamp within the ms that ends at it.
 
-    At every whole ms as many bits may have left as opportunities have passed. unit: bit/s of a 1.
+    At every whole ms as many bits may have left as opportunities have passed after the beginning:
+    those of 0 ms are the end of each lap, of whose last ms they are. unit: bit/s of a 1.
     InputError at `where` for anything else than whole numbers that do not decrease.
     """
     if fields:
         text = f"found {fields[0]!r} with a Mahimahi trace, which is one trace"
         raise InputError(f"{where}.field: {text}; allowed: leave it out")
-    samples = _deliveries(Stamp.of(path), where) * np.array([[1.0], [unit], [unit]])
+    time, *bits = _deliveries(Stamp.of(path), where)
+    samples = np.array([time, *in_units(np.array(bits), unit, where)])
     return Traces.joined({path.name: samples}, path, where, **ways)
 
 
@@ -258,24 +279,15 @@ def _deliveries(file: Stamp, where: str) -> Array:
     if len(ends) < 2:
         text = f"found {int(number[0])} stamps, all of 0 ms" if number[0] else "found no stamp"
         raise InputError(f"{where}: {text} in {file.path.name}; allowed: {STAMPS}, the last > 0")
-    first, ends, number = number[0], ends[1:], number[1:]
+    number[-1] += number[0]  # those of 0 ms come again when a lap ends
+    ends, number = ends[1:], number[1:]
     edges = np.unique(np.concatenate([[0], ends - 1, ends]))
     bits = np.zeros(len(edges), np.int64)  # from an edge to the next, a ms where there are any
     bits[np.searchsorted(edges, ends - 1)] = PACKET * number
-    if first:  # those of 0 ms leave in the first one
-        edges, bits = _first_ms(edges, bits, PACKET * int(first))
     by_then = np.concatenate([[0], np.cumsum(bits[:-1])])
     differs = np.concatenate([[True], bits[1:] != bits[:-1]])
     differs[-1] = True
     return np.array([edges / 1e3, bits * 1e3, by_then])[:, differs]
-
-
-def _first_ms(edges: Int, bits: Int, more: int) -> tuple[Int, Int]:
-    """The same with more bits in the first ms."""
-    if edges[1] > 1:
-        edges, bits = np.insert(edges, 1, 1), np.insert(bits, 0, 0)
-    bits[0] += more
-    return edges, bits
 
 
 def _blocks(path: Path, where: str) -> Iterator[Int]:
@@ -302,7 +314,7 @@ def _stamps(text: bytes, line: int, before: int, where: str) -> Int:
     if not LINES.fullmatch(text):
         for number, one in enumerate(text.split(b"\n")[:-1]):
             if not LINES.fullmatch(one + b"\n"):
-                word = one.strip().decode("utf-8", "replace")[:40]
+                word = one.removesuffix(b"\r").decode("utf-8", "replace")[:40]
                 found = f"found {word!r}" if word else "found nothing"
                 raise InputError(f"{where}: {found} in line {line + number}; allowed: {STAMPS}")
     values = np.fromstring(text, np.int64, sep=" ")
@@ -330,18 +342,24 @@ def tested(path: Path, what: str, fields: Sequence[str], where: str) -> Array:
 @lru_cache(8)
 def _tested(file: Stamp, what: str, fields: tuple[str, ...], where: str) -> Array:
     path = file.path
-    header = [str(name) for name in csv_frame(path, where, nrows=0).columns]
-    named = [*fields] or [name for name in header if COLUMNS[what].search(name)]
-    if len(named) != 1 or named[0] not in header:
-        those = named if fields or len(named) > 1 else header
-        text = f"found the columns {', '.join(those[:12])}"
+    first = csv_frame(path, where, nrows=1, header=None, dtype=str).iloc[0]
+    header = [str(name).strip() for name in first]
+    select(dict.fromkeys(header, np.empty(0)), fields, where)  # refuses names that are not there
+    pattern = COLUMNS[what]
+    named = [one for one in header if (one in fields if fields else pattern.search(one))]
+    if len(named) != 1:
+        text = f"found the columns {', '.join((named or header)[:12])}"
         allowed = f"one called {HAVE[what]}, as BigQuery exports it, or field: a column"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
+    uneven(path, ",", where)  # pandas would take the first value of long rows for a label
     frame = csv_frame(path, where, usecols=lambda name: name.strip() == named[0])
-    values = pd.to_numeric(frame[named[0]], errors="coerce").to_numpy(float)
+    column = frame[named[0]]
+    values = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    if len(values) and column.dtype == bool:
+        values[:] = np.nan
     right = np.isfinite(values) & (values > 0.0 if what == "bandwidth" else values >= 0.0)
     for row in np.flatnonzero(~right)[:1]:
-        word = frame[named[0]].astype(object).iloc[row]
+        word = column.astype(object).iloc[row]
         least = "numbers > 0" if what == "bandwidth" else "numbers >= 0"
         text = f"found {word} in row {row + 1} of {named[0]}, and {int((~right).sum())} such rows"
         raise InputError(f"{where}: {text}; allowed: {least}; a query can leave such rows out")
@@ -360,8 +378,23 @@ def mean_loss(path: Path, fields: Sequence[str], percent: bool, where: str) -> f
     return float(values.mean())
 
 
-def bandwidths(path: Path, fields: Sequence[str], where: str) -> Array:
-    """Of FedScale's clients, or of the tests of a csv, as the file has them."""
+def bandwidths(path: Path, fields: Sequence[str], unit: float, where: str) -> Array:
+    """Of FedScale's clients, or of the tests of a csv, (n,); unit: bit/s of a 1 in the file."""
     if format_of(path) == FEDSCALE:
-        return capacities(path, "communication", fields, where)
-    return tested(path, "bandwidth", fields, where)
+        return in_units(capacities(path, "communication", fields, where), unit, where)
+    return in_units(tested(path, "bandwidth", fields, where), unit, where)
+
+
+def latencies(path: Path, fields: Sequence[str], unit: float, where: str) -> Array:
+    """Of the tests of a csv, (n,); unit: s of a 1 in the file."""
+    return in_units(tested(path, "latency", fields, where), unit, where)
+
+
+def in_units(values: Array, unit: float, where: str) -> Array:
+    """Numbers (n,) >= 0 times what a 1 means; InputError where that is none, or 0 of another."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = values * unit
+    if not (np.isfinite(found) & ((found > 0.0) | (values == 0.0))).all():
+        text = f"found {values.min():g} to {values.max():g}, where a 1 means {unit:g}"
+        raise InputError(f"{where}: {text}; allowed: what floating-point numbers hold")
+    return found

@@ -12,6 +12,8 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import text
 from desim.fields.strict import OrElse
 
+EXAMPLES = {units.bits_per_second: "Mbit/s", units.speed: "/s", units.seconds: "ms"}
+
 
 def unit_of(value: object, *readers: Any) -> str:
     """Text such as ms or 50 /s, what a 1 in the file means; ValueError unless a reader takes it."""
@@ -22,7 +24,8 @@ def unit_of(value: object, *readers: Any) -> str:
                 return found
         except ValueError as error:
             why = why or f"; {error}"
-    allowed = "a unit such as Mbit/s, /s or ms, or a value with its unit such as 50 /s"
+    such = " or ".join(EXAMPLES[read] for read in readers)
+    allowed = f"a unit such as {such}, or a value with its unit such as 50 {such.split()[0]}"
     raise ValueError(refusal(value, allowed) + why)
 
 
@@ -104,7 +107,11 @@ class BandwidthTrace(Trace):
     def _fits_its_format(self) -> Self:
         kind = format_of(self.trace)
         if self.unit is None and kind == "table":
-            raise ValueError("unit: missing; allowed: what a rate of 1 means, such as Mbit/s")
+            text = f"unit: missing; {self.trace.name} is no file of FedScale, Mahimahi or NDT"
+            raise ValueError(f"{text}; allowed: what a rate of 1 means, such as Mbit/s")
+        if kind == "Mahimahi" and self.unit and self.unit.lstrip("0123456789.eE+-_ ") != "bit/s":
+            text = f"unit: found {self.unit} with a Mahimahi trace, whose packets have 1500 bytes"
+            raise ValueError(f"{text}; allowed: leave it out, or a factor such as 0.5 bit/s")
         if kind in OF_CLIENTS and (self.end, self.offset) != ("loop", "none"):
             key = "end" if self.end != "loop" else "offset"
             text = f"{key}: found {getattr(self, key)} with a file of {kind}, which has no times"
@@ -152,7 +159,8 @@ class LossTrace(Strict):
         try:
             self.rate  # noqa: B018  # what is wrong with it belongs to this key
         except InputError as error:
-            raise ValueError(str(error).removeprefix("here: ")) from None
+            text = str(error).removeprefix("here: ").removeprefix("here.")
+            raise ValueError(text) from None
         return self
 
     @property
