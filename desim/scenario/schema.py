@@ -11,6 +11,7 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.declarations import Kind
 from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
+from desim.scenario.sections.attackers import Attackers
 from desim.scenario.sections.devices import Compute, MaybeChurn
 from desim.scenario.sections.links import Codec
 from desim.scenario.sections.network import Network
@@ -66,6 +67,8 @@ class Scenario(Strict):
     """how fast agents compute"""
     churn: MaybeChurn = None
     """agents that leave and come back: none, {up: .., down: ..}, {trace: file} or {daily: ..}"""
+    attackers: Attackers | None = None
+    """agents that do harm: {share: 20 %, attack: sign-flip}"""
     privacy: Privacy | None = None
     """noise, and the terms in which privacy is stated; default: no noise"""
     listeners: ListenersSection = ()

@@ -14,7 +14,7 @@ from desim.fields import Local
 from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
-from desim.scenario.checks import link_consistency, trust_consistency
+from desim.scenario.checks import attack_consistency, link_consistency, trust_consistency
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
@@ -572,9 +572,10 @@ def view_fits(
 
 
 Check = Callable[..., Found]
+OTHERS = (link_consistency, trust_consistency, attack_consistency)
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (globals(), vars(link_consistency), vars(trust_consistency))
+    for module in (globals(), *map(vars, OTHERS))
     for name, one in module.items()
     if inspect.isgeneratorfunction(one) and not name.startswith("_")
 )
