@@ -384,7 +384,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     ]
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
-    method.warnings += harm.unborne(scenario, problem.agents)
+    method.warnings += [*harm.unborne(scenario, problem.agents), *harm.uncounted(scenario)]
     settings = _planned(method, settings)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)

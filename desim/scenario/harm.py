@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
+from desim.agent_names import numbers
 from desim.arrays import Int
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener
 from desim.errors import InputError
 from desim.methods.shared import attacks
-from desim.network.timeline.messages import Links
 from desim.problem.problem import Problem
 from desim.scenario.checks.attack_consistency import replies_expected
 from desim.scenario.schema import Scenario
@@ -59,20 +59,9 @@ def harmed(scenario: Scenario, settings: Settings) -> Settings:
             if said.attack.delay == "deadline"
             else said.attack.delay
         )
-    who = attacking(scenario, settings.problem.agents)
-    return replace(
-        settings, links=_later(settings.links, who, seconds),
-        uplinks=_later(settings.uplinks, who, seconds),
-    )  # fmt: skip
-
-
-def _later(links: Links | None, who: Int, seconds: float) -> Links | None:
-    """Links on which what agents who (n,) send is so many s later."""
-    if links is None:
-        return None
-    wires = links.wires.copy()
-    wires[0, np.isin(links.ends[0], who)] += seconds
-    return links._replace(wires=wires)
+    devices = settings.speeds.devices.copy()
+    devices[2, attacking(scenario, settings.problem.agents)] += seconds
+    return replace(settings, speeds=settings.speeds._replace(devices=devices))
 
 
 def listening(scenario: Scenario, agents: int) -> tuple[Callable[[], Listener], ...]:
@@ -98,6 +87,29 @@ def unborne(scenario: Scenario, agents: int) -> list[str]:
         f"{number} of {agents} agents attack, and {name} of {here} replies bears {bears or 'none'}"
     )
     return [f"attackers: {text}"]
+
+
+def in_words(scenario: Scenario, agents: int) -> list[str]:
+    """Lines: what stands for the mean of replies, and who attacks."""
+    own, said = scenario.algorithm.aggregate, scenario.attackers
+    lines = []
+    if own is not None and (rule := own.rule) is not None:
+        before = f", of means of {rule.bucket} replies" * (rule.bucket > 1)
+        before += f", of replies mixed with their n - {rule.nearest} nearest" * (rule.nearest > 0)
+        lines.append(f"aggregate: {own.kind}{before}; it needs {rule.least} replies")
+    if said is not None:
+        who = attacking(scenario, agents)
+        lines.append(f"attackers: {numbers(who)} of {agents} agents: {said.attack.text}")
+    return lines
+
+
+def uncounted(scenario: Scenario) -> list[str]:
+    """What whoever states terms of privacy must know of messages that are lies."""
+    said = scenario.attackers
+    if said is None or scenario.privacy is None or not said.attack.of_messages:
+        return []
+    text = "epsilon is that of what the method releases, which attackers do not send; it holds for "
+    return [f"attackers: {text}the others, towards whom attackers see no more than its view"]
 
 
 def compiled_not(scenario: Scenario) -> str:

@@ -46,7 +46,10 @@ def trimmed_mean(rows: Array, b: int) -> Array:
 
 def squared_distances_between(rows: Array) -> Array:
     """||x_i - x_j||^2 (n, n) of rows (n, dim), computed from differences."""
-    return np.array([np.add.reduce((rows - row) ** 2, axis=1) for row in rows])
+    found = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        found[i, i + 1 :] = np.add.reduce((rows[i + 1 :] - row) ** 2, axis=1)
+    return found + found.T
 
 
 def krum_scores(rows: Array, f: int) -> Array:

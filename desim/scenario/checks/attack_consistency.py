@@ -4,7 +4,6 @@ from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.attackers import Attackers
-from desim.scenario.sections.network import Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
@@ -81,10 +80,8 @@ def attackers_exist(attackers: Attackers | None, agents: int | None) -> Found:
         yield ("attackers", key), f"{text}; allowed: some that attack, and some that do not"
 
 
-def attack_is_possible(
-    attackers: Attackers | None, policy: Policy, network: Network, kind: Kind
-) -> Found:
-    """What an attack needs: others' replies, a deadline, a network that can be late."""
+def attack_is_possible(attackers: Attackers | None, policy: Policy, kind: Kind) -> Found:
+    """What an attack needs: others' replies, a deadline."""
     if attackers is None:
         return
     attack, place = attackers.attack, ("attackers", "attack")
@@ -94,18 +91,9 @@ def attack_is_possible(
     if attack.colludes and kind == "graph":
         text = f"found {attack.kind} on a graph, where no attacker sees what others send"
         yield place, f"{text}; allowed: on a star; here sign-flip, gaussian, label-flip, silence"
-    if not attack.late:
-        return
     if attack.delay == "deadline" and policy.deadline is None:
         text = f"found deadline with policy {policy.kind}"
         yield (*place, "delay"), f"{text}; allowed: a duration, or policy: {{deadline: ...}}"
-    sides = ("link",) if kind == "graph" else ("uplink",)
-    if any(network.by_tcp(one) for one in sides):
-        text = f"found {attack.kind} with tcp, whose pace is that of the latency"
-        yield place, f"{text}; allowed: network.link.transport: ideal"
-    if kind == "graph" and network.topology.per_round:
-        text = f"found {attack.kind} with links that are others in every round"
-        yield place, f"{text}; allowed: a topology that stays"
 
 
 def silence_ends(
