@@ -353,3 +353,87 @@ def test_more_attackers_than_a_rule_bears_are_warned_of():
     assert warned("median") == warned({"krum": 2}) == []
     assert "mean of 9 replies bears none" in warned(None)[0]
     assert "trimmed-mean of 9 replies bears 1" in warned({"trimmed-mean": "20 %"})[0]
+
+
+# On graphs.
+
+
+def gossip(engine, aggregate=None, attack=None, **changes):
+    """Six agents on a ring, of whom one attacks."""
+    made = {
+        "seed": 3,
+        "problem": {
+            "agents": 6,
+            "data": {"source": "synthetic", "kind": "regression", "rows": 5, "dim": 3},
+            "loss": "squared",
+        },
+        "algorithm": {"name": "dsgd", "alpha": 0.1, "init": {"normal": 1.0}},
+        "network": {"topology": "ring", "link": {"latency": {"uniform": ["5 ms", "40 ms"]}}},
+        "observe": {"metrics": ["consensus"], "iterates": True},
+        "stop": {"rounds": 4},
+    }
+    if aggregate is not None:
+        made["algorithm"]["aggregate"] = aggregate
+    if attack is not None:
+        made["attackers"] = {"agents": [2], "attack": attack}
+    return build(desim.load({**made, "engine": engine, **changes}))
+
+
+def check_clipped(tau):
+    """Rounds of clipped gossip by hand beside those of tau, with an agent that turns signs."""
+    simulation = gossip("cohort", {"clipped-gossip": tau}, "sign-flip")
+    problem, W = simulation.problem, simulation.method.averages.W
+    x = simulation.settings.initial("x0").tolist()
+    found, sent = simulation.play(Rows()).iterates, x
+    for k in range(1, 5):
+        mixed, others = [], [[j for j in range(6) if W[i, j] and j != i] for i in range(6)]
+        for i in range(6):
+            near = [sent[j] for j in others[i]]
+            mixed.append(naive.clipped_gossip(x[i], near, W[i, others[i]].tolist(), 0.3))
+        new = []
+        for i in range(6):
+            A, b = (part[slice(*problem.start[i : i + 2])] for part in (problem.A, problem.b))
+            pull = 0.1 * 2.0 / len(b) * A.T @ (A @ np.array(x[i]) - b)
+            new.append((np.array(mixed[i]) - pull).tolist())
+        x = new
+        sent = [[-a for a in row] if i == 2 else row for i, row in enumerate(x)]
+        np.testing.assert_allclose(found[k], x, **NEAR)
+
+
+def test_clipped_gossip_is_its_definition():
+    check_clipped(0.3)
+    with pytest.raises(AssertionError):
+        check_clipped(0.31)
+
+
+@pytest.mark.parametrize("attack", ["sign-flip", {"gaussian": 3}, {"delay": "1 s"}, None], ids=str)
+def test_engines_agree_on_clipped_gossip(attack):
+    policy = {"deadline": "30 ms"}
+    cohort, agents = (
+        gossip(one, {"clipped-gossip": 0.3}, attack, policy=policy).play(Rows())
+        for one in ("cohort", "agents")
+    )
+    assert np.array_equal(cohort.iterates, agents.iterates)
+    assert cohort.time == agents.time
+    plain = gossip("cohort", None, attack, policy=policy).play(Rows())
+    assert not np.array_equal(plain.iterates, cohort.iterates)
+
+
+def test_a_clip_that_nothing_reaches_is_plain_gossip():
+    far, plain = (gossip("auto", rule).play(Rows()) for rule in ({"clipped-gossip": 1e9}, None))
+    np.testing.assert_allclose(far.iterates, plain.iterates, rtol=0, atol=1e-12)
+    assert (far.engine, plain.engine) == ("cohort", "compiled")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"aggregate": "median"}, "found median with dsgd, which has no coordinator here"),
+        ({"attack": "mimic"}, "found mimic on a graph, where no attacker sees"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_on_a_graph_is_refused(changes, words):
+    with pytest.raises(InputError) as error:
+        gossip("auto", **changes)
+    assert words in str(error.value)

@@ -454,7 +454,7 @@ def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | No
         _affordable(method, _planned(method, settings))
     else:
         method.coordinator = settings.trust.program(method.coordinator)
-    return method
+    return harm.clipping(scenario, method)
 
 
 def _planned(method: Any, settings: Settings) -> Settings:

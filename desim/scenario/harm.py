@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,14 @@ def harmed(scenario: Scenario, settings: Settings) -> Settings:
     return replace(settings, speeds=settings.speeds._replace(devices=devices))
 
 
+def clipping(scenario: Scenario, method: Any) -> Any:
+    """The method of a graph, whose averages clip what is heard where the scenario asks for it."""
+    own = scenario.algorithm.aggregate
+    if own is not None and own.clipped_gossip is not None:
+        method.averages.tau = own.clipped_gossip
+    return method
+
+
 def listening(scenario: Scenario, agents: int) -> tuple[Callable[[], Listener], ...]:
     """What makes the listener that lies, and says in the end who attacked."""
     said = scenario.attackers
@@ -116,7 +125,7 @@ def compiled_not(scenario: Scenario) -> str:
     """Why compiled rounds cannot play it; empty where they can."""
     own, said = scenario.algorithm.aggregate, scenario.attackers
     if (own is not None and own.kind != "mean") or (own is not None and own.rule is not None):
-        return f"{own.kind} of replies is computed in Python"
+        return f"{own.kind} is computed in Python"
     if said is not None and said.attack.of_messages:
         return "what attackers send is computed in Python"
     return ""

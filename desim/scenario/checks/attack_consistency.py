@@ -26,6 +26,15 @@ def rule_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Foun
         allowed = "median, krum, ..." if gossip else "{clipped-gossip: ...}"
         yield RULE, f"found {rule.kind} {place}; allowed: {allowed}, or leave it out"
         return
+    if gossip and not vars(algorithm.method).get("mixes", False):
+        known = ", ".join(one for one in registry.names() if vars(registry.get(one)).get("mixes"))
+        text = f"found {rule.kind} with {name}, which does not average models alone"
+        yield RULE, f"{text}; allowed with: {known}"
+    noise = None if privacy is None else privacy.noise
+    correlated = None if noise is None else noise.correlated
+    if gossip and correlated is not None and correlated.kind == "workload":
+        text = f"found {rule.kind} with noise for a workload, which is that of a plain average"
+        yield RULE, f"{text}; allowed: banded, buffered, root, tree"
     if rule.rule is None:
         return
     needs = algorithm.method.totals()

@@ -133,7 +133,7 @@ class _Methods:
         method = registry.get(name)
         schema = handler.resolve_ref_schema(handler(method.Parameters.__pydantic_core_schema__))
         properties = {"name": {"const": name, "description": method.summary}}
-        if method.totals():
+        if method.totals() or vars(method).get("mixes"):
             own = handler.resolve_ref_schema(handler(_Rule.__pydantic_core_schema__))
             properties |= own["properties"]
         return {
