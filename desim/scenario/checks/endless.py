@@ -79,7 +79,7 @@ def _instant(speeds: Speeds) -> Flags:
     """Whose (agents,) computations are known to take no time."""
     known = not speeds.redraw or (not speeds.measured.size and len({*bounds(speeds.law)}) == 1)
     free = (bounds(speeds.overhead)[1] == 0.0) & (speeds.devices[2] == 0.0)
-    return np.isinf(fastest(speeds)) & known & free
+    return np.asarray(np.isinf(fastest(speeds)) & known & free)
 
 
 def _star_stands(settings: Settings, instant: Flags) -> bool:
