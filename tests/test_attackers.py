@@ -14,6 +14,8 @@ from desim.errors import InputError
 from desim.methods.shared import attacks, robust_rules
 from desim.methods.shared.robust_sums import Rule
 from desim.scenario.build import build, check
+from desim.scenario.catalogue import SECTIONS
+from desim.scenario.harm import in_words
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "byzfl.json").read_text())
 ROWS, TWO, HONEST = (np.array(GOLDEN[name]) for name in ("rows", "two", "honest"))
@@ -437,3 +439,24 @@ def test_what_makes_no_sense_on_a_graph_is_refused(changes, words):
     with pytest.raises(InputError) as error:
         gossip("auto", **changes)
     assert words in str(error.value)
+
+
+def test_who_attacks_is_said_before_the_run_and_beside_an_epsilon():
+    made = scenario(aggregate={"krum": 1, "bucketing": 2, "nnm": 1}, attack="sign-flip")
+    made["problem"] = {**made["problem"], "clip": 1.0}
+    made["algorithm"]["local"] = {"epochs": 2, "solver": "noisy", "tau": 0.1}
+    made["privacy"] = {"delta": 1e-5}
+    simulation = build(desim.load(made))
+    lines = in_words(simulation.origin.scenario, 9)
+    assert lines[0].startswith("aggregate: krum, of means of 2 replies, of replies mixed")
+    assert lines[1] == "attackers: 2 and 5 of 9 agents: sign-flip"
+    assert any("it holds for the others" in text for text in simulation.method.warnings)
+    honest = build(desim.load({**made, "attackers": {"agents": [1], "attack": "label-flip"}}))
+    assert not any("it holds for" in text for text in honest.method.warnings)
+
+
+def test_rules_and_attacks_are_listed():
+    rules, attacking = ({name.strip("{").partition(":")[0] for name, _ in SECTIONS[kind]()}
+                        for kind in ("rules", "attacks"))  # fmt: skip
+    assert {"median", "krum", "nnm", "bucketing", "clipped-gossip"} <= rules
+    assert {"mimic", "silence", "delay", "label-flip", "inner-product"} <= attacking
