@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.reproductions import (
+    bucketing_table,
     choco_sgd_bits,
     d_zoa_attack,
     d_zoa_fig1,
@@ -36,6 +37,7 @@ SCRIPTS = (
     choco_sgd_bits,
     dp_ftrl_epsilon,
     muffliato_distance,
+    bucketing_table,
 )  # fmt: skip
 
 

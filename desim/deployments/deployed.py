@@ -141,6 +141,9 @@ def refuse(simulation: Simulation) -> None:
         "allowed: retire": graph,
         "compute.coordinator: found a section; a real coordinator takes the time that it takes; "
         "allowed: leave it out": takes(settings.intake),
+        "attackers: found a section; real agents send what they have, as soon as they do; allowed: "
+        "leave it out": getattr(simulation.origin, "scenario", None) is not None
+        and simulation.origin.scenario.attackers is not None,
         "listeners: found one that changes messages; real agents send what they send; "
         "allowed: of rows alone": any(Signals([one()]).inside for one in simulation.listeners),
     }

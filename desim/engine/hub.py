@@ -183,7 +183,7 @@ def features(world: World) -> tuple[Feature, ...]:
         found.insert(0, Spending(world, world.filter, price))
     if settings.trust is not None:
         found.append(settings.trust.feature(world))
-    return tuple(found)
+    return (*found, *(hang(world) for hang in settings.hung))
 
 
 def reply_alone(

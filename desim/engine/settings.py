@@ -15,7 +15,9 @@ from desim.network.timeline.messages import Links
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from desim.engine.signals import Feature
     from desim.engine.trusted import Trust
+    from desim.engine.world import World
     from desim.privacy.ledger.budget import Budget
 
 
@@ -29,7 +31,7 @@ class Settings:
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
     and links are the first. intake: what a coordinator's work takes. codecs: of messages. later:
     whether agents of a graph hear messages of later rounds than their own, too. trust: what a
-    coordinator does that is trusted with replies.
+    coordinator does that is trusted with replies. hung: what makes features of its calls.
     """
 
     seed: int
@@ -57,6 +59,7 @@ class Settings:
     codecs: Codecs = AS_THEY_ARE
     later: bool = False
     trust: "Trust | None" = None
+    hung: tuple[Callable[["World"], "Feature"], ...] = ()
 
     @property
     def afresh(self) -> "Settings":

@@ -39,6 +39,7 @@ class DSGD(DecentralisedSGD):
     shown = "released"
     linear = True
     chained = True
+    mixes = True
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = OrderedBatches
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
@@ -78,7 +79,8 @@ class DSGD(DecentralisedSGD):
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples))
             w_own, w_link = weights(k)
-            us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g  # (1)
+            mixed = w_own * us.x + self.averages.sum(us, heard, us.x, w_link)
+            us.x = mixed - self.alpha.at(k) * g  # (1)
             us.report(us.x)
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather()

@@ -67,7 +67,7 @@ class ZcdpSubgradient(Method):
     smooth_only = False
     policies = ("all", "deadline", "each")
     restarts = ("all", "deadline", "each")
-    changing = linear = True
+    changing = linear = mixes = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
     needs_clip = True
     cures = ("algorithm.step",)
@@ -91,7 +91,7 @@ class ZcdpSubgradient(Method):
         for k in us.rounds():
             g = yield us.compute(self.subgradient, us.w, work=self.problem.rows[us.who])
             w_own, w_link = weights(k)
-            average = w_own * us.w + us.sum(heard, w_link)
+            average = w_own * us.w + self.averages.sum(us, heard, us.w, w_link)
             us.x = average - self.alpha.at(k) * g  # (3)
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))

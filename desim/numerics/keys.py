@@ -34,6 +34,7 @@ class Stream(IntEnum):
     SUM = 15
     SHARED = 16
     POWER = 17
+    ATTACK = 18
 
 
 _1 = np.uint64(1)

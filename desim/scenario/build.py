@@ -49,7 +49,7 @@ from desim.problem.models.checked import said
 from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import disclosures
+from desim.scenario import disclosures, harm
 from desim.scenario.batteries import batteries
 from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
@@ -108,7 +108,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
 
         if remembers(method.noise):
             return "noise that is correlated over rounds is drawn in Python"
-        why = disclosures.inside(scenario) or uncompiled(method.agents, method.settings)
+        why = disclosures.inside(scenario) or harm.compiled_not(scenario)
+        why = why or uncompiled(method.agents, method.settings)
         return why and f"{name} with these settings has no compiled rounds: {why}"
     if differs := type(method).overrides():
         return f"{name} has a function {differs} of its own"
@@ -116,7 +117,7 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
     if rounds is None:
         return f"{name} with these settings has no compiled rounds"
     settings = method.settings
-    if text := disclosures.inside(scenario):
+    if text := disclosures.inside(scenario) or harm.compiled_not(scenario):
         return text
     if isinstance(settings.participation, Chooser):
         key = scenario.participation.kind  # choose, or uniform with a separation
@@ -388,7 +389,7 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     _check(scenario, problem, noise)
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
-    settings = trusted(scenario, _settings(scenario, problem, layout, turns))
+    settings = harm.harmed(scenario, trusted(scenario, _settings(scenario, problem, layout, turns)))
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),
@@ -398,13 +399,16 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     ]
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
+    method.warnings += [*harm.unborne(scenario, problem.agents), *harm.uncounted(scenario)]
     settings = _planned(method, settings)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)
     if scenario.kind == "coordinator":
         method.warnings += heavy(observation, settings)
-    listeners = tuple(one.one for one in scenario.listeners)
+    listeners = (
+        *harm.listening(scenario, problem.agents), *(one.one for one in scenario.listeners)
+    )  # fmt: skip
     kind = Unsettled if scenario.battery is not None and turns is None else Simulation
     return kind(
         method, settings, observation, engine, why, origin=Origin(scenario), listeners=listeners
@@ -469,7 +473,7 @@ def _method(scenario: Scenario, kind: Any, settings: Settings, noise: Noise | No
         _affordable(method, _planned(method, settings))
     else:
         method.coordinator = settings.trust.program(method.coordinator)
-    return method
+    return harm.clipping(scenario, method)
 
 
 def _planned(method: Any, settings: Settings) -> Settings:

@@ -12,6 +12,7 @@ from desim.log.column_meanings import METRICS
 from desim.network.conditions.choosing import CHOOSERS
 from desim.scenario import measurements, registry, tree
 from desim.scenario.sections.algorithm import Policy
+from desim.scenario.sections.attackers import Aggregate, Attack
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.links import OneWay
 from desim.scenario.sections.network import Topology
@@ -39,6 +40,9 @@ WORDS = {
     "hinge": "max(0, 1 - b a.x), labels b in {-1, 1}",
     "softmax": "cross-entropy of scores w_c.a, labels b are class numbers",
     "none": "no regulariser",
+    "label-flip": "labels of their rows are turned round: -b, or C - 1 - b of C classes",
+    "mimic": "all send what the first honest agent sends (Karimireddy et al. 2022)",
+    "silence": "what they send never arrives",
 }
 
 
@@ -94,6 +98,24 @@ def codecs() -> Entries:
     ]
 
 
+def _written(form: type[Form]) -> Entries:
+    """Words and keys of a form, some of which are both."""
+    keys = [*form.alternatives(), *form.modifiers]
+    words = [(word, WORDS[word]) for word in form.words if word not in keys]
+    named = ((key if key in form.words else f"{{{key}: ...}}", form.about(key)) for key in keys)
+    return [*words, *((name, _sentence(about)) for name, about in named)]
+
+
+def rules() -> Entries:
+    """What stands for the mean of replies: algorithm.aggregate: NAME, or {NAME: ...}."""
+    return _written(Aggregate)
+
+
+def attacks() -> Entries:
+    """What attackers do: attackers: {share: 20 %, attack: NAME}."""
+    return _written(Attack)
+
+
 def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
     """What comes with desim, by name, with the first sentence of each file."""
 
@@ -118,6 +140,8 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "policies": lambda: _alternatives(Policy),
     "choices": choices,
     "codecs": codecs,
+    "rules": rules,
+    "attacks": attacks,
     "sources": sources,
     "metrics": lambda: list(METRICS.items()),
     "networks": _brought(tree.networks),

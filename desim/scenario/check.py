@@ -147,7 +147,8 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
         problems += _section(name, tree.data, folder, sections)
     if any(place[:1] == ("plugins",) for place, _ in problems):  # a name may be one of theirs
         problems = [one for one in problems if one[0] not in NAMED or "found" not in one[1]]
-    absent: dict[str, Any] = dict.fromkeys({"privacy", "churn", "battery"} - {*tree.data})
+    missing = {"privacy", "churn", "battery", "attackers"} - {*tree.data}
+    absent: dict[str, Any] = dict.fromkeys(sorted(missing))
     _waiting(tree.data, sections)
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
     around = {place[:end] for place, _ in problems for end in range(len(place))}

@@ -23,6 +23,7 @@ from desim.network.conditions.links import (
 from desim.network.timeline.computations import takes
 from desim.network.timeline.messages import Links
 from desim.network.timeline.transport import IDEAL, KIND, NEW
+from desim.scenario.harm import in_words
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.links import Tcp
 from desim.scenario.trusting import sums_of
@@ -142,6 +143,8 @@ def circumstances(simulation: Simulation) -> list[str]:
             lines.append(f"work: {flops:.6g} floating point operations for each row")
     if takes(settings.intake):
         lines.append("coordinator: takes replies in one after the other, before it goes on")
+    if simulation.origin is not None:
+        lines += in_words(simulation.origin.scenario, settings.problem.agents)
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]

@@ -20,6 +20,7 @@ from desim.problem.models.augment import Augmentation, refuse_unsuited
 from desim.problem.models.user_model import Facts, Rows
 from desim.problem.problem import Problem, largest
 from desim.readers import NUMBERS, npz_arrays, reading
+from desim.scenario.harm import mislabelled
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.data import Npz
 
@@ -74,7 +75,7 @@ def read_problem(
             f"problem.data: {problem.agents} agents hold data; allowed: {nodes}, the agents of "
             "network.topology"
         )
-    return problem, merged
+    return mislabelled(scenario, problem), merged
 
 
 def arithmetic(scenario: Scenario) -> Literal["float64", "float32"]:

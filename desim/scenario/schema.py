@@ -11,6 +11,7 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.declarations import Kind
 from desim.scenario.sections.algorithm import AlgorithmSection, Participation, Policy
+from desim.scenario.sections.attackers import Attackers
 from desim.scenario.sections.battery import MaybeBattery
 from desim.scenario.sections.devices import STATELESS, Churn, Compute, MaybeChurn
 from desim.scenario.sections.links import Codec
@@ -70,6 +71,8 @@ class Scenario(Strict):
     """agents that leave and come back: none, {up: .., down: ..}, {trace: file} or {daily: ..}"""
     battery: MaybeBattery = None
     """what agents run on, and are down without: {capacity: 10 Wh, charge: 80 %, charger: 5 W}"""
+    attackers: Attackers | None = None
+    """agents that do harm: {share: 20 %, attack: sign-flip}"""
     privacy: Privacy | None = None
     """noise, and the terms in which privacy is stated; default: no noise"""
     listeners: ListenersSection = ()

@@ -51,7 +51,7 @@ def details(name: str) -> str:
     method = registry.get(name)
     return paragraphs(
         _theorems(name),
-        "## Parameters\n\nBeside `name`, under `algorithm`:",
+        f"## Parameters\n\n{_beside(method)}",
         key_table(method.Parameters, partial(link, page="../scenario.md")),
         "## What it needs and admits",
         table(("", ""), needs(method)),
@@ -63,6 +63,13 @@ def details(name: str) -> str:
         "## The code",
         _program(method),
     )
+
+
+def _beside(method: type[Method]) -> str:
+    """Where the parameters are written, and what else may be there."""
+    rule = "[`aggregate`](../scenario.md#algorithmaggregate)"
+    takes = method.totals() or vars(method).get("mixes")
+    return f"Beside `name`{f' and {rule}' * bool(takes)}, under `algorithm`:"
 
 
 def _sentence(text: str) -> str:

@@ -10,6 +10,7 @@ from desim.fields import Form, Init, Local, Step, Strict
 from desim.fields.strict import Decay
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Algorithm
+from desim.scenario.sections.attackers import Aggregate
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.tabular import MarkedRows, SomeRows
 from desim.scenario.study_file import StudyFile
@@ -37,6 +38,7 @@ def places() -> Places:
             found |= {SomeRows: "test, some rows", MarkedRows: "test, marked rows"}
         if key == "algorithm":
             found |= SHARED
+            _descend("algorithm.aggregate", Aggregate, found)
     return found
 
 

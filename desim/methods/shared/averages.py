@@ -10,12 +10,14 @@ answer, which moves j once.
 """
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.arrays import Array
+from desim.methods.shared.robust_rules import clipped_differences
 from desim.network.conditions.mixing import (
     Mixing,
     against_themselves,
@@ -50,6 +52,7 @@ class Averages:
         self.kind, self.kappa = kind, kappa
         self.mixing = mixing_weights(graph, kind, kappa)
         self.warnings = against_themselves(self.mixing, graph, kappa)
+        self.tau = np.inf  # beyond which distance what is heard counts as nearer
         self.mixing_of = lru_cache(KEPT)(self._mixing_of)
         for other in self.changing.listed if self.changing is not None else ():
             if kappa or not other.symmetric:
@@ -71,6 +74,17 @@ class Averages:
             steady = self.mixing.heard_by(us.who)
             return lambda k: steady
         return lambda k: self.mixing_of(changing.place(k)).heard_by(us.who)
+
+    def sum(self, us: "Cohort", heard: "Heard", x: Array, weights: Array) -> Array:
+        """The weighted sum (n, dim) of models heard by agents `us` with models x (n, dim).
+
+        Clipped where `tau` is finite, see `clipped_differences`; as it is else.
+        """
+        if self.tau == np.inf:
+            return us.sum(heard, weights)
+        owner = np.repeat(np.arange(len(us.who)), np.diff(heard.pointer))
+        near = clipped_differences(x, heard.values[heard.index], owner, self.tau)
+        return us.sum(replace(heard, index=np.arange(len(near)), values=near), weights)
 
 
 def accelerated(W: Array, omega: float, times: int) -> Array:

@@ -111,6 +111,9 @@ class Method:
     #: on a graph: whether an agent releases one value in every round, of the same sensitivity, so
     #: that noise may be correlated over its rounds; not inherited
     chained: ClassVar[bool] = False
+    #: on a graph: whether models are averaged by `Averages.sum` alone, so that what is heard may be
+    #: clipped; not inherited
+    mixes: ClassVar[bool] = False
     #: on a graph: noise that the ends of a link share, as in decor, or None
     shared: Any = None
     #: whether answers about the data decide how often it releases

@@ -269,7 +269,7 @@ def speed_model(
     by which factor all are at times, and durations s between two spells of an agent, and of one;
     overhead: s of every computation, drawn for each agent and round.
     """
-    devices = np.array([np.ones(agents), np.zeros(agents)])
+    devices = np.array([np.ones(agents), np.zeros(agents), np.zeros(agents)])
     chosen = keys.permutation(seed, Stream.SPEED, agents)
     devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
     measured, spans, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False

@@ -133,7 +133,8 @@ INTAKE = 5  # and of those of what the coordinator needs for a reply
 class Speeds(NamedTuple):
     """Speed model: law (kind, a, b) in 1/s (inverse: of one gradient, in s); redraw every round.
 
-    devices (2, agents): what a speed is divided by, and where in its trace an agent begins, s.
+    devices (3, agents): what a speed is divided by, where in its trace an agent begins, s, and how
+    much longer each of its computations takes whatever its speed, s.
     measured (r, n) takes the place of the law where n > 0. Row 0 holds speeds 1/s: agent i draws
     one of those from spans[0, i] up to spans[1, i] (order DRAWN), or goes through them round by
     round (IN_TURN) and then begins again (loops) or stays at the last. OVER_TIME its three rows are
@@ -200,7 +201,9 @@ def speed_of(speeds, agent, round_):
 def overhead_of(speeds, agent, round_):
     """What a computation of `agent` in `round_` takes before its first gradient, s."""
     kind, a, b = speeds.overhead
-    return sample(kind, a, b, speeds.seed, address(SPEED, agent, -1), counter(round_, OVERHEAD), 0)
+    c0 = counter(round_, OVERHEAD)
+    drawn = sample(kind, a, b, speeds.seed, address(SPEED, agent, -1), c0, 0)
+    return drawn + speeds.devices[2, agent]
 
 
 @lean_inline

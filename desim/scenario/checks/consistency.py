@@ -15,7 +15,12 @@ from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
 from desim.problem.fairness import OF_CLIENTS
 from desim.scenario import registry
-from desim.scenario.checks import battery_consistency, link_consistency, trust_consistency
+from desim.scenario.checks import (
+    attack_consistency,
+    battery_consistency,
+    link_consistency,
+    trust_consistency,
+)
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
 from desim.scenario.sections.battery import Battery
 from desim.scenario.sections.data import Synthetic
@@ -583,12 +588,10 @@ def view_fits(
 
 
 Check = Callable[..., Found]
+OTHERS = (link_consistency, trust_consistency, battery_consistency, attack_consistency)
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (
-        globals(),
-        *map(vars, (link_consistency, trust_consistency, battery_consistency)),
-    )
+    for module in (globals(), *map(vars, OTHERS))
     for name, one in module.items()
     if inspect.isgeneratorfunction(one) and not name.startswith("_")
 )

@@ -78,7 +78,8 @@ def _flat(scenario: Scenario, simulation: Simulation) -> list[str]:
 def _instant(speeds: Speeds) -> Flags:
     """Whose (agents,) computations are known to take no time."""
     known = not speeds.redraw or (not speeds.measured.size and len({*bounds(speeds.law)}) == 1)
-    return np.isinf(fastest(speeds)) & known & (bounds(speeds.overhead)[1] == 0.0)
+    free = (bounds(speeds.overhead)[1] == 0.0) & (speeds.devices[2] == 0.0)
+    return np.asarray(np.isinf(fastest(speeds)) & known & free)
 
 
 def _star_stands(settings: Settings, instant: Flags) -> bool:
@@ -146,7 +147,7 @@ def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = asked.work / fastest(settings.speeds)[asked.who]
-        seconds += bounds(settings.speeds.overhead)[0]
+        seconds += bounds(settings.speeds.overhead)[0] + settings.speeds.devices[2, asked.who]
     hopeless = np.flatnonzero(seconds > churn.longest[asked.who] * ROUNDING)
     return [
         never(int(i), float(seconds[r]), float(asked.work[r]), float(churn.longest[i]))

@@ -8,6 +8,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializeAsAny,
     ValidationInfo,
+    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -32,6 +33,7 @@ from desim.fields import (
 from desim.methods.shared.declarations import Method
 from desim.network.timeline.waiting_rule import HINGE, POLYNOMIAL, UNWEIGHED, Staleness
 from desim.scenario import registry
+from desim.scenario.sections.attackers import Aggregate
 
 # The key `policy.staleness`: what a reply weighs that answers an older model.
 
@@ -78,17 +80,43 @@ class Algorithm(registry.Named):
     """one of desim list algorithms"""
     parameters: SerializeAsAny[Strict]
     """the method's Parameters"""
+    aggregate: Aggregate | None = None
+    """what replies are added up by in place of their mean"""
 
     @property
     def method(self) -> type[Method]:
         """The class that the registry holds under this name."""
         return registry.get(self.name)
 
+    @model_serializer(mode="plain")
+    def _written(self) -> dict[str, Any]:
+        rule = {} if self.aggregate is None else {"aggregate": self.aggregate}
+        own = {key: one.model_dump(exclude_none=True) for key, one in rule.items()}
+        return {"name": self.name, **self.parameters.model_dump(exclude_none=True), **own}
+
 
 def read_algorithm(value: object, info: ValidationInfo) -> Algorithm:
     """{name: ..., parameter: ...} as an Algorithm whose parameters its own class has checked."""
-    form = "a mapping with name and the method's parameters"
-    return Algorithm.read(value, info, registry.names(), registry.get, form=form)
+    form, rule = "a mapping with name and the method's parameters", None
+    if isinstance(value, Mapping) and "aggregate" in value and not _own(value, "aggregate"):
+        rule = _Rule.model_validate({"aggregate": value["aggregate"]}).aggregate
+        value = {key: one for key, one in value.items() if key != "aggregate"}
+    found = Algorithm.read(value, info, registry.names(), registry.get, form=form)
+    return found if rule is None else found.model_copy(update={"aggregate": rule})
+
+
+class _Rule(Strict):
+    """What every method may have beside its own parameters."""
+
+    aggregate: Aggregate
+    """what replies are added up by in place of their mean, which is the default"""
+
+
+def _own(value: Mapping[str, Any], key: str) -> bool:
+    """Whether a method's parameters have a key themselves."""
+    name = value.get("name")
+    known = name in registry.names() if isinstance(name, str) else False
+    return known and key in (registry.get(str(name)).Parameters or registry.NoParameters).keys()
 
 
 class _Methods:
@@ -105,6 +133,9 @@ class _Methods:
         method = registry.get(name)
         schema = handler.resolve_ref_schema(handler(method.Parameters.__pydantic_core_schema__))
         properties = {"name": {"const": name, "description": method.summary}}
+        if method.totals() or vars(method).get("mixes"):
+            own = handler.resolve_ref_schema(handler(_Rule.__pydantic_core_schema__))
+            properties |= own["properties"]
         return {
             "title": name,
             "description": f"{method.summary} ({method.paper})",

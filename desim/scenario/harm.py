@@ -1,0 +1,131 @@
+"""What attackers of a scenario are built into: labels, links, a listener; and rules, a feature."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from desim.agent_names import numbers
+from desim.arrays import Int
+from desim.engine.settings import Settings
+from desim.engine.signals import Listener
+from desim.errors import InputError
+from desim.methods.shared import attacks
+from desim.problem.problem import Problem
+from desim.scenario.checks.attack_consistency import replies_expected
+from desim.scenario.schema import Scenario
+
+
+def attacking(scenario: Scenario, agents: int) -> Int:
+    """Agents (n,) that attack, ascending."""
+    said = scenario.attackers
+    if said is None:
+        return np.empty(0, np.int64)
+    if said.agents is not None:
+        return np.array(sorted(said.agents), np.int64)
+    return attacks.drawn_attackers(scenario.seed, agents, said.number(agents))
+
+
+def mislabelled(scenario: Scenario, problem: Problem) -> Problem:
+    """The problem with the labels of attackers that flip theirs: -b, or C - 1 - b of C classes."""
+    said = scenario.attackers
+    if said is None or said.attack.kind != "label-flip":
+        return problem
+    loss = problem.loss
+    if not loss.classifies:
+        text = f"found label-flip with loss {loss.name}, whose labels are no classes"
+        raise InputError(f"attackers.attack: {text}; allowed: with logistic, hinge, softmax, ...")
+    b = problem.b.copy()
+    last = 0.0 if set(np.unique(b).tolist()) <= {-1.0, 1.0} else float(b.max())
+    for i in attacking(scenario, problem.agents).tolist():
+        rows = slice(int(problem.start[i]), int(problem.start[i + 1]))
+        b[rows] = last - b[rows]
+    return replace(problem, b=b)
+
+
+def harmed(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings with late attackers, and with a rule in place of the mean."""
+    own = scenario.algorithm.aggregate
+    if own is not None and (rule := own.rule) is not None:
+        settings = replace(settings, hung=(*settings.hung, rule.feature))
+    said = scenario.attackers
+    if said is None or not said.attack.late:
+        return settings
+    seconds = np.inf
+    if said.attack.delay is not None:
+        seconds = float(
+            (scenario.policy.deadline or 0.0)
+            if said.attack.delay == "deadline"
+            else said.attack.delay
+        )
+    devices = settings.speeds.devices.copy()
+    devices[2, attacking(scenario, settings.problem.agents)] += seconds
+    return replace(settings, speeds=settings.speeds._replace(devices=devices))
+
+
+def clipping(scenario: Scenario, method: Any) -> Any:
+    """The method of a graph, whose averages clip what is heard where the scenario asks for it."""
+    own = scenario.algorithm.aggregate
+    if own is not None and own.clipped_gossip is not None:
+        method.averages.tau = own.clipped_gossip
+    return method
+
+
+def listening(scenario: Scenario, agents: int) -> tuple[Callable[[], Listener], ...]:
+    """What makes the listener that lies, and says in the end who attacked."""
+    said = scenario.attackers
+    if said is None:
+        return ()
+    attack = attacks.Attack(said.attack.kind, said.attack.amount, attacking(scenario, agents))
+    return (partial(attacks.listener, attack, said.attack.text),)
+
+
+def unborne(scenario: Scenario, agents: int) -> list[str]:
+    """A warning where more attack than the rule bears."""
+    said, own = scenario.attackers, scenario.algorithm.aggregate
+    if said is None or said.attack.late or scenario.kind != "coordinator":
+        return []
+    here, _ = replies_expected(scenario.participation, scenario.policy, agents)
+    rule = None if own is None else own.rule
+    name, bears = ("mean", 0) if rule is None else (rule.kind, rule.borne(here))
+    if (number := said.number(agents)) <= bears:
+        return []
+    text = (
+        f"{number} of {agents} agents attack, and {name} of {here} replies bears {bears or 'none'}"
+    )
+    return [f"attackers: {text}"]
+
+
+def in_words(scenario: Scenario, agents: int) -> list[str]:
+    """Lines: what stands for the mean of replies, and who attacks."""
+    own, said = scenario.algorithm.aggregate, scenario.attackers
+    lines = []
+    if own is not None and (rule := own.rule) is not None:
+        before = f", of means of {rule.bucket} replies" * (rule.bucket > 1)
+        before += f", of replies mixed with their n - {rule.nearest} nearest" * (rule.nearest > 0)
+        lines.append(f"aggregate: {own.kind}{before}; it needs {rule.least} replies")
+    if said is not None:
+        who = attacking(scenario, agents)
+        lines.append(f"attackers: {numbers(who)} of {agents} agents: {said.attack.text}")
+    return lines
+
+
+def uncounted(scenario: Scenario) -> list[str]:
+    """What whoever states terms of privacy must know of messages that are lies."""
+    said = scenario.attackers
+    if said is None or scenario.privacy is None or not said.attack.of_messages:
+        return []
+    text = "epsilon is that of what the method releases, which attackers do not send; it holds for "
+    return [f"attackers: {text}the others, towards whom attackers see no more than its view"]
+
+
+def compiled_not(scenario: Scenario) -> str:
+    """Why compiled rounds cannot play it; empty where they can."""
+    own, said = scenario.algorithm.aggregate, scenario.attackers
+    if (own is not None and own.kind != "mean") or (own is not None and own.rule is not None):
+        return f"{own.kind} is computed in Python"
+    if said is not None and said.attack.of_messages:
+        return "what attackers send is computed in Python"
+    return ""
