@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from desim.arrays import Array
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.devices import Churn
+from desim.network.conditions.hierarchy import Tree
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import Changing, Graph
@@ -29,7 +30,8 @@ class Settings:
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
     and links are the first. intake: what a coordinator's work takes. codecs: of messages. later:
     whether agents of a graph hear messages of later rounds than their own, too. trust: what a
-    coordinator does that is trusted with replies.
+    coordinator does that is trusted with replies. tree: the edges between clients and the cloud;
+    links, policy and participation are then those of clients and their edges.
     """
 
     seed: int
@@ -57,13 +59,15 @@ class Settings:
     codecs: Codecs = AS_THEY_ARE
     later: bool = False
     trust: "Trust | None" = None
+    tree: Tree | None = None
 
     @property
     def afresh(self) -> "Settings":
         """The same before anything was sent: connections have carried nothing."""
         sides = self.links, self.uplinks, self.downlinks
         links, up, down = (None if one is None else one.unused for one in sides)
-        return replace(self, links=links, uplinks=up, downlinks=down)
+        tree = None if self.tree is None else self.tree.afresh
+        return replace(self, links=links, uplinks=up, downlinks=down, tree=tree)
 
     @property
     def connections(self) -> dict[str, Array]:

@@ -32,6 +32,7 @@ from desim.method import (
     formulas,
     prox,
 )
+from desim.methods.shared.federated import sums_in_turn
 from desim.privacy.papers.fed_plt import last_model_inputs, start_problems, supposed_start
 
 
@@ -145,6 +146,10 @@ class FedPLT(Federated):
         w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-8
         (us.x, us.z), reply = self.formulas.finish(y, w, x, z)  # lines 9, 10
         return np.asarray(reply)
+
+    def in_turn(self) -> Any:
+        """Increments of z_i, which the mean of all z takes up as they are."""
+        return sums_in_turn if self.increments else None
 
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""

@@ -30,7 +30,7 @@ from desim.method import (
     column_sums,
     formulas,
 )
-from desim.methods.shared.federated import Server
+from desim.methods.shared.federated import Server, means_in_turn
 from desim.methods.shared.local_training import unproved
 
 
@@ -115,6 +115,10 @@ class FedAvg(Federated):
         y = self.local.train(us, *self.formulas.begin(x, x))  # y = y - gamma grad f_i(y; B)
         _, change = self.formulas.finish(x, y, x)
         return np.asarray(change)
+
+    def in_turn(self) -> Any:
+        """Means of changes, which add up where no optimiser looks at each of them."""
+        return means_in_turn if self.parameters.server.kind == "none" else None
 
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""

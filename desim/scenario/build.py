@@ -48,6 +48,7 @@ from desim.problem.models.user_model import Rows
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures
+from desim.scenario.branching import branched, in_turn
 from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
@@ -113,6 +114,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
     if rounds is None:
         return f"{name} with these settings has no compiled rounds"
     settings = method.settings
+    if settings.tree is not None:
+        return "edges of a tree play rounds of their own"
     if text := disclosures.inside(scenario):
         return text
     if isinstance(settings.participation, Chooser):
@@ -373,7 +376,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     _check(scenario, problem, noise)
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
-    settings = trusted(scenario, _settings(scenario, problem, layout))
+    settings = branched(scenario, trusted(scenario, _settings(scenario, problem, layout)))
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),
@@ -383,7 +386,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     ]
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
-    settings = _planned(method, settings)
+    settings = in_turn(scenario, _planned(method, settings), method)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)

@@ -193,6 +193,21 @@ def two_steps(server: Server, global_step: float) -> Iterator[str]:
         yield f"algorithm.global_step: {text}; allowed: 1"
 
 
+def means_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
+    """Sums (k, dim) of counts (k,) replies whose means are added: as of their mean number.
+
+    A round without replies changes nothing.
+    """
+    number = float(np.add.reduce(counts)) / len(counts)
+    shares = np.where(counts > 0.0, number / np.maximum(counts, 1.0), 0.0)
+    return np.asarray(np.add.reduce(totals * shares[:, None], axis=0)), number
+
+
+def sums_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
+    """Sums (k, dim) that are added as they are; counts (k,), of which the mean."""
+    return np.asarray(np.add.reduce(totals, axis=0)), float(np.add.reduce(counts)) / len(counts)
+
+
 NO_SERVER = Server.of("none")
 COHORTS = {"uniform": "for uniform cohorts that reply", "all": "with all agents in every round"}
 

@@ -14,7 +14,7 @@ from desim.fields import Local
 from desim.methods.shared.declarations import Kind, Method
 from desim.privacy.accounting.views import read_view
 from desim.scenario import registry
-from desim.scenario.checks import link_consistency, trust_consistency
+from desim.scenario.checks import link_consistency, tree_consistency, trust_consistency
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
@@ -574,7 +574,7 @@ def view_fits(
 Check = Callable[..., Found]
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (globals(), vars(link_consistency), vars(trust_consistency))
+    for module in (globals(), *map(vars, (link_consistency, trust_consistency, tree_consistency)))
     for name, one in module.items()
     if inspect.isgeneratorfunction(one) and not name.startswith("_")
 )
