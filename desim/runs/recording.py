@@ -245,6 +245,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "problem_sha256": simulation.problem.digest(),
         "rows": simulation.problem.rows.tolist(),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
+        **({"edges": simulation.problem.agents} if simulation.settings.tree else {}),
         **({"calibrated": noise.given} if target and noise else {}),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),

@@ -374,7 +374,9 @@ class Run:
         from desim.runs.reading.traffic import SPENT, utilisation
 
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
-        return described(utilisation(log, None if end is None else float(end)), "utilisation")
+        table = utilisation(log, None if end is None else float(end))
+        computing = table["agent"] < self.manifest.get("edges", np.inf)  # edges of a tree do not
+        return described(table[computing], "utilisation")
 
     def energy(self, until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
         """Columns agent, cause, joules: what devices took, by compute.power and network.power.
