@@ -349,6 +349,9 @@ class Run:
         from desim.runs.reading.critical import NEEDED, critical_path
         from desim.runs.reading.waits import missing
 
+        if "edges" in self.manifest:
+            text = "found a tree, of which nobody follows messages through edges yet"
+            raise InputError(f"network.topology: {text}; allowed: star, or a graph")
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         table, absent = critical_path(log, round), dict(missing(self, log))
         if round is not None and table.empty:

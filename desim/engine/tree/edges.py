@@ -154,7 +154,7 @@ class Seat:
     def __init__(self, star: "Edge", order: Order, agents: int, rounds: int) -> None:
         self.star, self.order, self.agents = star, order, agents
         self.left, self.begun = rounds, False
-        self.own: Variables | None = None
+        self.own = order.own  # what an edge below goes on from, where this one passes on
         self.totals, self.counts = list[Array](), list[float]()
 
     def __getattr__(self, name: str) -> Any:
@@ -178,7 +178,9 @@ class Seat:
     def memory(self, **start: Any) -> Variables:
         """What the program above remembers, a copy of its own."""
         above = self.order.own
-        assert above is not None
+        if above is None:
+            text = "found a tree with rounds of edges, and a program that asks for no hub.memory"
+            raise RunError(f"network.topology: {text}; allowed: rounds: 1")
         self.own = Variables({name: getattr(above, name) for name in start})
         if odd := [name for name in start if hasattr(getattr(self.own, name), "recall")]:
             text = f"found a tree with rounds of edges, and a program that remembers {odd[0]}"
