@@ -151,7 +151,7 @@ class World:
 
     def in_turn(self, totals, counts):
         """Means of rounds added up, as of the mean number of replies."""
-        number = sum(counts) / len(counts)
+        number = sum(counts) / max(1, sum(count > 0 for count in counts))
         moves = [total / count for total, count in zip(totals, counts, strict=True) if count]
         return number * sum(moves, np.zeros(self.dim)), number
 

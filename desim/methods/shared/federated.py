@@ -196,16 +196,22 @@ def two_steps(server: Server, global_step: float) -> Iterator[str]:
 def means_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
     """Sums (k, dim) of counts (k,) replies whose means are added: as of their mean number.
 
-    A round without replies changes nothing.
+    A round without replies changes nothing, and counts for nothing.
     """
-    number = float(np.add.reduce(counts)) / len(counts)
-    shares = np.where(counts > 0.0, number / np.maximum(counts, 1.0), 0.0)
+    some = counts > 0.0
+    number = average(counts)
+    shares = np.where(some, number / np.where(some, counts, 1.0), 0.0)
     return np.asarray(np.add.reduce(totals * shares[:, None], axis=0)), number
 
 
+def average(counts: Array) -> float:
+    """The mean number of replies in rounds (k,) that have any; 0 of none."""
+    return float(np.add.reduce(counts)) / max(1, int(np.count_nonzero(counts)))
+
+
 def sums_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
-    """Sums (k, dim) that are added as they are; counts (k,), of which the mean."""
-    return np.asarray(np.add.reduce(totals, axis=0)), float(np.add.reduce(counts)) / len(counts)
+    """Sums (k, dim) that are added as they are, of counts (k,) replies."""
+    return np.asarray(np.add.reduce(totals, axis=0)), average(counts)
 
 
 NO_SERVER = Server.of("none")
