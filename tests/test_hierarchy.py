@@ -237,7 +237,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_engines_agree_to_the_bit(name):
     sizes, levels, changes = CASES[name]
-    one, other = (played(tree(sizes, *levels, **changes), engine) for engine in ("cohort", "agents"))
+    one, other = (
+        played(tree(sizes, *levels, **changes), engine) for engine in ("cohort", "agents")
+    )
     assert alike(one, other)
     assert one.events.equals(other.events)
     assert one.releases.equals(other.releases)

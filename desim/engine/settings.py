@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from desim.arrays import Array
 from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.devices import Churn
-from desim.network.conditions.hierarchy import Tree
 from desim.network.conditions.participation import Participation
 from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import Changing, Graph
@@ -17,6 +16,7 @@ from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
     from desim.engine.trusted import Trust
+    from desim.network.conditions.hierarchy import Tree
     from desim.privacy.ledger.budget import Budget
 
 
@@ -59,7 +59,7 @@ class Settings:
     codecs: Codecs = AS_THEY_ARE
     later: bool = False
     trust: "Trust | None" = None
-    tree: Tree | None = None
+    tree: "Tree | None" = None
 
     @property
     def afresh(self) -> "Settings":

@@ -17,7 +17,6 @@ from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.network import Level
 
 
-
 def owners_of(scenario: Scenario, agents: int) -> list[Int]:
     """Which edge each node talks to, tier after tier from the agents up; InputError for no tree."""
     said = scenario.network.topology.tree

@@ -1,4 +1,4 @@
-"""A tree of coordinators as an event simulation with FedAvg, written apart: nothing is played ahead.
+"""A tree of coordinators as an event simulation with FedAvg, in which nothing is played ahead.
 
 Every node is an object, every message an event of one queue. Clients take constant times, links are
 a latency and a rate, the loss of a client is the mean of (a x - b)^2 over its rows.
@@ -75,9 +75,7 @@ class Coordinator:
         """A call to a child, and its reply on the way back."""
 
         def answer(total, count):
-            self.queue.at(
-                self.queue.now + self.up[k], lambda: self.heard(k, serial, total, count)
-            )
+            self.queue.at(self.queue.now + self.up[k], lambda: self.heard(k, serial, total, count))
 
         self.queue.at(self.queue.now + self.down[k], lambda: child.called(x, serial, answer))
 

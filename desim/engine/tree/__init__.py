@@ -1,1 +1,1 @@
-"""Trees of coordinators: each edge is a coordinator to its clients and an agent of what is above."""
+"""Trees of coordinators: an edge is a coordinator to its clients, an agent of what is above."""

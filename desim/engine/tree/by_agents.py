@@ -11,7 +11,7 @@ from desim.arrays import Int
 from desim.engine.agents.clock import LAST, Clock, Steps
 from desim.engine.agents.star import AgentStation
 from desim.engine.hub import Hub
-from desim.engine.tree.by_cohort import Hierarchy
+from desim.engine.tree.cloud import Hierarchy
 from desim.engine.world import World
 
 

@@ -1,4 +1,4 @@
-"""A star of stars: the cloud's agents are edges, whose computation is a play of a star of their own.
+"""A star of stars: the cloud's agents are edges, whose work is a play of a star of their own.
 
 An edge that is called plays so many rounds of its own from the moment at which the call arrives,
 and replies when they have ended. With one round it passes on what it was sent, and its reply is the
@@ -24,6 +24,7 @@ from desim.engine.world import Discard, World
 from desim.errors import Deadlock, InputError, RunError
 from desim.log.event_log import EventLog
 from desim.network.conditions.hierarchy import InTurn, invited
+from desim.network.conditions.participation import Drawn
 from desim.network.timeline.messages import (
     BEGIN,
     BITS,
@@ -112,7 +113,9 @@ class Star:
         """Members (n,), ascending, that take part in the round and owe no reply."""
         settings, hub = self.world.settings, self.hub
         place = self.members, self.first, self.address
-        who = invited(settings.participation, hub.round, *place)
+        way = settings.participation
+        assert isinstance(way, Drawn)
+        who = invited(way, hub.round, *place)
         if settings.policy.late != "discard" and hub.pending.any():
             who = who[hub.pending[who] == 0]
         return who
@@ -269,12 +272,12 @@ class Edge(Star):
             over[0] = True
 
         try:
-            end = self.station.played(program, hub, begin)
+            end = float(self.station.played(program, hub, begin))
         except Deadlock as error:
             self.stuck, end = error, np.inf
         passed_on(self.world.log, self.log, self.id)
         if not over[0]:
-            return end if end == np.inf else float(np.nextafter(horizon, np.inf))
+            return np.inf if end == np.inf else float(np.nextafter(horizon, np.inf))
         totals, counts = np.array(seat.totals), np.array(seat.counts, float)
         if len(totals) > 1:
             assert self.in_turn is not None

@@ -84,14 +84,14 @@ def invited(participation: Drawn, round_: int, members: Int, first: int, address
         case Bernoulli():
             place: dict[str, Any] = {"agent": first + members, "round": round_, "size": 1}
             drawn = keys.uniforms(participation.seed, Stream.PARTICIPATION, **place)[:, 0]
-            return members[drawn < participation.p]
+            return np.asarray(members[drawn < participation.p])
         case UniformSubset():
             size, place = min(participation.count, len(members)), {"agent": address}
             some = len(members), size
             subset = keys.subset(
                 participation.seed, Stream.PARTICIPATION, *some, round=round_, **place
             )
-            return members[subset]
+            return np.asarray(members[subset])
         case Schedule():
             return np.intersect1d(members, participation.draw(round_))
     return members
@@ -159,7 +159,7 @@ def _above(path: Path, agents: int) -> dict[int, int]:
 
 
 def _way(client: int, above: dict[int, int]) -> list[int]:
-    """The edges above a client, the nearest first; InputError where they do not end at the cloud."""
+    """The edges above a client, the nearest first; InputError where they do not end."""
     way, node = list[int](), client
     while True:
         if node not in above:

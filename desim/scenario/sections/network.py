@@ -343,7 +343,7 @@ class Network(Strict):
     """measured latencies between sites, on top of link.latency"""
     levels: Several[Level] | None = None
     """tree: the levels of edges, from the cloud down: [{link: .., rounds: 5, policy: ..,
-    participation: ..}]; link, policy, participation elsewhere are those of agents and their edges"""
+    participation: ..}]; elsewhere these keys are those of agents and their edges"""
     links: Several[LinkOf] = ()
     """links that differ: [{sender: 3, bandwidth: 1 Mbit/s}, {receiver: 3, ...}]; the last holds"""
     contention: Contention = "none"
