@@ -34,7 +34,7 @@ BEYOND = """
     problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
     problem.models problem.optimum
 """.split()
-MOST_LINES = 19_100  # sums of replies, who has them; who remembers noise; units of power
+MOST_LINES = 19_200  # sums of replies, who has them; noise; power; what edges make of rounds
 PLAYER = """
 import pickle, sys
 class Blocked:

@@ -25,7 +25,9 @@ BASE = {
     },
     "algorithm": {"name": "fedavg", "local": {"epochs": 2}},
     "compute": {"speed": {"uniform": [10, 90]}},
-    "network": {"link": {"latency": "20 ms", "bandwidth": "10 kbit/s", "jitter": {"gamma": [1, 4]}}},
+    "network": {
+        "link": {"latency": "20 ms", "bandwidth": "10 kbit/s", "jitter": {"gamma": [1, 4]}},
+    },
     "observe": {"metrics": ["error", "loss", "consensus"], "iterates": True},
     "stop": {"rounds": 4},
 }  # fmt: skip
@@ -151,7 +153,10 @@ def test_a_wrong_simulation_disagrees(wrong, tmp_path):
 # Against stars.
 
 METHODS = [
-    {"name": "fedavg", "local": {"epochs": 2, "solver": "sgd", "batch": 2}, "server": {"momentum": 0.5}},
+    {
+        "name": "fedavg", "local": {"epochs": 2, "solver": "sgd", "batch": 2},
+        "server": {"momentum": 0.5},
+    },
     {"name": "scaffold", "local": {"epochs": 2}},
     {"name": "feddyn", "local": {"epochs": 2}},
     {"name": "fed-plt", "rho": 0.5, "send": "increments", "local": {"epochs": 2}},

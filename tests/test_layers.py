@@ -11,16 +11,16 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 3020,  # units of power, of energy and of joules a byte
+    "words": 3040,  # units of power, of energy and of joules a byte; edges by name
     "numerics": 2800,  # Skellam noise, exactly; filters, imported late
     "problem": 8570,  # batches in turn; optima and small tables, kept for the next run
-    "network": 6210,  # ids of sums
+    "network": 6400,  # ids of sums; trees of coordinators
     "log": 1400,  # when something was learnt; the table of contributions
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 12920,  # sums of replies: trusted ones, noise that remembers, what budgets count
-    "methods": 6390,  # batches in turn, what models have of noise; noise of links
-    "scenario": 10010,  # whose noise remembers; who is trusted; keys of power, devices by name
-    "runs": 7300,  # energy, an integral over the log; symbols of noise that remembers
+    "engine": 13560,  # sums of replies, trusted ones, with noise that remembers; a star of stars
+    "methods": 6460,  # batches in turn, noise of models and links; what rounds of edges come to
+    "scenario": 10310,  # who is trusted; keys of power, devices by name; levels of a tree
+    "runs": 7330,  # what no tree does; energy, an integral over the log; symbols of noise that remembers
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 6900,  # desim energy; joules in reports
@@ -45,8 +45,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 133, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
+    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 64,  # tiers of trees
+    "scenario": 139, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -11,7 +11,7 @@ from desim.engine.settings import Settings
 from desim.errors import InputError
 from desim.network.conditions.hierarchy import CLOUD, Tier, Tree, parents, regular
 from desim.network.conditions.participation import Drawn
-from desim.scenario.conditions import Conditions
+from desim.scenario.conditions import Conditions, policy_of
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.network import Level
@@ -47,8 +47,6 @@ def branched(scenario: Scenario, settings: Settings) -> Settings:
 
 def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) -> Tier:
     """The edges of one level, with links to and from what is `above` (number,)."""
-    from desim.scenario.build import policy_of
-
     ids, network = first + np.arange(len(above)), scenario.network
     changes: dict[str, Any] = {"link": level.link, "links": (), "latency_matrix": None}
     changes |= {"uplink": level.uplink, "downlink": level.downlink, "contention": "none"}

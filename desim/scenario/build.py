@@ -19,7 +19,6 @@ from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.declarations import Ingredients
 from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
     Changing,
     Contacts,
@@ -34,7 +33,6 @@ from desim.network.conditions.topology import (
     switched,
 )
 from desim.network.timeline.messages import Links
-from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
@@ -53,7 +51,7 @@ from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, meddling
-from desim.scenario.conditions import Conditions, outlives
+from desim.scenario.conditions import Conditions, outlives, policy_of
 from desim.scenario.noise_target import (
     calibrated,
     noise_of,
@@ -326,27 +324,6 @@ class Origin:
         target = privacy.target.model_copy(update={"calibrated": False})
         uncalibrated = privacy.model_copy(update={"target": target})
         return self.scenario.model_copy(update={"privacy": uncalibrated})
-
-
-# The rule of waiting that a scenario's `policy` stands for, as engines take it.
-
-LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
-
-
-def policy_of(scenario: Scenario) -> Policy:
-    """Return the policy; a coordinator's `each` is a buffer of one reply."""
-    policy, late = scenario.policy, scenario.policy.late or scenario.late
-    kind: Any = policy.kind
-    if kind == "each" and scenario.kind != "graph":
-        return Policy("buffer", 1, late)
-    law, value = (FIXED, 0.0, 0.0), policy.value
-    if (of := policy.adaptive) is not None:
-        law, value = (LAWS[of.kind], float(of.value), float(of.times)), 0.0
-    return Policy(
-        kind, value or 0.0, late, policy.at_least or 0,
-        np.inf if policy.at_most is None else policy.at_most, law,
-        policy.staleness.rule if policy.staleness else UNWEIGHED,
-    )  # fmt: skip
 
 
 # The building itself, and the checks that need the data.
