@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 13560,  # sums of replies, trusted ones, with noise that remembers; a star of stars
     "methods": 6460,  # batches in turn, noise of models and links; what rounds of edges come to
     "scenario": 10310,  # who is trusted; keys of power, devices by name; levels of a tree
-    "runs": 7330,  # what no tree does; energy, an integral over the log; symbols of noise that remembers
+    "runs": 7330,  # energy, an integral over the log; symbols of noise; what no tree does
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 6900,  # desim energy; joules in reports
@@ -44,8 +44,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "numerics": 14, "problem": 11, "network": 12, "log": 14, "privacy": 20, "engine": 15,
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
-INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 64,  # tiers of trees
+INSIDE = {  # names that a room takes from inside others: only down (tiers of trees), to 15
+    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 64,
     "scenario": 139, "runs": 68, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
