@@ -100,6 +100,7 @@ class FedPLT(Federated):
     restarts = policies
     unproved = ()
     messages = "models"
+    turns = staticmethod(sums_in_turn)  # of increments
     codecs = (*ROUNDED, *LOSSY)
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -146,10 +147,6 @@ class FedPLT(Federated):
         w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-8
         (us.x, us.z), reply = self.formulas.finish(y, w, x, z)  # lines 9, 10
         return np.asarray(reply)
-
-    def in_turn(self) -> Any:
-        """Increments of z_i, which the mean of all z takes up as they are."""
-        return sums_in_turn if self.increments else None
 
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""

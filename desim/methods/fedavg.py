@@ -81,7 +81,7 @@ class FedAvg(Federated):
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
     sent_model = forgetful = summed = True
-    unweighable = ""
+    unweighable, turns = "", staticmethod(means_in_turn)
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
     messages = "changes"
@@ -115,10 +115,6 @@ class FedAvg(Federated):
         y = self.local.train(us, *self.formulas.begin(x, x))  # y = y - gamma grad f_i(y; B)
         _, change = self.formulas.finish(x, y, x)
         return np.asarray(change)
-
-    def in_turn(self) -> Any:
-        """Means of changes, which add up where no optimiser looks at each of them."""
-        return means_in_turn if self.parameters.server.kind == "none" else None
 
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""

@@ -134,12 +134,8 @@ class Scaffold(Federated):
         (us.x, us.control), reply = self.formulas.finish(heard, y, *own)  # lines 12, 13
         return np.concatenate(reply, axis=1)
 
-    def in_turn(self) -> Any:
-        """Means of changes of x, and changes of c, which add up without an optimiser."""
-        return None if self.parameters.server.kind != "none" else self.added
-
-    def added(self, totals: Array, counts: Array) -> tuple[Array, float]:
-        """Both parts of the sums (k, 2 dim) of counts (k,) replies, added up."""
+    def turns(self, totals: Array, counts: Array) -> tuple[Array, float]:
+        """Means of changes of x, and changes of c, in sums (k, 2 dim) of counts (k,) replies."""
         x, c = np.split(totals, 2, axis=1)
         change, n = means_in_turn(x, counts)
         return np.concatenate([change, sums_in_turn(c, counts)[0]]), n

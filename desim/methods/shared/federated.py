@@ -239,6 +239,8 @@ class Federated(Method):
     unproved: ClassVar[tuple[str, ...]] = ("accelerated",)
     #: who has to take part in a round for what is proved
     cohorts: Literal["any", "uniform", "all"] = "any"
+    #: what sums of rounds in turn come to, see `in_turn`, where no optimiser looks at each of them
+    turns: Any = None
 
     def __init__(self, ingredients: Ingredients, q: float = 0.0, unit: float = 1.0) -> None:
         super().__init__(ingredients)
@@ -275,6 +277,10 @@ class Federated(Method):
             text = f"algorithm.local.solver: found exact, but {cls.no_exact}"
             found.append(f"{text}; allowed: gradient, accelerated, sgd, noisy")
         return found
+
+    def in_turn(self) -> Any:
+        """As `turns` says, without an optimiser."""
+        return self.turns if self.server.kind == "none" else None
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: states follow from what was sent and heard before."""
