@@ -11,7 +11,7 @@ from naive import tree as naive
 
 import desim
 from desim.engine.hub import Hub
-from desim.errors import InputError
+from desim.errors import Deadlock, InputError
 from desim.problem.kernels.sums import column_sums
 from desim.runs.privacy import statement
 from desim.runs.reading.facts import facts
@@ -291,6 +291,14 @@ def test_epsilon_is_that_of_what_the_edges_see():
     assert more.epsilon(view="coordinator")["epsilon"].max() > spent[0].max()
 
 
+def test_a_wait_without_end_names_the_edge_or_its_client():
+    lost = {"loss": "90 %", "limit": 1}
+    with pytest.raises(Deadlock, match="edge 0 waits for"):
+        played(tree([2, 3], {"link": lost}))
+    with pytest.raises(Deadlock, match=r"agent [0-5]"):
+        played(tree([2, 3], FREE, network={"link": lost}))
+
+
 # Bad input.
 
 
@@ -359,6 +367,7 @@ WORDS = [
     (refused(privacy={"budget": 8.0, "noise": {"kind": "gaussian", "sigma": 1}}),
      "whose calls nobody counts"),
     (refused(churn={"up": "1 s", "down": "1 s", "memory": "lost"}), "what agents would forget"),
+    (tree([2, 3], {"link": {"loss": "9 %", "on_loss": "drop"}}), "every edge is waited for"),
     (refused(codec={"top-k": 2}), "edges would have to code sums"),
     (refused(participation={"choose": "oldest", "invite": 2}), "no edge remembers"),
     (refused(engine="compiled"), "edges of a tree play rounds of their own"),

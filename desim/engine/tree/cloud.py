@@ -97,6 +97,7 @@ class Hierarchy:
         top = EdgesStation(own)
         self.top = Star(own, top, np.arange(len(below)), everybody, CLOUD, first, CLOUD)
         self.top.edges, top.star = below, self.top
+        self.top.agents = settings.problem.agents
         self.cloud = Cloud(world, self.top, self)
 
     def _world(self, tier: Tier) -> StarWorld:
@@ -155,7 +156,7 @@ class Hierarchy:
             end = rounds_of(lambda _: self.program(self.cloud), self.top.world, station, hub)
         except Deadlock as error:
             stuck = [one.stuck for one in self.stars if one.stuck is not None]
-            raise (stuck[0] if stuck else error) from None
+            raise (stuck[0] if stuck else self.top.named(error)) from None
         except (KeyboardInterrupt, RunError):
             raise
         except BaseException:  # of the program: what came before this instant is complete

@@ -11,6 +11,7 @@ played when it is called, and its clients' states are shown once its reply has b
 """
 
 from collections.abc import Callable, Sequence
+from re import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +144,13 @@ class Star:
         for one in edges:
             one.shown()
 
+    def named(self, error: Deadlock) -> Deadlock:
+        """The same, where edges are called agents by the name that words have for them."""
+        first = self.first - self.agents
+        if not self.edges:
+            return error
+        return Deadlock(sub(r"agent (\d+)", lambda one: f"edge {first + int(one[1])}", str(error)))
+
     def total(self, replies: Replies) -> tuple[Array, float]:
         """The sum (dim,) of weighed replies, and how many clients' it counts."""
         if not self.edges:
@@ -274,7 +282,7 @@ class Edge(Star):
         try:
             end = float(self.station.played(program, hub, begin))
         except Deadlock as error:
-            self.stuck, end = error, np.inf
+            self.stuck, end = self.named(error), np.inf
         passed_on(self.world.log, self.log, self.id)
         if not over[0]:
             return np.inf if end == np.inf else float(np.nextafter(horizon, np.inf))

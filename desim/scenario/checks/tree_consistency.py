@@ -30,16 +30,20 @@ def levels_fit(network: Network) -> Found:
 
 
 def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
-    policy, way = level.policy, level.participation
+    policy, who = level.policy, level.participation
     if policy.kind not in Policy.words and policy.late == "discard":
         text = "found discard, but nobody interrupts an edge, which goes on with its rounds"
         yield (*here, "policy", "late"), f"{text}; allowed: carry"
-    if way.kind not in ("all", "bernoulli", "uniform") or way.separation is not None:
-        text = f"found {way.kind if way.separation is None else 'separation'}"
+    if who.kind not in ("all", "bernoulli", "uniform") or who.separation is not None:
+        text = f"found {who.kind if who.separation is None else 'separation'}"
         allowed = "all, {bernoulli: ...}, {uniform: ...}"
         yield (*here, "participation"), f"{text} of edges; allowed: {allowed}"
     for key in ("uplink", "downlink"):
         change: LinkChange = getattr(level, key)
+        way = change.applied(level.link)
+        if policy.kind == "all" and way.on_loss == "drop" and max(way.losses) > 0.0:
+            text = "found drop, but with policy all every edge is waited for"
+            yield (*here, "link", "on_loss"), f"{text}; allowed: resend, or another policy"
         if (change.contention or "none") != "none":
             text = f"found {change.contention} between edges and what is above"
             yield (*here, key, "contention"), f"{text}; allowed: none"
