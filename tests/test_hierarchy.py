@@ -299,6 +299,18 @@ def test_a_wait_without_end_names_the_edge_or_its_client():
         played(tree([2, 3], FREE, network={"link": lost}))
 
 
+def test_what_clients_took_is_what_they_took_of_the_star():
+    power = {"sent": "1 mJ/B", "received": "2 mJ/B", "radio": "1 W", "tail": "30 ms"}
+    network = {**BASE["network"], "power": power}
+    compute = {**BASE["compute"], "power": {"idle": "1 W", "computing": "3 W"}}
+    changes = {"network": network, "compute": compute, "stop": {"time": "1 s"}}
+    one, other = played(star(**changes)), played(tree([1, 6], **copy.deepcopy(changes)))
+    more = played(tree([1, 6], SLOW, **copy.deepcopy(changes)))
+    assert one.energy().equals(other.energy())
+    assert one.utilisation().equals(other.utilisation())
+    assert not one.energy().equals(more.energy())
+
+
 # Bad input.
 
 
@@ -388,3 +400,5 @@ def test_nobody_retimes_or_deploys_a_tree():
         desim.deploy(desim.load(refused()))
     with pytest.raises(InputError, match="a tree"):
         run.critical_path()
+    with pytest.raises(InputError, match="a tree"):
+        run.participation()

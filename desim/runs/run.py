@@ -410,6 +410,9 @@ class Run:
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
         from desim.runs.reading.traffic import hearing, staleness
 
+        if "edges" in self.manifest:
+            text = "found a tree, of whose edges nobody says yet how old is what they use"
+            raise InputError(f"network.topology: {text}; allowed: star, or a graph")
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")
 

@@ -330,7 +330,6 @@ class EdgesStation(CohortStation):
         order = star.order
         for e in who.tolist():
             edge = star.edges[e]
-            log.add(Kind.ACTIVATE, 0, edge.id, hub.round, self.now)
             log.reserve(self.rows_per_call)
             begin = transmit_one(down, e, self.now, *place, bits, -1, 0, log.rows)
             whole[e, PENDING], whole[e, CALLED], whole[e, LOGGED] = 1, hub.round, 1

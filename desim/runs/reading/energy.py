@@ -51,7 +51,7 @@ def energy(pieces: Pieces, power: "Power", rounds: float, until: float) -> "pd.D
         found["computing"] = busy, power.rates["computing"]
     if power.sends:
         who, begin, last, size = _carried(spans)
-        part, sides = _part(begin, last, until) * size, _sides(spans)
+        part, sides = _part(begin, last, until) * size, _sides(spans, agents)
         for cause, rows in zip(("sending", "receiving"), sides, strict=True):
             amount = np.bincount(who[rows], part[rows], agents).astype(float)
             found[cause] = amount, power.rates[cause]
@@ -124,9 +124,14 @@ def _taking_in(pieces: Pieces, until: float) -> float:
 # Messages: who sends or receives them, from when to when, and how many bytes.
 
 
-def _sides(spans: dict[str, Columns]) -> tuple[Mask, Mask]:
-    """Of sent messages, then of those that arrived: which an agent sends, and which it receives."""
-    sent, came = spans["send"]["agent"] >= 0, spans["deliver"]["agent"] >= 0
+def _sides(spans: dict[str, Columns], agents: int) -> tuple[Mask, Mask]:
+    """Of sent messages, then of those that arrived: which an agent sends, and which it receives.
+
+    Edges of a tree, whose ids come after those of agents, are left out.
+    """
+    sent, came = (
+        (spans[kind]["agent"] >= 0) & (spans[kind]["agent"] < agents) for kind in MESSAGES
+    )
     nobody = np.zeros(len(sent), bool), np.zeros(len(came), bool)
     return np.concatenate([sent, nobody[1]]), np.concatenate([nobody[0], came])
 
