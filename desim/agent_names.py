@@ -16,8 +16,19 @@ def sites(manifest: Mapping[str, Any]) -> list[str]:
     return [str(one) for one in found] if isinstance(found, list) else []
 
 
+def edge_of(manifest: Mapping[str, Any], who: int) -> int | None:
+    """Which edge of a tree that is, from 0 on, the ones that agents talk to first; None for none.
+
+    Edges have the ids after those of agents.
+    """
+    first = manifest.get("edges")
+    return who - first if isinstance(first, int) and who >= first else None
+
+
 def agent_named(manifest: Mapping[str, Any], who: int) -> str:
-    """An agent, with its site if it is one: agent 2 (south)."""
+    """An agent, with its site if it is one: agent 2 (south); or an edge of a tree: edge 1."""
+    if (edge := edge_of(manifest, who)) is not None:
+        return f"edge {edge}"
     return f"agent {beside(who, sites(manifest))}"
 
 
@@ -33,6 +44,8 @@ def called(who: int) -> str:
 
 def numbered(manifest: Mapping[str, Any], who: int) -> str:
     """The same as an axis has it: 2 south."""
+    if (edge := edge_of(manifest, who)) is not None:
+        return f"edge {edge}"
     known = sites(manifest)
     return f"{who} {_cut(known[who])}" if 0 <= who < len(known) else str(who)
 

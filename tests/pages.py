@@ -35,7 +35,7 @@ WRITTEN = re.compile(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", re.DOTALL)
 COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMPILING = ("compiling for this machine", "compiled ")
 CONDITIONS = (  # on stderr, of a run
-    "links:", "uplinks:", "downlinks:", "devices:", "first ", "coordinator:", "privacy: ",
+    "links:", "uplinks:", "downlinks:", "edges:", "devices:", "first ", "coordinator:", "privacy: ",
 )  # fmt: skip
 
 

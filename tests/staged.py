@@ -106,6 +106,7 @@ class Staged:
     )
 
     settings = SimpleNamespace(
+        tree=None,
         problem=problem,
         speeds=speed_model(Distribution(0, 1000.0), AGENTS, 0),
         rounds=4,

@@ -11,16 +11,16 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 3060,  # units of power, of energy, of joules a byte and of watt hours
+    "words": 3080,  # units of power, of energy, of joules a byte; names of edges
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
     "problem": 8760,  # own test rows of agents; optima and small tables, kept for the next run
-    "network": 6910,  # pickles without Python's machine; files of FedScale, Mahimahi, NDT; ranges
+    "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 12960,  # metrics of each client; sums of replies, trusted ones, noise that remembers
-    "methods": 6850,  # robust rules, attacks; what models have of noise; noise of links
-    "scenario": 11490,  # attackers, rules in place of a mean; keys of batteries, power and own
-    "runs": 8040,  # batteries, played until they agree; clients; energy over the log
+    "engine": 13600,  # stars of stars; metrics of each client; sums of replies, trusted ones
+    "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
+    "scenario": 11790,  # trees, attackers, batteries, power, own test rows; traces of clients
+    "runs": 8070,  # batteries, played until they agree; clients; energy over the log
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
@@ -46,8 +46,8 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     # scenario: attacks and robust sums, two modules that it builds
-    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 152, "methods": 64,
-    "scenario": 138, "runs": 71, "deployments": 43, "experiments": 85, "interface": 51,
+    "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 64,
+    "scenario": 144, "runs": 71, "deployments": 43, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -133,6 +133,8 @@ def refuse(simulation: Simulation) -> None:
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)
         and choice.losses is not None,
+        "network.topology: found a tree; no process is an edge yet; allowed: star, or "
+        "desim run": settings.tree is not None,
         "network.topology: found one that changes; connections are made once; "
         "allowed: one that stays": settings.changing is not None,
         "network.medium: found shared; TCP has no message to all; allowed: links": links is not None

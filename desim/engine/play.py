@@ -50,7 +50,7 @@ ENGINES = {
     (kind, name): _played_by(f"{name}.{module}")
     for kind, module in (("coordinator", "star"), ("graph", "graph"), ("central", "graph"))
     for name in ("compiled", "cohort", "agents")  # of central ones nothing is compiled
-}
+} | {("tree", name): _played_by(f"tree.by_{name}") for name in ("cohort", "agents")}
 
 
 def _steps(settings: Settings, method: Any) -> float:
@@ -247,7 +247,9 @@ class Simulation:
 
     def _drive(self, world: World, engine: str) -> float:
         """Run the engine to the end of the run, s."""
-        method, play = self.method, ENGINES[self.method.kind, engine]
+        method = self.method
+        kind = method.kind if world.settings.tree is None else "tree"  # a star of stars
+        play = ENGINES[kind, engine]
         with soon() if (long := _long(world.settings, method)) else nullcontext():
             if engine == "compiled":
                 from desim.engine.compiled import otherwise

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from desim.engine.signals import Feature
     from desim.engine.trusted import Trust
     from desim.engine.world import World
+    from desim.network.conditions.hierarchy import Tree
     from desim.privacy.ledger.budget import Budget
 
 
@@ -31,7 +32,9 @@ class Settings:
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
     and links are the first. intake: what a coordinator's work takes. codecs: of messages. later:
     whether agents of a graph hear messages of later rounds than their own, too. trust: what a
-    coordinator does that is trusted with replies. hung: what makes features of its calls.
+    coordinator does that is trusted with replies. hung: what makes features of its calls. tree: the
+    edges between clients and the cloud; links, policy and participation are then those of clients
+    and their edges.
     """
 
     seed: int
@@ -60,13 +63,15 @@ class Settings:
     later: bool = False
     trust: "Trust | None" = None
     hung: tuple[Callable[["World"], "Feature"], ...] = ()
+    tree: "Tree | None" = None
 
     @property
     def afresh(self) -> "Settings":
         """The same before anything was sent: connections have carried nothing."""
         sides = self.links, self.uplinks, self.downlinks
         links, up, down = (None if one is None else one.unused for one in sides)
-        return replace(self, links=links, uplinks=up, downlinks=down)
+        tree = None if self.tree is None else self.tree.afresh
+        return replace(self, links=links, uplinks=up, downlinks=down, tree=tree)
 
     @property
     def connections(self) -> dict[str, Array]:

@@ -32,6 +32,7 @@ from desim.method import (
     formulas,
     prox,
 )
+from desim.methods.shared.federated import sums_in_turn
 from desim.privacy.papers.fed_plt import last_model_inputs, start_problems, supposed_start
 
 
@@ -99,6 +100,7 @@ class FedPLT(Federated):
     restarts = policies
     unproved = ()
     messages = "models"
+    turns = staticmethod(sums_in_turn)  # of increments
     codecs = (*ROUNDED, *LOSSY)
 
     def __init__(self, ingredients: Ingredients) -> None:

@@ -30,7 +30,7 @@ from desim.method import (
     column_sums,
     formulas,
 )
-from desim.methods.shared.federated import Server
+from desim.methods.shared.federated import Server, means_in_turn
 from desim.methods.shared.local_training import unproved
 
 
@@ -81,7 +81,7 @@ class FedAvg(Federated):
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
     sent_model = forgetful = summed = True
-    unweighable = ""
+    unweighable, turns = "", staticmethod(means_in_turn)
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
     messages = "changes"

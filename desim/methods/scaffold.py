@@ -25,7 +25,13 @@ from desim.method import (
     beyond,
     formulas,
 )
-from desim.methods.shared.federated import Server, Steps, step_along
+from desim.methods.shared.federated import (
+    Server,
+    Steps,
+    means_in_turn,
+    step_along,
+    sums_in_turn,
+)
 
 PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
 
@@ -127,6 +133,12 @@ class Scaffold(Federated):
         y = self.local.train(us, *self.formulas.begin(heard, *own))  # lines 7-11
         (us.x, us.control), reply = self.formulas.finish(heard, y, *own)  # lines 12, 13
         return np.concatenate(reply, axis=1)
+
+    def turns(self, totals: Array, counts: Array) -> tuple[Array, float]:
+        """Means of changes of x, and changes of c, in sums (k, 2 dim) of counts (k,) replies."""
+        x, c = np.split(totals, 2, axis=1)
+        change, n = means_in_turn(x, counts)
+        return np.concatenate([change, sums_in_turn(c, counts)[0]]), n
 
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""

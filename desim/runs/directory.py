@@ -116,7 +116,7 @@ NUMBER = (float, int)
 KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "reason": str, "engine": str, "why": str, "seed": int, "rounds": int, "time": NUMBER,
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "plain_seconds": NUMBER, "counts": dict,
-    "files": dict, "rows": list, "test_rows": list, "sites": list, "warnings": list,
+    "files": dict, "rows": list, "test_rows": list, "sites": list, "edges": int, "warnings": list,
     "versions": dict, "problem_sha256": str, "scenario_sha256": str, "privacy": dict,
     "retimed": dict, "clock": dict, "model": dict, "diverged": str, "listeners": dict,
     "sources": dict,

@@ -39,6 +39,9 @@ def delayed(scenario: Scenario) -> list[str]:
     if policy != "all":
         text = "who is heard when a wait ends depends on the delays"
         found.append(f"policy.{policy}: {text}; allowed: policy all")
+    if scenario.network.topology.tree is not None:
+        text = "found a tree, of whose edges' rounds no clock is kept"
+        found.append(f"network.topology: {text}; allowed: star")
     if (choice := scenario.participation.choose) is not None:
         text = "who is invited follows from what came before, and when"
         others = "all, bernoulli, uniform, schedule, trace"

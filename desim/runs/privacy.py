@@ -55,6 +55,11 @@ CAVEATS = (
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
 
+OF_EDGES = (
+    "the coordinator that views have is an agent's own edge, which sees its messages; coordinators "
+    "above see sums of what edges saw, for which nothing smaller is claimed"
+)
+
 Asked = Callable[[Account], tuple[float, tuple[str, ...]]]  # a plug-in's accountant, see `_own`
 ROUNDING = 1e-6  # by which a number that is computed otherwise may fall short of an exact one
 UNTOLD = "its epsilon needs numbers that this run has not stored; desim run of its scenario does"
@@ -142,6 +147,7 @@ def statement(
     instead = {SEEDED: UNSEEDED} if unseeded else {}
     instead |= {DOUBLES: WHOLES} if whole else {}
     caveats = tuple(instead.get(one, one) for one in CAVEATS)
+    caveats += (OF_EDGES,) if "edges" in run.manifest else ()
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
         caveats=caveats, accountant=named or "", unsure=shortly(run), trusted=trusted(run),

@@ -251,6 +251,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "rows": simulation.problem.rows.tolist(),
         **({"test_rows": own.tolist()} if own is not None else {}),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
+        **({"edges": simulation.problem.agents} if simulation.settings.tree else {}),
         **({"calibrated": noise.given} if target and noise else {}),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),

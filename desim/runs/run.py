@@ -349,6 +349,9 @@ class Run:
         from desim.runs.reading.critical import NEEDED, critical_path
         from desim.runs.reading.waits import missing
 
+        if "edges" in self.manifest:
+            text = "found a tree, of which nobody follows messages through edges yet"
+            raise InputError(f"network.topology: {text}; allowed: star, or a graph")
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         table, absent = critical_path(log, round), dict(missing(self, log))
         if round is not None and table.empty:
@@ -374,7 +377,9 @@ class Run:
         from desim.runs.reading.traffic import SPENT, utilisation
 
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
-        return described(utilisation(log, None if end is None else float(end)), "utilisation")
+        table = utilisation(log, None if end is None else float(end))
+        computing = table["agent"] < self.manifest.get("edges", np.inf)  # edges of a tree do not
+        return described(table[computing], "utilisation")
 
     def energy(self, until: "float | Mapping[str, float] | None" = None) -> "pd.DataFrame":
         """Columns agent, cause, joules: what devices took, by compute.power and network.power.
@@ -452,6 +457,9 @@ class Run:
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
         from desim.runs.reading.traffic import hearing, staleness
 
+        if "edges" in self.manifest:
+            text = "found a tree, of whose edges nobody says yet how old is what they use"
+            raise InputError(f"network.topology: {text}; allowed: star, or a graph")
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")
 

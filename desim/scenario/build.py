@@ -20,7 +20,6 @@ from desim.errors import InputError, refusal
 from desim.log.event_log import Outcome
 from desim.methods.shared.declarations import Ingredients
 from desim.network.conditions.choosing import Chooser
-from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import (
     Changing,
     Contacts,
@@ -36,7 +35,6 @@ from desim.network.conditions.topology import (
 )
 from desim.network.timeline.computations import Calendar
 from desim.network.timeline.messages import Links
-from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics import keys
 from desim.numerics.cache import cache_home
 from desim.numerics.keys import Stream
@@ -51,11 +49,12 @@ from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario import disclosures, harm
 from desim.scenario.batteries import batteries
+from desim.scenario.branching import branched, in_turn
 from desim.scenario.chaining import chained, remembers, useless
 from desim.scenario.check import explained, located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.link_consistency import biased, meddling
-from desim.scenario.conditions import Conditions, outlives
+from desim.scenario.conditions import Conditions, outlives, policy_of
 from desim.scenario.noise_target import (
     calibrated,
     noise_of,
@@ -117,6 +116,8 @@ def _uncompiled(scenario: Scenario, method: Any) -> str:
     if rounds is None:
         return f"{name} with these settings has no compiled rounds"
     settings = method.settings
+    if settings.tree is not None:
+        return "edges of a tree play rounds of their own"
     if text := disclosures.inside(scenario) or harm.compiled_not(scenario):
         return text
     if isinstance(settings.participation, Chooser):
@@ -329,27 +330,6 @@ class Origin:
         return self.scenario.model_copy(update={"privacy": uncalibrated})
 
 
-# The rule of waiting that a scenario's `policy` stands for, as engines take it.
-
-LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
-
-
-def policy_of(scenario: Scenario) -> Policy:
-    """Return the policy; a coordinator's `each` is a buffer of one reply."""
-    policy, late = scenario.policy, scenario.policy.late or scenario.late
-    kind: Any = policy.kind
-    if kind == "each" and scenario.kind != "graph":
-        return Policy("buffer", 1, late)
-    law, value = (FIXED, 0.0, 0.0), policy.value
-    if (of := policy.adaptive) is not None:
-        law, value = (LAWS[of.kind], float(of.value), float(of.times)), 0.0
-    return Policy(
-        kind, value or 0.0, late, policy.at_least or 0,
-        np.inf if policy.at_most is None else policy.at_most, law,
-        policy.staleness.rule if policy.staleness else UNWEIGHED,
-    )  # fmt: skip
-
-
 # The building itself, and the checks that need the data.
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
@@ -389,7 +369,8 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     _check(scenario, problem, noise)
     refuse_too_large(scenario, problem)
     scenario = settled(scenario, problem)
-    settings = harm.harmed(scenario, trusted(scenario, _settings(scenario, problem, layout, turns)))
+    settings = _settings(scenario, problem, layout, turns)
+    settings = branched(scenario, harm.harmed(scenario, trusted(scenario, settings)))
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),
@@ -400,7 +381,7 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     method.warnings += [*harm.unborne(scenario, problem.agents), *harm.uncounted(scenario)]
-    settings = _planned(method, settings)
+    settings = in_turn(scenario, _planned(method, settings), method)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)

@@ -13,6 +13,7 @@ from desim.network.conditions.choosing import CHOOSERS, Available, Chooser, Loss
 from desim.network.conditions.devices import Traces, rate_traces
 from desim.network.conditions.links import Latencies
 from desim.network.conditions.participation import Participation
+from desim.network.conditions.policy import Policy
 from desim.network.conditions.topology import Graph
 from desim.network.timeline.computations import (
     AT_ONCE,
@@ -24,6 +25,7 @@ from desim.network.timeline.computations import (
     Speeds,
 )
 from desim.network.timeline.messages import FAIR, FIFO, NONE, Links
+from desim.network.timeline.waiting_rule import FIXED, MEDIAN, QUANTILE, UNWEIGHED
 from desim.numerics.distributions import Distribution
 from desim.numerics.keys import seed_word
 from desim.scenario.schema import Scenario
@@ -310,3 +312,24 @@ def outlives(
         ends = f"{lasts} rounds" if stop == "rounds" else f"{lasts:.6g} s"
         text = f"the shortest trace lasts {ends}, the run may last longer"
         raise InputError(f"{where}: {text}; allowed: end: loop, or hold, or stop.{stop} up to that")
+
+
+# The rule of waiting that a scenario's `policy` stands for, as engines take it.
+
+LAWS = {"mad": MEDIAN, "quantile": QUANTILE}
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """Return the policy; a coordinator's `each` is a buffer of one reply."""
+    policy, late = scenario.policy, scenario.policy.late or scenario.late
+    kind: Any = policy.kind
+    if kind == "each" and scenario.kind != "graph":
+        return Policy("buffer", 1, late)
+    law, value = (FIXED, 0.0, 0.0), policy.value
+    if (of := policy.adaptive) is not None:
+        law, value = (LAWS[of.kind], float(of.value), float(of.times)), 0.0
+    return Policy(
+        kind, value or 0.0, late, policy.at_least or 0,
+        np.inf if policy.at_most is None else policy.at_most, law,
+        policy.staleness.rule if policy.staleness else UNWEIGHED,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
 from desim.network.conditions.devices import overheads_of, speeds_of
+from desim.network.conditions.hierarchy import Tree
 from desim.network.conditions.links import (
     CONGESTION,
     connected,
@@ -135,7 +136,9 @@ def circumstances(simulation: Simulation) -> list[str]:
     words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
     if len(words) > 1 and len({*words.values()}) == 1:
         words = {"links": next(iter(words.values()))}
-    lines = [*(f"{name}: {text}" for name, text in words.items()), f"devices: {speed}{fixed}"]
+    lines = [f"{name}: {text}" for name, text in words.items()]
+    lines += [] if settings.tree is None else edges(settings.tree)
+    lines += [f"devices: {speed}{fixed}"]
     if simulation.origin is not None:
         compute = simulation.origin.scenario.compute
         lines += [f"measured: {text}"] if (text := measured_text(compute.written())) else []
@@ -149,6 +152,18 @@ def circumstances(simulation: Simulation) -> list[str]:
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]
     return [*lines, *sums_of(simulation), *sizes(simulation)]
+
+
+def edges(tree: Tree) -> Iterator[str]:
+    """Of each level of a tree, from the cloud down: how many edges, and their links upwards."""
+    for tier in reversed(tree.tiers):
+        up, down = _link(tier.uplinks), _link(tier.downlinks)
+        ways = up if up == down else f"up {up}; down {down}"
+        size = np.bincount(tier.owner)
+        low, high = int(size.min()), int(size.max())
+        each = f"{low}" if low == high else f"{low} to {high}"
+        rounds = "" if tier.rounds == 1 else f", {tier.rounds} rounds of their own for each above"
+        yield f"edges: {tier.number}, with {each} below each{rounds}; {ways}"
 
 
 def _link(links: Links) -> str:

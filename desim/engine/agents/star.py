@@ -4,7 +4,7 @@ Every message is a SimPy event, a deadline is a SimPy condition, and churn inter
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -119,11 +119,14 @@ class Client:
 
 
 class AgentStation:
-    """The coordinator's station: it posts calls and counts replies."""
+    """The coordinator's station: it posts calls and counts replies.
+
+    members: those of the agents that it calls, of an edge of a tree; None for all.
+    """
 
     ahead = False  # rows are written when things happen
 
-    def __init__(self, world: World, clock: Clock) -> None:
+    def __init__(self, world: World, clock: Clock, members: Iterable[int] | None = None) -> None:
         self.world, self.clock = world, clock
         agents = world.settings.problem.agents
         self.waits = [
@@ -139,7 +142,8 @@ class AgentStation:
         self.finished = False
         self.begun: dict[str, Array] | None = None  # the agents' state at the start
         self.anew: set[int] = set()  # agents whose next job begins with that state
-        self.clients = [Client(self, i) for i in range(agents)]
+        own = range(agents) if members is None else members
+        self.clients = {i: Client(self, i) for i in own}
         self.ports: Sequence[Any] = None, None
         ways = (world.settings.uplinks, UPLINK), (world.settings.downlinks, 0)
         if any(links.contention for links, _ in ways if links is not None):
@@ -284,6 +288,10 @@ class AgentStation:
     def coordinate(self, program: Any) -> Steps:
         """The coordinator's process."""
         hub = self.hub = Hub(self.world, self)
+        yield from self.rounds(program, hub)
+
+    def rounds(self, program: Any, hub: Hub) -> Steps:
+        """Rounds of program(hub) from now on: an edge of a tree plays some for each call."""
         generator = program(hub)
         answer: Any = None
         while True:

@@ -120,7 +120,7 @@ def play(program: Any, world: World) -> float:
     station = CohortStation(world)
     hub = Hub(world, station)
     try:
-        return _played(program, world, station, hub)
+        return rounds_of(program, world, station, hub)
     except (KeyboardInterrupt, RunError):
         raise
     except BaseException:  # of the program: what came before this instant is complete
@@ -129,7 +129,11 @@ def play(program: Any, world: World) -> float:
         raise
 
 
-def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> float:
+def rounds_of(program: Any, world: World, station: CohortStation, hub: Hub) -> float:
+    """Run `program(hub)` from the station's time on; return its end, or the run's, in s.
+
+    An edge of a tree plays some rounds for each call, with the same hub.
+    """
     hub.boundary = lambda hub: world.keep(lambda: hub.remembered() | {"now": station.now})
     world.go_on(lambda tree: _recall(hub, station, tree))
     policy, horizon = world.settings.policy, world.settings.horizon

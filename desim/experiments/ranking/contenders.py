@@ -197,7 +197,8 @@ def _played(scenario: Scenario, target: tuple[str, float], why: str) -> Contende
 def traced(retimable: Retimable, contender: Contender) -> CallTrace | None:
     """The trace of a coordinator up to the target; None where its clock needs more than that."""
     simulation, rounds = retimable.under(contender.scenario), retimable.training.rounds
-    if simulation.engine == "agents" or simulation.settings.budget is not None:
+    settings = simulation.settings
+    if simulation.engine == "agents" or settings.budget is not None or settings.tree is not None:
         return None
     trace, end = noted(simulation, rounds, retimable.blanks)
     contender = replace(contender, way="notes", trace=trace)

@@ -188,7 +188,7 @@ class Method:
     @classmethod
     def kind_on(cls, topology: str) -> Kind:
         """Return what the method is on a topology: on a star one for peers has a coordinator."""
-        return "graph" if cls.peers and topology != "star" else cls.kind
+        return "graph" if cls.peers and topology not in ("star", "tree") else cls.kind
 
     @classmethod
     def admitted(cls, kind: Kind) -> tuple[str, ...]:
@@ -213,6 +213,15 @@ class Method:
         """Return what its own class says of hub.total, see `summed`."""
         found: bool | Mapping[str, Any] = vars(cls).get("summed", False)
         return found
+
+    def in_turn(self) -> Callable[[Array, Array], tuple[Array, float]] | None:
+        """What sums of replies of several rounds in turn come to as those of one round.
+
+        A function of totals (k, width) and of how many replies are in each (k,), that gives a total
+        (width,) and how many it counts: what an edge of a tree replies after k rounds of its own.
+        None where the coordinator's state is not what such a sum makes of it.
+        """
+        return None
 
     @classmethod
     def needs(cls) -> list[str]:

@@ -193,6 +193,27 @@ def two_steps(server: Server, global_step: float) -> Iterator[str]:
         yield f"algorithm.global_step: {text}; allowed: 1"
 
 
+def means_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
+    """Sums (k, dim) of counts (k,) replies whose means are added: as of their mean number.
+
+    A round without replies changes nothing, and counts for nothing.
+    """
+    some = counts > 0.0
+    number = average(counts)
+    shares = np.where(some, number / np.where(some, counts, 1.0), 0.0)
+    return np.asarray(np.add.reduce(totals * shares[:, None], axis=0)), number
+
+
+def average(counts: Array) -> float:
+    """The mean number of replies in rounds (k,) that have any; 0 of none."""
+    return float(np.add.reduce(counts)) / max(1, int(np.count_nonzero(counts)))
+
+
+def sums_in_turn(totals: Array, counts: Array) -> tuple[Array, float]:
+    """Sums (k, dim) that are added as they are, of counts (k,) replies."""
+    return np.asarray(np.add.reduce(totals, axis=0)), average(counts)
+
+
 NO_SERVER = Server.of("none")
 COHORTS = {"uniform": "for uniform cohorts that reply", "all": "with all agents in every round"}
 
@@ -218,6 +239,8 @@ class Federated(Method):
     unproved: ClassVar[tuple[str, ...]] = ("accelerated",)
     #: who has to take part in a round for what is proved
     cohorts: Literal["any", "uniform", "all"] = "any"
+    #: what sums of rounds in turn come to, see `in_turn`, where no optimiser looks at each of them
+    turns: Any = None
 
     def __init__(self, ingredients: Ingredients, q: float = 0.0, unit: float = 1.0) -> None:
         super().__init__(ingredients)
@@ -254,6 +277,10 @@ class Federated(Method):
             text = f"algorithm.local.solver: found exact, but {cls.no_exact}"
             found.append(f"{text}; allowed: gradient, accelerated, sgd, noisy")
         return found
+
+    def in_turn(self) -> Any:
+        """As `turns` says, without an optimiser."""
+        return self.turns if self.server.kind == "none" else None
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: states follow from what was sent and heard before."""

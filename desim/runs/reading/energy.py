@@ -81,7 +81,7 @@ def activity(pieces: Pieces, power: "Power", rounds: float, until: float) -> Act
     sides = np.zeros(0, bool), np.zeros(0, bool)
     if power.sends:
         traffic, size = _carried(spans, power.shared)
-        sides = _sides(spans)
+        sides = _sides(spans, agents)
         both = sides[0] | sides[1]
         heard = Spans(traffic.who[both], traffic.begin[both], traffic.last[both])
         on, tail = _radio(heard, spans["down"], power.lasts, until)
@@ -183,9 +183,14 @@ def coordinating(pieces: Pieces, end: float) -> tuple[Array, Array]:
 # Messages: who sends or receives them, from when to when, and how many bytes.
 
 
-def _sides(spans: dict[str, Columns]) -> tuple[Mask, Mask]:
-    """Of sent messages, then of those that arrived: which an agent sends, and which it receives."""
-    sent, came = spans["send"]["agent"] >= 0, spans["deliver"]["agent"] >= 0
+def _sides(spans: dict[str, Columns], agents: int) -> tuple[Mask, Mask]:
+    """Of sent messages, then of those that arrived: which an agent sends, and which it receives.
+
+    Edges of a tree, whose ids come after those of agents, are left out.
+    """
+    sent, came = (
+        (spans[kind]["agent"] >= 0) & (spans[kind]["agent"] < agents) for kind in MESSAGES
+    )
     nobody = np.zeros(len(sent), bool), np.zeros(len(came), bool)
     return np.concatenate([sent, nobody[1]]), np.concatenate([nobody[0], came])
 

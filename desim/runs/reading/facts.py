@@ -323,6 +323,7 @@ def _busy(run: "Run", seen: Glance) -> Iterator[tuple[str, str]]:
     did = seen.occupied
     done, vain = (did.seconds[kind].at(did.agents) for kind in ("compute", "abort"))
     share = (done + vain + did.cut(end)) / end
+    share = share[did.agents < run.manifest.get("edges", np.inf)]  # edges of a tree do not compute
     share = np.round(share, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
     text += f" ({vain.sum() / share.sum() / end:.0%} of it interrupted)" if vain.any() else ""

@@ -334,7 +334,7 @@ class _UnderWay:
         kind, agent = log["kind"], log["agent"]
         call = agent.astype(np.int64) << 32 | log["round"]
         self._open = np.append(self._open, call[kind.equal("activate")])
-        came = kind.equal("deliver") & (log["peer"] < 0) & np.isin(call, self._open)
+        came = kind.equal("deliver") & np.isin(call, self._open)
         rows = 1 + self._row + np.arange(len(agent))
         for what, where in (
             ("called", kind.equal("activate")), ("came", came), ("ended", kind.equal("compute")),

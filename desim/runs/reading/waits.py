@@ -216,6 +216,8 @@ def listening(run: "Run") -> Unanswered | Untimely | None:
     policy = run.written.get("policy", "all")
     if not isinstance(policy, Mapping) or {"each", "buffer"} & set(policy):
         return None
+    if "edges" in run.manifest:  # each of which misses its own agents
+        return None
     if run.written.get("network", {}).get("topology", "star") != "star":
         return Untimely()
     return Unanswered(carried=policy.get("late") == "carry")

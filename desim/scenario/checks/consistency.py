@@ -19,6 +19,7 @@ from desim.scenario.checks import (
     attack_consistency,
     battery_consistency,
     link_consistency,
+    tree_consistency,
     trust_consistency,
 )
 from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation, Policy
@@ -588,7 +589,9 @@ def view_fits(
 
 
 Check = Callable[..., Found]
-OTHERS = (link_consistency, trust_consistency, battery_consistency, attack_consistency)
+OTHERS = (
+    link_consistency, trust_consistency, battery_consistency, attack_consistency, tree_consistency,
+)  # fmt: skip
 CHECKS: tuple[Check, ...] = tuple(
     one
     for module in (globals(), *map(vars, OTHERS))

@@ -88,7 +88,9 @@ def _star_stands(settings: Settings, instant: Flags) -> bool:
     assert settings.downlinks is not None
     quick = int(np.count_nonzero(instant & _free(settings.uplinks) & _free(settings.downlinks)))
     policy, agents = settings.policy, settings.problem.agents
-    if takes(settings.intake):
+    tiers = () if settings.tree is None else settings.tree.tiers
+    ways = [way for tier in tiers for way in (tier.uplinks, tier.downlinks)]
+    if takes(settings.intake) or not all(_free(way).all() for way in ways):
         return False
     everybody = settings.participation.least == agents
     if policy.kind in ("quorum", "buffer") and everybody:

@@ -323,9 +323,9 @@ GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another gr
 def topology_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
     """A coordinator sits in a star; a graph method needs to be told its graph."""
     name, topology = algorithm.name, network.topology
-    if kind == "coordinator" and topology.kind != "star":
+    if kind == "coordinator" and topology.kind not in ("star", "tree"):
         text = f"found {topology.kind}, but the agents of {name} talk to a coordinator only"
-        yield ("network", "topology"), f"{text}; allowed: star"
+        yield ("network", "topology"), f"{text}; allowed: star, or {{tree: ...}}"
     if kind == "central" and topology.kind != "star":
         text = f"found {topology.kind}, but {name} is a method for one agent, which has no network"
         yield ("network", "topology"), f"{text}; allowed: leave it out"

@@ -23,6 +23,7 @@ from desim.fields import (
 )
 from desim.fields.numbers import number, whole
 from desim.fields.strict import OrElse
+from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 from desim.scenario.sections.power import NetworkPower
@@ -185,6 +186,15 @@ def _every(value: object) -> str | float:
     return round_or_duration(value, allowed)
 
 
+def _tree(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    allowed = "numbers of nodes from the cloud down such as [4, 8], or a csv of parents"
+    if isinstance(value, list | tuple) and len(value) > 1:
+        return tuple(whole(one, 1) for one in value)
+    raise ValueError(refusal(value, allowed))
+
+
 Edge = Annotated[tuple[int, int], BeforeValidator(_edge)]
 Every = Annotated[str | float, PlainValidator(_every), EVERY]
 
@@ -205,6 +215,7 @@ class Topology(Form):
         "graph": "net.graphml",
         "switching": [[[0, 1], [2, 3]], [[1, 2], [3, 0]]],
         "contacts": "contacts.csv",
+        "tree": [4, 8],
         "every": "5 rounds",
         "round": "10 min",
     }
@@ -227,6 +238,9 @@ class Topology(Form):
     """lists of edges, in turn: [[[0, 1], [2, 3]], [[1, 2], [3, 0]]]"""
     contacts: File | None = None
     """contact trace: csv or npz with agent, peer, begin and end, in s from the earliest begin"""
+    tree: Annotated[tuple[int, ...] | File, BeforeValidator(_tree)] | None = None
+    """coordinators between agents and the cloud: [4, 8] is 4 edges of 8 agents each, or a csv with
+    node and parent: agents 0, 1, ..., edges larger numbers, -1 the cloud. See network.levels"""
     directed: Flag | None = None
     """edges, graph, switching: an edge [i, j] carries messages from i to j only"""
     every: Every | None = None
@@ -271,6 +285,41 @@ class Topology(Form):
         return self.kind in ("switching", "contacts") and not self.per_round
 
 
+# The key `network.levels`: coordinators between agents and the cloud, of `topology: {tree: ...}`.
+
+
+class Level(Strict):
+    """The edges of one level of a tree: agents of what is above, coordinators to what is below."""
+
+    examples = {
+        "link": {"latency": "40 ms", "bandwidth": "1 Gbit/s"}, "rounds": 5,
+        "policy": {"quorum": 3, "late": "carry"}, "participation": {"uniform": 2},
+    }  # fmt: skip
+
+    link: Link = Link()
+    """between each of them and what is above, in both directions"""
+    uplink: LinkChange = LinkChange()
+    """what differs upwards"""
+    downlink: LinkChange = LinkChange()
+    """what differs downwards"""
+    rounds: Count = 1
+    """rounds of their own for each round above: HierFAVG's k2. With 1 they pass on calls, and sums
+    of replies; with more they aggregate as the method does"""
+    policy: Policy = Policy.of("all")
+    """for whom of them what is above waits; late replies are carried"""
+    participation: Participation = Participation.of("all")
+    """which of them what is above invites: of each coordinator's own, uniform: that many"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; late replies are carried unless it says otherwise."""
+        found = super().mapping(data)
+        policy = found.get("policy")
+        if isinstance(policy, Mapping):
+            return {**found, "policy": {"late": "carry", **policy}}
+        return found
+
+
 # The section as a whole.
 
 UNCHANGED = LinkChange()
@@ -293,6 +342,9 @@ class Network(Strict):
     downlink: latencies add up, the slower of both rates holds, either may lose it"""
     latency_matrix: LatencyMatrix | None = None
     """measured latencies between sites, on top of link.latency"""
+    levels: Several[Level] | None = None
+    """tree: the levels of edges, from the cloud down: [{link: .., rounds: 5, policy: ..,
+    participation: ..}]; elsewhere these keys are those of agents and their edges"""
     links: Several[LinkOf] = ()
     """links that differ: [{sender: 3, bandwidth: 1 Mbit/s}, {receiver: 3, ...}]; the last holds"""
     contention: Contention = "none"

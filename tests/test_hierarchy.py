@@ -1,0 +1,404 @@
+"""Trees of coordinators: a star of stars, against a simulation written apart and against stars."""
+
+import copy
+import os
+import random
+import re
+
+import numpy as np
+import pytest
+from naive import tree as naive
+
+import desim
+from desim.engine.hub import Hub
+from desim.errors import Deadlock, InputError
+from desim.problem.kernels.sums import column_sums
+from desim.runs.privacy import statement
+from desim.runs.reading.facts import facts
+from desim.scenario.build import check
+
+TREES = range(int(os.environ.get("DESIM_TREES", "5")))  # 200 agree
+FREE = {"link": {"latency": "0 s", "bandwidth": "inf"}}
+SLOW = {"link": {"latency": "30 ms", "bandwidth": "20 kbit/s", "jitter": {"lognormal": 0.2}}}
+BASE = {
+    "name": "tree", "seed": 3, "engine": "cohort",
+    "problem": {
+        "agents": 6, "loss": "logistic", "regularizer": {"l2": 0.1},
+        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 3},
+    },
+    "algorithm": {"name": "fedavg", "local": {"epochs": 2}},
+    "compute": {"speed": {"uniform": [10, 90]}},
+    "network": {
+        "link": {"latency": "20 ms", "bandwidth": "10 kbit/s", "jitter": {"gamma": [1, 4]}},
+    },
+    "observe": {"metrics": ["error", "loss", "consensus"], "iterates": True},
+    "stop": {"rounds": 4},
+}  # fmt: skip
+
+
+PRIVATE = {
+    "algorithm": {
+        "name": "fed-plt", "rho": 0.5, "send": "increments",
+        "local": {"solver": "noisy", "epochs": 1},
+    },
+}  # fmt: skip
+
+
+def star(**changes):
+    """The scenario with other sections."""
+    return {**copy.deepcopy(BASE), **changes}
+
+
+def tree(sizes, *levels, **changes):
+    """The same on a tree, whose upper links are free unless levels say otherwise."""
+    scenario = star(**changes)
+    levels = [*levels] or [FREE] * (len(sizes) - 1)
+    scenario["network"] |= {"topology": {"tree": sizes}, "levels": levels}
+    return scenario
+
+
+def played(scenario, engine="cohort"):
+    """Its run."""
+    return desim.run(desim.load({**scenario, "engine": engine}))
+
+
+def alike(one, other):
+    """Whether two runs agree to the last bit in models, metrics, their times, and final states."""
+    same = np.array_equal(one.iterates, other.iterates) and one.metrics.equals(other.metrics)
+    states = [np.array_equal(one.state[name], other.state[name]) for name in one.state]
+    return same and all(states) and np.array_equal(one.model, other.model)
+
+
+# Against the simulation written apart.
+
+
+def some_tree(number):
+    """A random tree as both have it: arguments of the naive play, and a scenario."""
+    rng, draw = random.Random(number), np.random.default_rng(number)
+    sizes = [rng.randint(1, 3) for _ in range(rng.choice([2, 2, 3]))]
+    agents, rows, dim = int(np.prod(sizes)), 4, 2
+
+    def policy(number, above):
+        kind = rng.choice(["all", "deadline", "quorum", "buffer"])
+        late = "carry" if above or kind == "buffer" else rng.choice(["carry", "discard"])
+        value = rng.uniform(0.2, 1.0) if kind == "deadline" else rng.randint(1, number)
+        return ("all", 0, "discard") if kind == "all" else (kind, value, late)
+
+    def wires():
+        return rng.uniform(0.0, 0.2), rng.uniform(1e3, 1e4)
+
+    levels, own, written = [], [], []
+    for size in sizes:
+        above = len(levels) < len(sizes) - 1
+        (kind, value, late), (latency, rate) = policy(size, above), wires()
+        turns = rng.randint(1, 3) if above else 1
+        seconds = latency + 64 * dim / rate
+        levels.append(((kind, value, late), seconds, seconds, turns))
+        said = kind if kind == "all" else {kind: value, "late": late}
+        link = {"latency": latency, "bandwidth": rate}
+        own.append({"link": link, "policy": said})
+        written.append({**own[-1], "rounds": turns})
+    A, b = draw.normal(size=(agents, rows, dim)), draw.normal(size=(agents, rows))
+    speeds = draw.uniform(5.0, 50.0, agents)
+    world = naive.World(A, b, 2 * rows / speeds, 0.05, 2)
+    scenario = {
+        "name": "random", "problem": {
+            "agents": agents, "loss": "squared", "data": {"source": "npz", "file": "tree.npz"},
+        },
+        "algorithm": {"name": "fedavg", "local": {"epochs": 2, "step": 0.05}},
+        "compute": {"speed": speeds.tolist()}, "policy": own[-1]["policy"],
+        "network": {
+            "topology": {"tree": sizes}, "link": own[-1]["link"], "levels": written[:-1],
+        },
+        "observe": {"metrics": []}, "stop": {"rounds": 5},
+    }  # fmt: skip
+    return (world, sizes, levels[:-1], levels[-1], 5), scenario, {"A": A, "b": b}
+
+
+def naive_agrees(number, folder, **wrong):
+    """Whether desim and the naive play have the same times and models."""
+    arguments, scenario, arrays = some_tree(number)
+    np.savez(folder / "tree.npz", **arrays)
+    scenario["problem"]["data"]["file"] = str(folder / "tree.npz")
+    times, models = naive.play(*arguments, **wrong)
+    run = played(scenario, "cohort" if number % 2 else "agents")
+    closed = run.events[(run.events["kind"] == "aggregate") & (run.events["agent"] == -1)]
+    shown = closed["time"].to_numpy()
+    same = len(shown) == len(times) and np.allclose(shown, times, rtol=1e-12, atol=0.0)
+    return same and np.allclose(run.model, models, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("number", TREES)
+def test_a_simulation_written_apart_agrees(number, tmp_path):
+    assert naive_agrees(number, tmp_path)
+
+
+class OneRound(naive.Coordinator):
+    """Edges that forget their own rounds."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments[:6])
+
+
+class Unweighed(naive.Coordinator):
+    """Edges that all weigh the same, however many clients replied."""
+
+    def called(self, x, round_, answer):
+        super().called(x, round_, lambda total, count: answer(total / max(count, 1.0), 1.0))
+
+
+class Hasty(naive.Coordinator):
+    """Edges that answer before they have waited for their own line down."""
+
+    def send(self, child, k, serial, x):
+        down, self.down = self.down, [0.0] * len(self.down)
+        super().send(child, k, serial, x)
+        self.down = down
+
+
+@pytest.mark.parametrize("wrong", [OneRound, Unweighed, Hasty])
+def test_a_wrong_simulation_disagrees(wrong, tmp_path):
+    assert not all(naive_agrees(number, tmp_path, kind=wrong) for number in range(40))
+
+
+# Against stars.
+
+METHODS = [
+    {
+        "name": "fedavg", "local": {"epochs": 2, "solver": "sgd", "batch": 2},
+        "server": {"momentum": 0.5},
+    },
+    {"name": "scaffold", "local": {"epochs": 2}},
+    {"name": "feddyn", "local": {"epochs": 2}},
+    {"name": "fed-plt", "rho": 0.5, "send": "increments", "local": {"epochs": 2}},
+]  # fmt: skip
+LOSSY = {"link": {**BASE["network"]["link"], "loss": "20 %", "timeout": "100 ms"}}
+CONDITIONS = [
+    {"network": LOSSY, "participation": {"uniform": 4}},
+    {"policy": {"deadline": "600 ms"}, "participation": {"bernoulli": 0.8}},
+    {"policy": {"buffer": 2}},
+]
+
+
+@pytest.mark.parametrize(("algorithm", "changes"), [
+    *((algorithm, CONDITIONS[k % 3]) for k, algorithm in enumerate(METHODS)),
+    (METHODS[1], CONDITIONS[2]),
+])  # fmt: skip
+def test_one_edge_is_the_star_to_the_bit(algorithm, changes):
+    whole = star(algorithm=algorithm, **changes)
+    one = played(whole)
+    for engine in ("cohort", "agents"):
+        other = played(tree([1, 6], algorithm=algorithm, **copy.deepcopy(changes)), engine)
+        assert alike(one, other)
+        assert one.releases.equals(other.releases)
+        own, theirs = (run.events[run.events["agent"].between(0, 5)] for run in (one, other))
+        for name in ("time", "kind", "agent", "round", "bytes", "seconds", "release"):
+            assert own[name].to_list() == theirs[name].to_list()
+    assert not alike(one, played(tree([1, 6], SLOW, algorithm=algorithm, **copy.deepcopy(changes))))
+
+
+@pytest.mark.parametrize("algorithm", [METHODS[0] | {"server": "none"}, METHODS[1], METHODS[3]])
+def test_rounds_of_one_edge_are_rounds_of_the_star(algorithm):
+    one = played(star(algorithm=algorithm, participation={"uniform": 4}, stop={"rounds": 6}))
+    level = {**FREE, "rounds": 3}
+    changes = {"algorithm": algorithm, "participation": {"uniform": 4}, "stop": {"rounds": 2}}
+    other = played(tree([1, 6], level, **changes))
+    times = [run.metrics.drop_duplicates("round")["time"].to_numpy() for run in (one, other)]
+    assert np.array_equal(times[0][::3], times[1])
+    assert np.allclose(one.model[::3], other.model, rtol=0.0, atol=1e-14)
+    two = played(tree([2, 3], level, **{**changes, "participation": "all"}))
+    assert not np.allclose(one.model[::3], two.model, rtol=0.0, atol=1e-4)
+
+
+def by_groups(groups):
+    """Sums of replies as the edges of a tree with these groups make them."""
+
+    def total(hub, replies):
+        parts = [column_sums(replies.weighed[np.isin(replies.who, one)]) for one in groups]
+        return column_sums(np.array(parts)), len(replies.who)
+
+    return total
+
+
+def test_free_upper_links_are_a_star_with_grouped_sums(monkeypatch):
+    changes = {"participation": {"bernoulli": 0.7}}
+    other = played(tree([2, 3], **changes))
+    monkeypatch.setattr(Hub, "total", by_groups([[0, 1, 2], [3, 4, 5]]))
+    assert alike(played(star(**changes)), other)
+    monkeypatch.setattr(Hub, "total", by_groups([[0, 1, 2], [3, 4]]))
+    assert not alike(played(star(**changes)), other)
+
+
+# Both engines, and what the log has.
+
+LEVEL = {**SLOW, "rounds": 2}
+CASES = {
+    "quorum over deadlines": (
+        [3, 2], [{**LEVEL, "policy": {"quorum": 2}}],
+        {"policy": {"deadline": "500 ms", "late": "carry"}},
+    ),
+    "interrupted clients": ([2, 3], [LEVEL], {"policy": {"deadline": "400 ms"}}),
+    "three levels": (
+        [1, 2, 3], [{**LEVEL, "policy": {"buffer": 1}}, {**LEVEL, "policy": {"quorum": 1}}],
+        {"participation": {"uniform": 2}},
+    ),
+    "absent clients": (
+        [2, 3], [{**LEVEL, "participation": {"bernoulli": 0.7}}],
+        {"churn": {"up": {"exponential": "3 s"}, "down": {"exponential": "500 ms"}}},
+    ),
+    "the end by time": ([2, 3], [LEVEL], {"stop": {"time": "4 s"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_engines_agree_to_the_bit(name):
+    sizes, levels, changes = CASES[name]
+    one, other = (
+        played(tree(sizes, *levels, **changes), engine) for engine in ("cohort", "agents")
+    )
+    assert alike(one, other)
+    assert one.events.equals(other.events)
+    assert one.releases.equals(other.releases)
+    assert (one.manifest["engine"], other.manifest["engine"]) == ("cohort", "agents")
+    assert not alike(one, played(tree(sizes, *levels, **{**changes, "seed": 4})))
+
+
+def test_edges_have_ids_and_names_of_their_own():
+    run = played(tree([2, 3], LEVEL))
+    messages = run.events[run.events["kind"] == "send"]
+    pairs = set(zip(messages["agent"], messages["peer"], strict=True))
+    clients = {(i, 6 + i // 3) for i in range(6)}
+    assert pairs == clients | {(e, i) for i, e in clients} | {
+        (6, -1), (7, -1), (-1, 6), (-1, 7),
+    }  # fmt: skip
+    assert set(run.releases["agent"]) == set(range(6))
+    of_edges = run.events[run.events["agent"] >= 6]
+    assert of_edges[of_edges["kind"] == "aggregate"]["round"].max() == 2 * 4
+    assert "longest  edge" in " ".join(f"{name}  {text}" for name, text in facts(run))
+    assert set(run.utilisation()["agent"]) == set(range(6))
+
+
+def test_epsilon_is_that_of_what_the_edges_see():
+    changes = {"privacy": {"noise": {"kind": "gaussian", "sigma": 0.5}}, **PRIVATE}
+    changes["problem"] = {**BASE["problem"], "clip": 1.0}
+    one, other = played(star(**changes)), played(tree([2, 3], **changes))
+    spent = [run.epsilon(view="coordinator")["epsilon"] for run in (one, other)]
+    assert np.isfinite(spent[0]).all()
+    assert spent[0].to_list() == spent[1].to_list()
+    said = [[*statement(run).caveats] for run in (one, other)]
+    assert ["an agent's own edge" in " ".join(caveats) for caveats in said] == [False, True]
+    more = played(tree([2, 3], {**FREE, "rounds": 2}, **changes))
+    assert more.epsilon(view="coordinator")["epsilon"].max() > spent[0].max()
+
+
+def test_a_wait_without_end_names_the_edge_or_its_client():
+    lost = {"loss": "90 %", "limit": 1}
+    with pytest.raises(Deadlock, match="edge 0 waits for"):
+        played(tree([2, 3], {"link": lost}))
+    with pytest.raises(Deadlock, match=r"agent [0-5]"):
+        played(tree([2, 3], FREE, network={"link": lost}))
+
+
+def test_what_clients_took_is_what_they_took_of_the_star():
+    power = {"sent": "1 mJ/B", "received": "2 mJ/B", "radio": "1 W", "tail": "30 ms"}
+    network = {**BASE["network"], "power": power}
+    compute = {**BASE["compute"], "power": {"idle": "1 W", "computing": "3 W"}}
+    changes = {"network": network, "compute": compute, "stop": {"time": "1 s"}}
+    one, other = played(star(**changes)), played(tree([1, 6], **copy.deepcopy(changes)))
+    more = played(tree([1, 6], SLOW, **copy.deepcopy(changes)))
+    assert one.energy().equals(other.energy())
+    assert one.utilisation().equals(other.utilisation())
+    assert not one.energy().equals(more.energy())
+
+
+# Bad input.
+
+
+def table(*rows):
+    """The text of a csv of parents."""
+    return "\n".join(["node,parent", *(f"{node},{parent}" for node, parent in rows)])
+
+
+GOOD = [(0, 6), (1, 6), (2, 6), (3, 6), (4, 7), (5, 7), (6, -1), (7, -1)]
+TABLES = {
+    "found a loop 6 -> 7 -> 6": [*GOOD[:6], (6, 7), (7, 6)],
+    "found no parent of client 5; allowed: a way to -1": [*GOOD[:5], *GOOD[6:]],
+    "found no parent of node 7, above client 4": GOOD[:7],
+    "found edge 9 with no clients; allowed: at least one": [*GOOD, (9, -1)],
+    "found 0 edges above client 5, 1 above client 0": [*GOOD[:5], (5, -1), *GOOD[6:]],
+    "found node 3 twice; allowed: one parent each": [*GOOD, (3, 7)],
+    "found client 0 as parent of node 1": [(0, 6), (1, 0), *GOOD[2:]],
+    "found parent -3 in row 7": [*GOOD[:7], (7, -3)],
+}
+
+
+@pytest.mark.parametrize("text", TABLES)
+def test_no_tree_is_refused(text, tmp_path):
+    file = tmp_path / "parents.csv"
+    file.write_text(table(*TABLES[text]))
+    with pytest.raises(InputError, match=re.escape(text)):
+        played(tree(str(file), {}))
+
+
+def test_a_table_of_parents_is_a_tree(tmp_path):
+    file = tmp_path / "parents.csv"
+    file.write_text(table(*GOOD))
+    run = played(tree(str(file), FREE))
+    messages = run.events[(run.events["kind"] == "send") & (run.events["agent"].between(0, 5))]
+    assert set(zip(messages["agent"], messages["peer"], strict=True)) == set(GOOD[:6])
+    file.write_text(table(*((i, 6 + i // 3) for i in range(6)), *GOOD[6:]))
+    assert alike(played(tree(str(file), FREE)), played(tree([2, 3])))
+    assert not alike(run, played(tree([2, 3])))
+
+
+def refused(**changes):
+    """What is said of the tree [2, 3] with these sections."""
+    return tree([2, 3], **changes)
+
+
+WORDS = [
+    (tree([2, 4]), "found 2 x 4 = 8 agents; allowed: problem.agents = 6"),
+    (tree([2, 0], {}), "found 0"),
+    (tree([6], {}), "allowed: numbers of nodes from the cloud down"),
+    (tree([2, 3], {}, {}), "found 2 of a tree with 1 of edges; allowed: one for each"),
+    (star(network={"levels": [{}]}), "found without a tree"),
+    (tree([2, 3], {"policy": {"quorum": 2, "late": "discard"}}), "nobody interrupts an edge"),
+    (tree([2, 3], {"policy": {"quorum": 3}}), "found 3 replies, but a coordinator of the tree"),
+    (tree([2, 3], {"participation": {"choose": "oldest", "invite": 1}}), "found choose of edges"),
+    (refused(participation={"uniform": 5}), "found 5, but a coordinator of the tree has 3"),
+    (refused(algorithm={"name": "fedlin"}), "whose coordinator reads single replies"),
+    (refused(algorithm={"name": "fed-plt", "rho": 0.5}), "allowed: increments"),
+    (refused(algorithm={"name": "feddyn", "reply": "model"}), "found model in a tree"),
+    (tree([2, 3], {"rounds": 2}, algorithm={"name": "feddyn"}), "allowed: rounds: 1"),
+    (tree([2, 3], {"rounds": 2}, algorithm={"name": "fedavg", "server": {"momentum": 0.5}}),
+     "whose coordinator remembers more"),
+    (tree([2, 3], {"rounds": 2}, privacy={"target": {"epsilon": 1, "delta": 1e-3}}, **PRIVATE),
+     "it plans one release in each round of the cloud"),
+    (refused(privacy={"trust": "coordinator", "clip": 1, "noise": {"multiplier": 1}}),
+     "found coordinator in a tree"),
+    (refused(privacy={"budget": 8.0, "noise": {"kind": "gaussian", "sigma": 1}}),
+     "whose calls nobody counts"),
+    (refused(churn={"up": "1 s", "down": "1 s", "memory": "lost"}), "what agents would forget"),
+    (tree([2, 3], {"link": {"loss": "9 %", "on_loss": "drop"}}), "every edge is waited for"),
+    (refused(codec={"top-k": 2}), "edges would have to code sums"),
+    (refused(participation={"choose": "oldest", "invite": 2}), "no edge remembers"),
+    (refused(engine="compiled"), "edges of a tree play rounds of their own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scenario", "text"), WORDS, ids=[text for _, text in WORDS])
+def test_what_no_tree_does_is_refused_in_words(scenario, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        check(desim.load(scenario))
+
+
+def test_nobody_retimes_or_deploys_a_tree():
+    run = played(refused())
+    with pytest.raises(InputError, match="of whose edges' rounds no clock is kept"):
+        desim.retime(run, network={"link": {"latency": "1 ms"}})
+    with pytest.raises(InputError, match="no process is an edge yet"):
+        desim.deploy(desim.load(refused()))
+    with pytest.raises(InputError, match="a tree"):
+        run.critical_path()
+    with pytest.raises(InputError, match="a tree"):
+        run.participation()
