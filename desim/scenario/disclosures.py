@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from desim.problem.fairness import OF_TESTS
-from desim.scenario.sections.tabular import OwnRows
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
@@ -28,7 +27,8 @@ def unreleased_targets(scenario: "Scenario") -> Iterator[str]:
 
 def unreleased(scenario: "Scenario", metric: str) -> str:
     """Why a metric is no function of what a run releases, given test rows; empty where it is."""
-    if metric not in OF_TESTS or isinstance(getattr(scenario.problem.data, "test", None), OwnRows):
+    test = getattr(scenario.problem.data, "test", None)
+    if metric not in OF_TESTS or hasattr(test, "own"):  # OwnRows, of whom summaries load nothing
         return "which is computed from private rows"
     if scenario.kind != "coordinator" and scenario.observe.models != "released":
         if scenario.algorithm.method.shows() != "released":
