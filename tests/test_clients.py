@@ -83,6 +83,39 @@ def test_features_are_scaled_by_training_rows_alone(tmp_path):
         assert part[:, 0] == pytest.approx((wanted - train.mean()) / train.std())
 
 
+WORDED = "number,city,open,sick\n" + "".join(
+    f"{n if n % 5 else ''},{'abcz'[n % 4]}{n if n % 4 == 3 else ''},{n % 3 > 0},{n % 2}\n"
+    for n in range(40)
+)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"encode": "one-hot", "missing": "drop"},
+        {"encode": "ordinal", "missing": "mean"},
+        {"features": ["number", "open"], "missing": "median"},
+    ],
+)
+def test_words_and_fillings_are_those_of_training_rows_alone(tmp_path, keys):
+    """As where a column of the file marks the same rows."""
+    keys = {**written(tmp_path, WORDED), "positive": 1, "partition": "contiguous", **keys}
+    own = made(**keys, test={"own": 0.4})
+    lines = WORDED.splitlines()
+    rows = [n for n in range(1, 41) if keys["missing"] != "drop" or not lines[n].startswith(",")]
+    _, tested = partition.held_out([np.array(rows)], 0.4, 0)
+    marks = [",marked", *(f",{int(n in tested[0])}" for n in range(1, 41))]
+    text = "".join(f"{line}{mark}\n" for line, mark in zip(lines, marks, strict=True))
+    whole = {**keys, **written(tmp_path, text, "marked.csv")}
+    pooled = made(**whole, test={"column": "marked", "value": 1})
+    assert own.names == pooled.names
+    for name in ("A", "b", "test_A", "test_b"):
+        assert np.array_equal(getattr(own, name), getattr(pooled, name)), name
+    if keys.get("encode"):
+        with pytest.raises(InputError, match="which no training row holds"):
+            made(**keys, test={"own": 0.4}, unseen="error")
+
+
 def test_generated_rows_to_test_on_come_on_top():
     shards = made(**ROWS, agents=5, test={"own": 0.4})
     assert np.diff(shards.start).tolist() == [7] * 5
@@ -481,7 +514,6 @@ SAVED = {
         ),
         ({**TORCH, "test": "own"}, "found test: own together with test_arguments"),
         ({**SAVED, "test": "own"}, "found test: own together with test_split"),
-        ({**CSV, "test": "own", "missing": "mean"}, "found test: own with missing: mean"),
         ({"source": "npz", "file": __file__, "test": 0.2}, "test: found 0.2; allowed: own"),
     ],
 )

@@ -259,9 +259,6 @@ class Columns(Table):
     def _chosen_once(self) -> "Columns":
         if self.features and self.exclude:
             raise ValueError("found features and exclude; allowed: only one of them")
-        if isinstance(self.test, OwnRows) and self.missing not in ("error", "drop"):
-            text = f"found test: own with missing: {self.missing}, which would fill rows to train"
-            raise ValueError(f"{text} on by those to test on; allowed with it: error, drop")
         return self
 
 
