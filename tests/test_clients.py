@@ -550,3 +550,11 @@ def test_a_run_without_them_says_what_it_would_need():
     loss = merged(OF_STAR, {"observe": {"metrics": ["client_loss"]}, "stop": {"rounds": 1}})
     with pytest.raises(InputError, match="has not measured clients' accuracies; allowed: a run"):
         played(star(**loss), "cohort").fairness()
+
+
+@pytest.mark.parametrize("rows", [[], [3, 3], [3] * 7])
+def test_a_manifest_of_other_agents_is_refused(pair, rows):
+    run = desim.open(pair[2] / "all")
+    run.manifest["test_rows"] = rows
+    with pytest.raises(InputError, match=f"are of {len(rows)} agents, and metrics are of others"):
+        run.fairness()
