@@ -507,6 +507,8 @@ SAVED = {
             "test.own: found 1; allowed: a fraction above 0 and below 1",
         ),
         ({**ROWS, "test": {"own": 1.5}}, "test.own: found 1.5"),
+        ({**CSV, "test": {"Own": 0.2}}, "{own: share}, or a share; did you mean 'own'?"),
+        ({**CSV, "test": {"owns": 0.2}}, "test: found {'owns': 0.2}; allowed: {rows: n}"),
         ({**CSV, "test": {"own": 0.2, "rows": 3}}, "test: found own together with rows"),
         (
             {**ARRAYS, "test": {"own": 0.2, "inputs": "a", "labels": "b"}},

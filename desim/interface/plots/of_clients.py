@@ -118,7 +118,7 @@ def _spread(group: Series) -> Spread:
     return Spread(medians[0][0], *(middle for _, _, middle, _ in medians))
 
 
-# Who is served badly, when the run ended.
+# Who is served badly, when clients were last measured.
 
 
 class Ends(NamedTuple):
@@ -137,7 +137,7 @@ class Ends(NamedTuple):
 def served(
     run: "Run", against: str = "agent", out: str | Path | None = None, **asked: Unpack[Framed]
 ) -> Axes:
-    """Draw each client's accuracy on its own test rows at the end of a run; return the axes.
+    """Draw each client's accuracy on its own test rows when last measured; return the axes.
 
     against: agent, a bar for each, the worst first, of more than NAMED a staircase; or a point for
     each, against its training rows, the mean time of its computations, that of its messages on

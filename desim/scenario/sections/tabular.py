@@ -114,6 +114,7 @@ class MarkedRows(Strict):
 
 
 OWN_SHARE = 0.2
+TEST_KEYS = ("rows", "column", "value", "own")
 
 
 def _own_share(value: object) -> float:
@@ -179,6 +180,10 @@ def tested_by(value: object, info: ValidationInfo) -> float | Strict:
     if (own := own_rows(value, info)) is not None:
         return own
     if isinstance(value, dict):
+        near = "".join([spelling(key, TEST_KEYS) for key in value][:1])
+        if not value.keys() & set(TEST_KEYS):
+            allowed = "{rows: n}, {column: ..., value: ...}, {own: share}, or a share"
+            raise ValueError(refusal(value, allowed) + near)
         kind = MarkedRows if "column" in value or "value" in value else SomeRows
         return kind.model_validate(value, context=info.context)
     return _share(value)
