@@ -367,7 +367,7 @@ METRICS = {  # metric -> of the whole network
     "accuracy_others": "accuracy among the others",
     "client_accuracy": "accuracy of a client's model on its own test rows; of all, their mean",
     "client_accuracy_weighted": "that mean, weighted by the clients' own test rows",
-    "client_accuracy_worst_decile": "mean over the lowest tenth of clients' accuracies, ceil(n/10) of n",
+    "client_accuracy_worst_decile": "mean over the lowest ceil(n/10) of n clients' accuracies",
     "client_accuracy_min": "the lowest accuracy of a client",
     "client_accuracy_spread": "standard deviation over clients of their accuracies",
     "client_loss": "mean loss of a client's model on its own test rows; of all, their mean",

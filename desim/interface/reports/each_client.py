@@ -20,8 +20,8 @@ HEADS = {  # column of run.fairness() -> of the table
 }  # fmt: skip
 NOTE = (
     "Each client's accuracy on its own test rows, on which nobody trains, when last measured. "
-    "Worst and best tenth: means over so many clients, rounded up; spread: the standard deviation "
-    "over clients. These are measurements of private rows that the simulator makes, and no releases."
+    "Worst and best tenth: means over so many clients, rounded up; spread: their standard "
+    "deviation. These are measurements of private rows that the simulator makes, and no releases."
 )
 BAND = (
     "The mean over clients, from the mean over their worst tenth to that over their best tenth; of "
