@@ -376,6 +376,11 @@ def test_many_clients_are_a_staircase(pair, out, monkeypatch):
     assert axes.get_xlabel() == "clients, the worst first"
 
 
+def test_names_that_have_no_room_make_a_staircase(pair, out):
+    for high, xlabel in ((1.5, "clients, the worst first"), (2.0, "own test accuracy")):
+        assert pair[0].plot.served(out=out, size=(3.0, high)).get_xlabel() == xlabel
+
+
 def test_points_are_where_logs_say(pair, out):
     _, other, _ = pair
     events = other.events
