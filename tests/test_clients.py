@@ -145,10 +145,11 @@ def test_sources_with_test_rows_leave_them_out(tmp_path):
 
 def check_held_out(module):
     parts = [np.arange(10, 15), np.arange(3), np.arange(20, 22)]
-    trained, tested = module.held_out(parts, 0.4, 7)
-    for rows, train, test in zip(parts, trained, tested, strict=True):
-        assert (len(train), len(test)) == by_hand.sides(len(rows), 0.4)
-        assert sorted([*train, *test]) == rows.tolist()
+    for share in (0.4, 0.5):
+        trained, tested = module.held_out(parts, share, 7)
+        for rows, train, test in zip(parts, trained, tested, strict=True):
+            assert (len(train), len(test)) == by_hand.sides(len(rows), share)
+            assert sorted([*train, *test]) == rows.tolist()
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,7 @@ def check_held_out(module):
         ("tested.append(rows[drawn])", "tested.append(rows[~drawn])"),
         ("trained.append(rows[~drawn])", "trained.append(rows)"),
         ("max(1, round(share * rows))", "round(share * rows) - 1"),
+        ("max(1, round(share * rows))", "max(1, int(share * rows + 0.5))"),
     ],
 )
 def test_wrong_rows_are_noticed(right, wrong):
