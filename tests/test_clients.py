@@ -408,6 +408,13 @@ def test_points_are_where_logs_say(pair, out):
     assert axes.get_xlabel().endswith("(ms)\n1 client without any left out")
 
 
+def test_a_graph_has_no_collections_to_draw_against(out):
+    run = played(graph(**merged(OF_GRAPH, {"stop": {"rounds": 1}})), "cohort")
+    with pytest.raises(InputError, match="nobody collects replies; allowed: agent, rows, comp"):
+        run.plot.served("contributions", out)
+    assert run.plot.served("messages", out).collections
+
+
 def called(*arguments):
     """What the command line exits with."""
     with pytest.raises(SystemExit) as end:

@@ -258,6 +258,9 @@ def _abscissa(run: "Run", against: str, who: Int) -> tuple[Array, str]:
     if against == "rows":
         return np.array(run.manifest["rows"], float)[who], ""
     if against == "contributions":
+        if run.scenario.kind != "coordinator":
+            text = "against: found contributions with a graph, where nobody collects replies"
+            raise InputError(f"{text}; allowed: {', '.join(AGAINST[:-1])}")
         return run.participation()["contributions"].to_numpy(float)[who], ""
     value = _computing(run, who) if against == "computing" else _messages(run, who)
     if not np.isfinite(value).any():
