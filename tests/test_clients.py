@@ -83,6 +83,39 @@ def test_features_are_scaled_by_training_rows_alone(tmp_path):
         assert part[:, 0] == pytest.approx((wanted - train.mean()) / train.std())
 
 
+WORDED = "number,city,open,sick\n" + "".join(
+    f"{n if n % 5 else ''},{'abcz'[n % 4]}{n if n % 4 == 3 else ''},{n % 3 > 0},{n % 2}\n"
+    for n in range(40)
+)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"encode": "one-hot", "missing": "drop"},
+        {"encode": "ordinal", "missing": "mean"},
+        {"features": ["number", "open"], "missing": "median"},
+    ],
+)
+def test_words_and_fillings_are_those_of_training_rows_alone(tmp_path, keys):
+    """As where a column of the file marks the same rows."""
+    keys = {**written(tmp_path, WORDED), "positive": 1, "partition": "contiguous", **keys}
+    own = made(**keys, test={"own": 0.4})
+    lines = WORDED.splitlines()
+    rows = [n for n in range(1, 41) if keys["missing"] != "drop" or not lines[n].startswith(",")]
+    _, tested = partition.held_out([np.array(rows)], 0.4, 0)
+    marks = [",marked", *(f",{int(n in tested[0])}" for n in range(1, 41))]
+    text = "".join(f"{line}{mark}\n" for line, mark in zip(lines, marks, strict=True))
+    whole = {**keys, **written(tmp_path, text, "marked.csv")}
+    pooled = made(**whole, test={"column": "marked", "value": 1})
+    assert own.names == pooled.names
+    for name in ("A", "b", "test_A", "test_b"):
+        assert np.array_equal(getattr(own, name), getattr(pooled, name)), name
+    if keys.get("encode"):
+        with pytest.raises(InputError, match="which no training row holds"):
+            made(**keys, test={"own": 0.4}, unseen="error")
+
+
 def test_generated_rows_to_test_on_come_on_top():
     shards = made(**ROWS, agents=5, test={"own": 0.4})
     assert np.diff(shards.start).tolist() == [7] * 5
@@ -112,10 +145,11 @@ def test_sources_with_test_rows_leave_them_out(tmp_path):
 
 def check_held_out(module):
     parts = [np.arange(10, 15), np.arange(3), np.arange(20, 22)]
-    trained, tested = module.held_out(parts, 0.4, 7)
-    for rows, train, test in zip(parts, trained, tested, strict=True):
-        assert (len(train), len(test)) == by_hand.sides(len(rows), 0.4)
-        assert sorted([*train, *test]) == rows.tolist()
+    for share in (0.4, 0.5):
+        trained, tested = module.held_out(parts, share, 7)
+        for rows, train, test in zip(parts, trained, tested, strict=True):
+            assert (len(train), len(test)) == by_hand.sides(len(rows), share)
+            assert sorted([*train, *test]) == rows.tolist()
 
 
 @pytest.mark.parametrize(
@@ -124,6 +158,7 @@ def check_held_out(module):
         ("tested.append(rows[drawn])", "tested.append(rows[~drawn])"),
         ("trained.append(rows[~drawn])", "trained.append(rows)"),
         ("max(1, round(share * rows))", "round(share * rows) - 1"),
+        ("max(1, round(share * rows))", "max(1, int(share * rows + 0.5))"),
     ],
 )
 def test_wrong_rows_are_noticed(right, wrong):
@@ -343,6 +378,11 @@ def test_many_clients_are_a_staircase(pair, out, monkeypatch):
     assert axes.get_xlabel() == "clients, the worst first"
 
 
+def test_names_that_have_no_room_make_a_staircase(pair, out):
+    for high, xlabel in ((1.5, "clients, the worst first"), (2.0, "own test accuracy")):
+        assert pair[0].plot.served(out=out, size=(3.0, high)).get_xlabel() == xlabel
+
+
 def test_points_are_where_logs_say(pair, out):
     _, other, _ = pair
     events = other.events
@@ -366,6 +406,13 @@ def test_points_are_where_logs_say(pair, out):
     assert sorted(map(tuple, points / [1e3, 1.0])) == [pytest.approx(one) for one in known]
     assert len(known) == 5  # an agent is always too late
     assert axes.get_xlabel().endswith("(ms)\n1 client without any left out")
+
+
+def test_a_graph_has_no_collections_to_draw_against(out):
+    run = played(graph(**merged(OF_GRAPH, {"stop": {"rounds": 1}})), "cohort")
+    with pytest.raises(InputError, match="nobody collects replies; allowed: agent, rows, comp"):
+        run.plot.served("contributions", out)
+    assert run.plot.served("messages", out).collections
 
 
 def called(*arguments):
@@ -474,6 +521,8 @@ SAVED = {
             "test.own: found 1; allowed: a fraction above 0 and below 1",
         ),
         ({**ROWS, "test": {"own": 1.5}}, "test.own: found 1.5"),
+        ({**CSV, "test": {"Own": 0.2}}, "{own: share}, or a share; did you mean 'own'?"),
+        ({**CSV, "test": {"owns": 0.2}}, "test: found {'owns': 0.2}; allowed: {rows: n}"),
         ({**CSV, "test": {"own": 0.2, "rows": 3}}, "test: found own together with rows"),
         (
             {**ARRAYS, "test": {"own": 0.2, "inputs": "a", "labels": "b"}},
@@ -481,7 +530,6 @@ SAVED = {
         ),
         ({**TORCH, "test": "own"}, "found test: own together with test_arguments"),
         ({**SAVED, "test": "own"}, "found test: own together with test_split"),
-        ({**CSV, "test": "own", "missing": "mean"}, "found test: own with missing: mean"),
         ({"source": "npz", "file": __file__, "test": 0.2}, "test: found 0.2; allowed: own"),
     ],
 )
@@ -518,3 +566,11 @@ def test_a_run_without_them_says_what_it_would_need():
     loss = merged(OF_STAR, {"observe": {"metrics": ["client_loss"]}, "stop": {"rounds": 1}})
     with pytest.raises(InputError, match="has not measured clients' accuracies; allowed: a run"):
         played(star(**loss), "cohort").fairness()
+
+
+@pytest.mark.parametrize("rows", [[], [3, 3], [3] * 7])
+def test_a_manifest_of_other_agents_is_refused(pair, rows):
+    run = desim.open(pair[2] / "all")
+    run.manifest["test_rows"] = rows
+    with pytest.raises(InputError, match=f"are of {len(rows)} agents, and metrics are of others"):
+        run.fairness()

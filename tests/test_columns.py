@@ -70,7 +70,10 @@ def test_missing_values_are_filled_from_training_rows(tmp_path):
         ({"missing": "drop", "test": {"rows": 3}}, "all 3 rows are for testing"),
         ({"missing": "drop", "test": {"rows": 4}}, "found 4; allowed: at most 3 rows"),
         ({"missing": "drop", "test": {"rows": 0}}, "whole number >= 1"),
-        ({"missing": "drop", "test": {"row": 1}}, "unknown key.*rows"),
+        (
+            {"missing": "drop", "test": {"row": 1}},
+            "found {'row': 1}; allowed: {rows: n}.*did you mean 'rows'",
+        ),
         ({"missing": "drop", "test": "some"}, "a fraction from 0 to 1"),
         ({"missing": "drop", "train": 4}, "train: found 4; allowed: at most 3 rows"),
         ({"missing": "drop", "partition": {"by": "town"}}, "found no column 'town'"),

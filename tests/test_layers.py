@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3080,  # units of power, of energy, of joules a byte; names of edges
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
-    "problem": 8760,  # own test rows of agents; optima and small tables, kept for the next run
+    "problem": 8770,  # own test rows, of which no word is learnt; optima and small tables, kept
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell

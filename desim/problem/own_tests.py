@@ -1,8 +1,9 @@
 """How models do on each client's own test rows: by client, and how far clients are apart.
 
-A client's model is the coordinator's, or on a graph its own. The worst decile is the mean over the
-tenth of clients with the lowest accuracies (Li, Sanjabi, Beirami, Smith 2020, "Fair resource
-allocation in federated learning", report it beside the mean and the variance over clients).
+A client's model is the coordinator's, or on a graph its own. The worst decile is the mean over
+the ceil(n/10) of n clients with the lowest accuracies, not the 10 % quantile, which is their
+highest (Li, Sanjabi, Beirami, Smith 2020, "Fair resource allocation in federated learning", report
+the worst and best 10 % beside the mean and the variance over clients, the square of the spread).
 """
 
 from collections.abc import Callable

@@ -4,8 +4,9 @@ import math
 
 
 def sides(rows, share):
-    """How many of an agent's rows are for training and for testing it, to the nearest row."""
-    tested = math.floor(share * rows + 0.5)
+    """How many of an agent's rows are for training and for testing it, to the nearest row,
+    of two that are as near the even one."""
+    _, _, tested = min((abs(n - share * rows), n % 2, n) for n in range(rows + 1))
     tested = 1 if tested < 1 else tested
     tested = rows - 1 if tested >= rows else tested
     return rows - tested, tested

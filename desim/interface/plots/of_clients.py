@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 AGAINST = ("agent", "rows", "computing", "messages", "contributions")
 WORDS = {
     "rows": "training rows",
-    "computing": "mean time of a computation",
-    "messages": "mean time of a message on its way",
+    "computing": "mean time of a completed computation",
+    "messages": "mean time of a delivered message on its way",
     "contributions": "collections that have its replies",
 }
 OWN = "own test accuracy"
 NAMED = 40  # clients up to which each has a bar with its name
+NAME_HEIGHT = 0.11  # inches that a name needs
+AROUND = 0.9  # inches of legend and abscissa
 TOLD = 5  # of the worst, that are named beside their points
 WIDE_RANGE = 30.0  # how far apart abscissae are that get a logarithmic axis
 ENDS = "worst_decile", "mean", "best_decile"
@@ -118,7 +120,7 @@ def _spread(group: Series) -> Spread:
     return Spread(medians[0][0], *(middle for _, _, middle, _ in medians))
 
 
-# Who is served badly, when the run ended.
+# Who is served badly, when clients were last measured.
 
 
 class Ends(NamedTuple):
@@ -137,11 +139,12 @@ class Ends(NamedTuple):
 def served(
     run: "Run", against: str = "agent", out: str | Path | None = None, **asked: Unpack[Framed]
 ) -> Axes:
-    """Draw each client's accuracy on its own test rows at the end of a run; return the axes.
+    """Draw each client's accuracy on its own test rows when last measured; return the axes.
 
-    against: agent, a bar for each, the worst first, of more than NAMED a staircase; or a point for
-    each, against its training rows, the mean time of its computations, that of its messages on
-    their way, or how many collections have its replies. The tenth of clients with the lowest
+    against: agent, a bar for each, the worst first, a staircase of more than NAMED or where their
+    names have no room; or a point for each, against its training rows, the mean time of its
+    computations that were completed, that of its messages that were delivered, or how many
+    collections have its replies. The tenth of clients with the lowest
     accuracies has another colour. out: a file; asked: title, size (inches). InputError where these
     were not measured, or the log left out what tells the abscissa.
     """
@@ -157,14 +160,16 @@ def served(
     ends = Ends(who, accuracy, who[order[: -(-len(who) // 10)]])
     if against != "agent":
         return _points(run, ends, against, out, asked)
-    place = who[order], accuracy[order]
-    return (_bars if len(who) <= NAMED else _stairs)(run, Ends(*place, ends.worst), out, asked)
+    place, size = (who[order], accuracy[order]), asked.get("size")
+    room = np.inf if size is None else (size[1] - AROUND) / NAME_HEIGHT
+    draw = _bars if len(who) <= min(NAMED, room) else _stairs
+    return draw(run, Ends(*place, ends.worst), out, asked)
 
 
 def _bars(run: "Run", ends: Ends, out: str | Path | None, asked: Framed) -> Axes:
     """A bar for each client."""
     n = len(ends.who)
-    usual = 5.0, float(np.clip(0.9 + 0.16 * n, 1.8, 6.5))
+    usual = 5.0, float(np.clip(AROUND + 0.16 * n, 1.8, 6.5))
     with framed(out, usual, **asked) as axes:
         colours = np.where(ends.bad, COLOURS[1], COLOURS[0])
         axes.barh(np.arange(n), ends.accuracy, 0.72, color=colours)
@@ -253,6 +258,9 @@ def _abscissa(run: "Run", against: str, who: Int) -> tuple[Array, str]:
     if against == "rows":
         return np.array(run.manifest["rows"], float)[who], ""
     if against == "contributions":
+        if run.scenario.kind != "coordinator":
+            text = "against: found contributions with a graph, where nobody collects replies"
+            raise InputError(f"{text}; allowed: {', '.join(AGAINST[:-1])}")
         return run.participation()["contributions"].to_numpy(float)[who], ""
     value = _computing(run, who) if against == "computing" else _messages(run, who)
     if not np.isfinite(value).any():

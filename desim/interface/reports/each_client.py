@@ -19,9 +19,9 @@ HEADS = {  # column of run.fairness() -> of the table
     "best_decile": "best tenth", "spread": "spread", "min": "lowest",
 }  # fmt: skip
 NOTE = (
-    "Each client's accuracy on its own test rows, on which nobody trains, when the run ended. "
-    "Worst and best tenth: means over so many clients; spread: the standard deviation over "
-    "clients. These are measurements of private rows that the simulator makes, and no releases."
+    "Each client's accuracy on its own test rows, on which nobody trains, when last measured. "
+    "Worst and best tenth: means over so many clients, rounded up; spread: their standard "
+    "deviation. These are measurements of private rows that the simulator makes, and no releases."
 )
 BAND = (
     "The mean over clients, from the mean over their worst tenth to that over their best tenth; of "
@@ -48,7 +48,7 @@ def each_client(found: Sequence[Reading], some: Sequence[Reading]) -> dict[str, 
         figures.append(("Accuracies of clients over time", band, BAND))
     for one in some:
         if one.label in tables and (url := one.tried("who is served badly", partial(_map, one))):
-            about = "Each client when the run ended; the tenth with the lowest accuracies apart."
+            about = "Each client when last measured; the tenth with the lowest accuracies apart."
             figures.append((f"Who is served badly: {one.label}", url, about))
     return {
         "table": Table("Clients on their own test rows", head, rows, [NOTE]),

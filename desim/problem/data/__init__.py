@@ -95,7 +95,7 @@ def read(
     mine, tested, start, test_start = _whose(shares, train, test, section.test, seed)
     if test_start is not None:
         train, test = (np.isin(np.arange(len(train)), some) for some in (mine, tested))
-        table = table._replace(train=train, test=test)
+        table = table.parted(train, test)  # before, words and fillings were those of all rows
     modelled = isinstance(loss, ModelLoss)
     if modelled and change is None and _as_they_are(section):
         A, test_A, names = _lazily(table, mine, tested, section)

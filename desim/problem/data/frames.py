@@ -5,6 +5,7 @@ numbers, truth values or words, comes from training rows alone: test rows change
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,15 @@ def framed(
     apart = [name for name in (*apart, marks) if name in frame.columns and name not in named]
     _require_values(frame, label, section, where)
     frame, names, train, test = _parted(frame, label, section, seed, apart, where)
+    return _learnt(frame, label, names, section, where, train, test)
+
+
+def _learnt(
+    frame: "pd.DataFrame", label: str, names: Sequence[str], section: Any, where: str,
+    train: Mask, test: Mask,
+) -> Table:  # fmt: skip
+    """The table of these rows and features, with words and fillings of the training rows alone."""
+    again = partial(_learnt, frame, label, names, section, where)
     columns = {name: frame[name].to_numpy() for name in frame.columns}
     frame = frame.assign(**{n: _truths(frame[n], train, section, where) for n in names})
     if section.missing not in ("error", "drop"):
@@ -40,7 +50,7 @@ def framed(
     blocks = [_numbered(frame[name], train, test, section, where) for name in names]
     A = np.column_stack([block for block, _ in blocks])
     headings = tuple(heading for _, some in blocks for heading in some)
-    return Table(A, columns[label], headings, columns, train, test)
+    return Table(A, columns[label], headings, columns, train, test, again=again)
 
 
 def _parted(

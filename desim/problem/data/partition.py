@@ -50,7 +50,8 @@ def deal(rows: int, agents: int | None, how: Deal) -> list[Rows]:
 def held_out(shares: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:
     """Of the row numbers of each agent those to train on, and those that are its own test rows.
 
-    share: of its rows, to the nearest row, and at least one on each side; drawn uniformly.
+    share: of its rows, to the nearest row (half a row to the even number), and at least one on each
+    side; drawn uniformly.
     InputError where agents have a row only.
     """
     few = [agent for agent, rows in enumerate(shares) if len(rows) < 2]

@@ -1,6 +1,6 @@
 """The table that every source of data gives, its split, and its rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -44,7 +44,8 @@ class Table(NamedTuple):
     as labels for a model may, and both may be Gathered; shape: of what a row of A is, such as
     (channels, height, width) of an image, () for (features,); classes: how many labels there are,
     where the source says so, whatever the rows are; whole: whether whole numbers stay whole for a
-    model, such as tokens.
+    model, such as tokens; again(train, test): the table of other training rows, where features
+    follow from these.
     """
 
     A: Any
@@ -57,6 +58,13 @@ class Table(NamedTuple):
     shape: tuple[int, ...] = ()
     classes: int = 0
     whole: bool = False
+    again: "Callable[[Mask, Mask], Table] | None" = None
+
+    def parted(self, train: Mask, test: Mask) -> "Table":
+        """The same rows, of which others (rows,) are for training and for testing."""
+        if self.again is None:
+            return self._replace(train=train, test=test)
+        return self.again(train, test)._replace(classes=self.classes)
 
 
 # Which rows are for training and which for testing.

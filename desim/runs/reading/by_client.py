@@ -25,6 +25,10 @@ def by_client(run: "Run") -> "pd.DataFrame":
         text = f"clients: run {run.name} has not measured them"
         allowed = "a scenario with problem.data.test: own and client_accuracy, or client_loss"
         raise InputError(f"{text}; allowed: {allowed}, in observe.metrics")
+    times = len(some) // max(1, len(rows))
+    if not np.array_equal(some["agent"], np.tile(np.arange(len(rows)), times)):
+        text = f"clients: test_rows in the manifest of run {run.name} are of {len(rows)} agents"
+        raise InputError(f"{text}, and metrics are of others; allowed: a manifest as it was stored")
     parts = {name: some[name].to_numpy() for name in ("round", "time", "agent")}
     parts["rows"] = np.array(rows, np.int64)[parts["agent"]]
     for name, one in found.items():

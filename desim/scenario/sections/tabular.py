@@ -114,6 +114,7 @@ class MarkedRows(Strict):
 
 
 OWN_SHARE = 0.2
+TEST_KEYS = ("rows", "column", "value", "own")
 
 
 def _own_share(value: object) -> float:
@@ -179,6 +180,10 @@ def tested_by(value: object, info: ValidationInfo) -> float | Strict:
     if (own := own_rows(value, info)) is not None:
         return own
     if isinstance(value, dict):
+        near = "".join([spelling(key, TEST_KEYS) for key in value][:1])
+        if not value.keys() & set(TEST_KEYS):
+            allowed = "{rows: n}, {column: ..., value: ...}, {own: share}, or a share"
+            raise ValueError(refusal(value, allowed) + near)
         kind = MarkedRows if "column" in value or "value" in value else SomeRows
         return kind.model_validate(value, context=info.context)
     return _share(value)
@@ -259,9 +264,6 @@ class Columns(Table):
     def _chosen_once(self) -> "Columns":
         if self.features and self.exclude:
             raise ValueError("found features and exclude; allowed: only one of them")
-        if isinstance(self.test, OwnRows) and self.missing not in ("error", "drop"):
-            text = f"found test: own with missing: {self.missing}, which would fill rows to train"
-            raise ValueError(f"{text} on by those to test on; allowed with it: error, drop")
         return self
 
 
