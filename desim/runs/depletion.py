@@ -64,20 +64,22 @@ class Depletion:
     def settled(self) -> tuple[Simulation, dict[str, Any]]:
         """The simulation whose agents are down when they are empty, and what a manifest says."""
         for play in range(1, MAX_PLAYS + 1):
+            written = self.horizon if self.of.churn is not None else np.inf
             outcome, tables = self._played()
             rounds = float(self.scenario.stop.rounds or np.inf)
             pieces = tables.pieces("events", DONE)
             found = charges(pieces, self.of, rounds, outcome.time)
             failed = outcome.status == "failed"
-            same = self._agree([one.turns for one in found], outcome.time, failed)
+            same = self._agree([one.turns for one in found], outcome.time, failed, written)
+            if outcome.time > written:
+                continue  # it went on without churn
             if same and not (failed and self._doubtful()):
-                empty = sum((one[::2] <= outcome.time).sum() for one in self.turns)
                 simulation = build(
                     self.scenario,
                     self.simulation.problem,
                     self.of.calendar(self.turns, self.horizon),
                 )
-                return simulation, {"batteries": {"plays": play, "empty": int(empty)}}
+                return simulation, {"batteries": {"plays": play}}
         often = [int((one[::2] <= outcome.time).sum()) for one in self.turns]
         text = f"after {MAX_PLAYS} plays it is not known when which battery is empty; agent "
         text += f"{int(np.argmax(often))} is {max(often)} times until {outcome.time:.6g} s"
@@ -103,9 +105,10 @@ class Depletion:
         self.horizon = max(self.horizon, AHEAD * outcome.time)
         return outcome, tables
 
-    def _agree(self, found: Sequence[Array], end: float, failed: bool) -> bool:
+    def _agree(self, found: Sequence[Array], end: float, failed: bool, written: float) -> bool:
         """Take up what a play to `end` s has found; whether it is what was played.
 
+        written: s up to which it had churn.
         Of a play that failed, what was to come later stays: it may be the reason.
         """
         first, turns = np.inf, []
@@ -120,7 +123,7 @@ class Depletion:
             first = first if odd is None else min(first, float(odd))
             later = old if failed and odd is None else new
             turns.append(np.concatenate([old[:n], later[n:]]))  # the bits that were played
-        self.turns, self.known = turns, max(self.known, min(first, end))
+        self.turns, self.known = turns, max(self.known, min(first, end, written))
         return first == np.inf
 
     def _doubtful(self) -> bool:
