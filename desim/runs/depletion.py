@@ -64,30 +64,48 @@ class Depletion:
     def settled(self) -> tuple[Simulation, dict[str, Any]]:
         """The simulation whose agents are down when they are empty, and what a manifest says."""
         for play in range(1, MAX_PLAYS + 1):
+            written = self.horizon if self.of.churn is not None else np.inf
             outcome, tables = self._played()
             rounds = float(self.scenario.stop.rounds or np.inf)
             pieces = tables.pieces("events", DONE)
             found = charges(pieces, self.of, rounds, outcome.time)
             failed = outcome.status == "failed"
-            same = self._agree([one.turns for one in found], outcome.time, failed)
-            if same and not (failed and self._doubtful()):
-                empty = sum((one[::2] <= outcome.time).sum() for one in self.turns)
-                simulation = build(
-                    self.scenario,
-                    self.simulation.problem,
-                    self.of.calendar(self.turns, self.horizon),
-                )
-                return simulation, {"batteries": {"plays": play, "empty": int(empty)}}
+            same = self._agree([one.turns for one in found], outcome.time, failed, written)
+            if outcome.time > written:
+                continue  # it went on without churn
+            if not same:
+                continue
+            waits = failed and any(len(one) and one[-1] == np.inf for one in self.turns)
+            error = self._refusal() if waits else None
+            if not waits or (error is not None and self._ends_before()):
+                return self._simulation(self.scenario), {"batteries": {"plays": play}}
+            if error is not None:
+                raise error
+        if self._ends_before():
+            return self._simulation(self.scenario), {"batteries": {"plays": MAX_PLAYS}}
         often = [int((one[::2] <= outcome.time).sum()) for one in self.turns]
         text = f"after {MAX_PLAYS} plays it is not known when which battery is empty; agent "
         text += f"{int(np.argmax(often))} is {max(often)} times until {outcome.time:.6g} s"
         raise InputError(f"battery: {text}; allowed: more capacity, a higher level, or less time")
 
+    def _simulation(self, scenario: Scenario) -> Simulation:
+        """That of a scenario whose agents are down when they are empty, as far as that is known."""
+        turns = self.of.calendar(self.turns, self.horizon)
+        return build(scenario, self.simulation.problem, turns)
+
+    def _ends_before(self) -> bool:
+        """Whether the run meets its stop.metric as long as all is certain: nothing later matters.
+
+        Only a run with all its arithmetic says so.
+        """
+        if not self.scenario.stop.metric:
+            return False
+        with unheard():
+            outcome = self._simulation(self.scenario).play(Tables())
+        return outcome.status != "failed" and outcome.time <= self.known
+
     def _played(self) -> tuple[Outcome, Tables]:
-        simulation, tables = (
-            build(self.bare, self.simulation.problem, self.of.calendar(self.turns, self.horizon)),
-            Tables(),
-        )
+        simulation, tables = self._simulation(self.bare), Tables()
         method, engine = simulation.method, simulation.engine
         if self.blind:
             method = BlindMethod(method)
@@ -103,9 +121,10 @@ class Depletion:
         self.horizon = max(self.horizon, AHEAD * outcome.time)
         return outcome, tables
 
-    def _agree(self, found: Sequence[Array], end: float, failed: bool) -> bool:
+    def _agree(self, found: Sequence[Array], end: float, failed: bool, written: float) -> bool:
         """Take up what a play to `end` s has found; whether it is what was played.
 
+        written: s up to which it had churn.
         Of a play that failed, what was to come later stays: it may be the reason.
         """
         first, turns = np.inf, []
@@ -120,30 +139,34 @@ class Depletion:
             first = first if odd is None else min(first, float(odd))
             later = old if failed and odd is None else new
             turns.append(np.concatenate([old[:n], later[n:]]))  # the bits that were played
-        self.turns, self.known = turns, max(self.known, min(first, end))
+        self.turns, self.known = turns, max(self.known, min(first, end, written))
         return first == np.inf
 
-    def _doubtful(self) -> bool:
-        """After a play that failed: whether what it failed of is not certain; then it is left out.
+    def _refusal(self) -> InputError | None:
+        """After a play that failed, what is wrong; None where what comes later is left out now.
 
-        InputError where it is, and whoever waits for an agent that is empty waits for ever.
+        Whoever waits for an agent that is empty waits for ever.
         """
         stuck = {k: one[-2] for k, one in enumerate(self.turns) if len(one) and one[-1] == np.inf}
-        if not stuck:
-            return False
         sure = self.known * (1.0 + SAME)
         following = min([t for one in self.turns for t in one.tolist() if t > sure], default=np.inf)
         agent = min(stuck, key=lambda one: (stuck[one], one))
         if stuck[agent] <= max(sure, following):
-            text = (
-                f"agent {agent} is empty from {stuck[agent]:.6g} s on, nothing charges it enough, "
+            text, more = f"agent {agent} is empty from {stuck[agent]:.6g} s on", len(stuck) - 1
+            text += (
+                ", nothing charges it enough, and it is waited for"
+                if not more
+                else (
+                    f", and {more} of the others later, nothing charges them enough, and they are "
+                    "waited for"
+                )
             )
-            allowed = "a charger, stop.time, or a policy that does not wait for all"
-            raise InputError(f"battery: {text}and it is waited for; allowed: {allowed}")
+            allowed = "a charger, a stop.time before that, or a policy that does not wait for all"
+            return InputError(f"battery: {text}; allowed: {allowed}")
         for k, one in enumerate(self.turns):
             n = int(np.searchsorted(one, following, "right"))
             self.turns[k] = one[: n + n % 2]
-        return True
+        return None
 
 
 @contextmanager

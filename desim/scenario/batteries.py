@@ -84,10 +84,15 @@ class Batteries:
     churn: Calendar | None
     seed: int
 
-    def presences(self, agent: int, until: float) -> tuple[Array, Mask]:
-        """Times (n,) s, up to `until`, from which an agent is up by churn (True), or is not."""
+    def presences(self, agent: int, until: float, returning: bool = False) -> tuple[Array, Mask]:
+        """Times (n,) s, up to `until`, from which an agent is up by churn (True), or is not.
+
+        returning: and on until it is up, where it ever is again.
+        """
         times, here, time = list[float](), list[bool](), 0.0
-        while self.churn is not None and time <= until:
+        while self.churn is not None and (
+            time <= until or (returning and not here[-1] and time < np.inf)
+        ):
             up, end = is_up(self.churn, agent, time)
             if not here or up != here[-1]:
                 times.append(time)
@@ -98,11 +103,12 @@ class Batteries:
     def calendar(self, turns: Sequence[Array], until: float) -> Calendar:
         """When agents are up by churn, until a time s, and by their batteries.
 
-        turns: for each agent when that is empty, and back, in turn, s.
+        turns: for each agent when that is empty, and back, in turn, s. Later than `until` nobody
+        is down by churn for good who is not: an end of what is written would be waited for.
         """
         parts = []
         for agent, empty in enumerate(turns):
-            times, here = self.presences(agent, until)
+            times, here = self.presences(agent, until, returning=True)
             edges = np.unique(np.concatenate([times, empty[np.isfinite(empty)]]))
             up = here[np.searchsorted(times, edges, "right") - 1]
             up &= np.searchsorted(empty, edges, "right") % 2 == 0

@@ -277,8 +277,8 @@ def exhaustion(run: "Run") -> str:
         return ""
     end = float(found[0][0].times[-1])
     when = [one.turns[::2][one.turns[::2] <= end] for one, _, _ in found]
-    left = np.array([one.joules[-1] / capacity for one, capacity, _ in found])
-    last = f"at the end {percent(max(left.min(), 0.0))} (agent {left.argmin()}) to "
+    left = np.array([max(one.joules[-1] / capacity, 0.0) for one, capacity, _ in found])
+    last = f"at the end {percent(left.min())} (agent {left.argmin()}) to "
     last += f"{percent(left.max())} of what they hold"
     empty = [agent for agent, times in enumerate(when) if len(times)]
     if not empty:
