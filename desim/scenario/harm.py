@@ -38,8 +38,11 @@ def mislabelled(scenario: Scenario, problem: Problem) -> Problem:
         text = f"found label-flip with loss {loss.name}, whose labels are no classes"
         raise InputError(f"attackers.attack: {text}; allowed: with logistic, hinge, softmax, ...")
     b = problem.b.copy()
-    last = 0.0 if set(np.unique(b).tolist()) <= {-1.0, 1.0} else float(b.max())
-    for i in attacking(scenario, problem.agents).tolist():
+    signs = set(np.unique(b).tolist()) <= {-1.0, 1.0}
+    classes = getattr(loss, "classes", 0)  # which a softmax knows, whatever these labels are
+    last = float(classes - 1) if classes else 0.0 if signs else float(b.max())
+    who = attacking(scenario, problem.agents)
+    for i in who[who < problem.agents].tolist():  # others are refused with the rest, in words
         rows = slice(int(problem.start[i]), int(problem.start[i + 1]))
         b[rows] = last - b[rows]
     return replace(problem, b=b)
