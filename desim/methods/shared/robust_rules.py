@@ -10,7 +10,6 @@ import numpy as np
 
 from desim.arrays import Array, Int, Mask
 
-
 LARGEST = 1e140  # of numbers whose squares can still be added up, by dimensions and replies
 
 
