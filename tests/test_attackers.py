@@ -441,6 +441,10 @@ def test_more_attackers_than_a_rule_bears_are_warned_of():
 # On graphs.
 
 
+ALONE = {"policy": {"deadline": "30 ms"}}
+TIMED_QUORUM = {"policy": {"quorum": 2}, "stop": {"time": "300 ms"}}
+
+
 def gossip(engine, aggregate=None, attack=None, **changes):
     """Six agents on a ring, of whom one attacks."""
     made = {
@@ -502,6 +506,16 @@ def test_engines_agree_on_clipped_gossip(attack):
     assert not np.array_equal(plain.iterates, cohort.iterates)
 
 
+@pytest.mark.parametrize("policy", [{"deadline": "30 ms"}, {"quorum": 1}], ids=str)
+def test_silence_on_a_graph_ends_at_a_time(policy):
+    found = [
+        gossip(one, None, "silence", policy=policy, stop={"time": "300 ms"}).play(Rows())
+        for one in ("cohort", "agents")
+    ]
+    assert [(one.status, one.time) for one in found] == [("done", 0.3)] * 2
+    assert np.array_equal(found[0].model, found[1].model)
+
+
 def test_a_clip_that_nothing_reaches_is_plain_gossip():
     far, plain = (gossip("auto", rule).play(Rows()) for rule in ({"clipped-gossip": 1e9}, None))
     np.testing.assert_allclose(far.iterates, plain.iterates, rtol=0, atol=1e-12)
@@ -513,6 +527,9 @@ def test_a_clip_that_nothing_reaches_is_plain_gossip():
     [
         ({"aggregate": "median"}, "found median with dsgd, which has no coordinator here"),
         ({"attack": "mimic"}, "found mimic on a graph, where no attacker sees"),
+        ({"attack": "silence", **ALONE}, "stop: 4 rounds, where every agent counts"),
+        ({"attack": "silence", **ALONE, "stop": {"rounds": 4, "time": "1 s"}}, "4 rounds or 1 s"),
+        ({"attack": "silence", **TIMED_QUORUM}, "agent 1 waits for 2 of its 2 neighbours"),
     ],
     ids=str,
 )

@@ -63,9 +63,27 @@ def harmed(scenario: Scenario, settings: Settings) -> Settings:
             if said.attack.delay == "deadline"
             else said.attack.delay
         )
+    if seconds == np.inf and settings.graph is not None and settings.changing is None:
+        _heard_by_enough(settings, attacking(scenario, settings.problem.agents))
     devices = settings.speeds.devices.copy()
     devices[2, attacking(scenario, settings.problem.agents)] += seconds
     return replace(settings, speeds=settings.speeds._replace(devices=devices))
+
+
+def _heard_by_enough(settings: Settings, silent: Int) -> None:
+    """InputError where somebody honest waits for ever for neighbours that are silent."""
+    graph, policy = settings.graph, settings.policy
+    assert graph is not None
+    lies = np.isin(graph.source, silent)
+    honest = np.bincount(graph.target[~lies], minlength=graph.agents)
+    awaited = np.array([policy.least(float(one)) for one in graph.degree])
+    stuck = np.flatnonzero(awaited > honest)
+    stuck = stuck[~np.isin(stuck, silent)]
+    if len(stuck):
+        i = int(stuck[0])
+        text = f"found silence where agent {i} waits for {awaited[i]:.0f} of its {graph.degree[i]}"
+        text += f" neighbours, of whom {honest[i]} are not silent"
+        raise InputError(f"attackers.attack: {text}; allowed: a deadline, or a lower quorum")
 
 
 def clipping(scenario: Scenario, method: Any) -> Any:
