@@ -387,6 +387,7 @@ def test_attackers_that_do_not_exist_are_refused_once_a_file_tells_how_many_do(t
         build(desim.load(made))
 
 
+INVITED = {"participation": {"uniform": 5}}  # of nine, two of whom are silent
 PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
 
 
@@ -403,6 +404,13 @@ PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
         ({"aggregate": "median", "name": "fedasync"}, "does not add replies up"),
         ({"attack": {"delay": "deadline"}}, "found deadline with policy all"),
         ({"attack": "silence"}, "waits for an agent that is silent for ever"),
+        ({"attack": "silence", **INVITED, "policy": {"quorum": 4}}, "or {quorum: 3} or fewer"),
+        ({"attack": "silence", **INVITED, "policy": {"buffer": 5}}, "or {quorum: 3} or fewer"),
+        ({"attack": "silence", **INVITED, "policy": {"deadline": 1, "at_least": 4}}, "quorum: 3}"),
+        (
+            {"attack": "silence", "participation": {"bernoulli": 0.1}, "policy": {"quorum": 3}},
+            "for ever; allowed with it: policy: {deadline: ...}",
+        ),
         ({"attackers": {"agents": [9], "attack": "mimic"}}, "found 9; allowed: 0 to 8"),
         ({"attackers": {"share": "3 %", "attack": "mimic"}}, "found 0 of 9 agents"),
         ({"attackers": {"attack": "mimic"}}, "found neither share nor agents"),
@@ -414,6 +422,18 @@ def test_what_makes_no_sense_is_refused(changes, words):
     with pytest.raises(InputError) as error:
         check(desim.load(scenario(**changes)))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_a_silent_pair_below_one_edge_is_refused_where_the_edge_waits_for_it(quorum):
+    made = scenario(attackers={"agents": [0, 1], "attack": "silence"}, policy={"quorum": quorum})
+    made["problem"] |= {"agents": 8}
+    made["network"] = {"topology": {"tree": [2, 4]}, **made["network"]}
+    if quorum == 3:  # of four, of whom two are silent
+        with pytest.raises(InputError, match="1 of 2 edges below the cloud wait for ever"):
+            build(desim.load(made))
+    else:
+        assert build(desim.load(made)).play(Rows()).status == "done"
 
 
 @pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from desim.agent_names import numbers
-from desim.arrays import Int
+from desim.arrays import Int, Mask
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener
 from desim.errors import InputError
@@ -63,27 +63,56 @@ def harmed(scenario: Scenario, settings: Settings) -> Settings:
             if said.attack.delay == "deadline"
             else said.attack.delay
         )
-    if seconds == np.inf and settings.graph is not None and settings.changing is None:
-        _heard_by_enough(settings, attacking(scenario, settings.problem.agents))
     devices = settings.speeds.devices.copy()
     devices[2, attacking(scenario, settings.problem.agents)] += seconds
     return replace(settings, speeds=settings.speeds._replace(devices=devices))
 
 
-def _heard_by_enough(settings: Settings, silent: Int) -> None:
-    """InputError where somebody honest waits for ever for neighbours that are silent."""
-    graph, policy = settings.graph, settings.policy
-    assert graph is not None
-    lies = np.isin(graph.source, silent)
-    honest = np.bincount(graph.target[~lies], minlength=graph.agents)
-    awaited = np.array([policy.least(float(one)) for one in graph.degree])
-    stuck = np.flatnonzero(awaited > honest)
-    stuck = stuck[~np.isin(stuck, silent)]
-    if len(stuck):
-        i = int(stuck[0])
-        text = f"found silence where agent {i} waits for {awaited[i]:.0f} of its {graph.degree[i]}"
-        text += f" neighbours, of whom {honest[i]} are not silent"
+def heard(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings; InputError where somebody honest waits for ever for who is silent."""
+    said = scenario.attackers
+    if said is None or said.attack.kind != "silence":
+        return settings
+    silent = np.zeros(settings.problem.agents, bool)
+    silent[attacking(scenario, len(silent))] = True
+    if settings.tree is not None:
+        text = _stuck_in_tree(settings, silent)
+    else:
+        text = _stuck_on_graph(settings, silent)
+    if text:
+        text = f"found silence where {text}"
         raise InputError(f"attackers.attack: {text}; allowed: a deadline, or a lower quorum")
+    return settings
+
+
+def _stuck_on_graph(settings: Settings, silent: Mask) -> str:
+    """Which honest agent waits for neighbours that are silent; empty for none."""
+    graph, policy = settings.graph, settings.policy
+    if graph is None or settings.changing is not None:
+        return ""
+    speaking = np.bincount(graph.target[~silent[graph.source]], minlength=graph.agents)
+    awaited = np.array([policy.least(float(one)) for one in graph.degree])
+    for i in np.flatnonzero((awaited > speaking) & ~silent)[:1].tolist():
+        text = f"agent {i} waits for {awaited[i]:.0f} of its {graph.degree[i]} neighbours"
+        return f"{text}, of whom {speaking[i]} speak"
+    return ""
+
+
+def _stuck_in_tree(settings: Settings, silent: Mask) -> str:
+    """How many edges, and agents, the cloud of a tree waits for in vain; empty where it does not.
+
+    An edge that waits for ever is silent to whom it talks to.
+    """
+    speaks, policy = ~silent, settings.policy
+    assert settings.tree is not None
+    for tier in settings.tree.tiers:
+        below = np.bincount(tier.owner, minlength=tier.number)
+        heard = np.bincount(tier.owner[speaks], minlength=tier.number)
+        awaited = np.array([policy.least(float(one)) for one in below])
+        speaks, policy = heard >= awaited, tier.policy
+    if (number := int(np.count_nonzero(speaks))) >= policy.least(len(speaks)):
+        return ""
+    return f"{len(speaks) - number} of {len(speaks)} edges below the cloud wait for ever"
 
 
 def clipping(scenario: Scenario, method: Any) -> Any:

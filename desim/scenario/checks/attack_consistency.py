@@ -118,9 +118,15 @@ def silence_ends(
         awaited = policy.at_least or 0
     if participation.kind != "all" and policy.kind == "all":
         awaited = honest + 1  # sooner or later one of them is invited
+    invited, share = participation.uniform or participation.invite, participation.bernoulli
+    if policy.kind != "each" and invited is not None:  # sooner or later as many of them as can be
+        honest = min(honest, max(invited - attackers.number(agents), 0))
+    elif policy.kind != "each" and share is not None:  # about
+        honest = int(share * honest)
     if awaited > honest:
         text = f"found silence with policy {policy.kind}, which waits for an agent that is silent"
-        cure = f"policy: {{deadline: ...}}, or {{quorum: {honest}}} or fewer"
+        cure = "policy: {deadline: ...}"
+        cure += f", or {{quorum: {honest}}} or fewer" * (honest > 0)
         yield ("attackers", "attack"), f"{text} for ever; allowed with it: {cure}"
 
 
