@@ -403,6 +403,10 @@ PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
         ({"algorithm": PLT}, "algorithm.send: found z"),
         ({"aggregate": "median", "name": "fedasync"}, "does not add replies up"),
         ({"attack": {"delay": "deadline"}}, "found deadline with policy all"),
+        (
+            {"attack": {"delay": "-1 s"}},
+            "attack.delay: found '-1 s'; allowed: a duration",
+        ),
         ({"attack": "silence"}, "waits for an agent that is silent for ever"),
         ({"attack": "silence", **INVITED, "policy": {"quorum": 4}}, "or {quorum: 3} or fewer"),
         ({"attack": "silence", **INVITED, "policy": {"buffer": 5}}, "or {quorum: 3} or fewer"),
