@@ -298,14 +298,96 @@ def test_what_is_not_finite_is_left_out():
         round = 1
 
     class Replies:
-        weighed = payload = np.array([[1.0], [2.0], [np.inf], [np.nan], [9.0]])
-        who = np.arange(5)
+        weighed = payload = np.array([[1.0], [2.0], [np.inf], [np.nan], [9.0], [1e160]])
+        who = np.arange(6)
 
     rule = Rule("median").feature(None)
     total, number = rule.total(Hub(), Replies())
     assert (total / number).tolist() == [2.0]
 
 
+@pytest.mark.parametrize("rule", ["geometric-median", {"mean": True, "nnm": 2}], ids=str)
+def test_a_reply_whose_square_is_not_finite_spoils_no_rule(rule):
+    """Its distance overflows: weights of 0 / 0 made a model of nan, where the honest ones agree."""
+    played = outcome("cohort", rule, {"gaussian": 1e200})
+    assert played.status == "done"
+    assert 0.0 < np.abs(played.model).max() < 2.0
+
+
+def test_clipped_gossip_counts_what_is_not_finite_as_its_own_model():
+    x, heard = np.array([[1.0, 2.0]]), np.array([[np.inf, 0.0], [np.nan, 1.0], [1e200, 2.0]])
+    found = robust_rules.clipped_differences(x, heard, np.zeros(3, int), 0.5)
+    assert np.array_equal(found, np.repeat(x, 3, axis=0))
+    near = robust_rules.clipped_differences(x, np.array([[9.0, 2.0]]), np.zeros(1, int), 0.5)
+    np.testing.assert_allclose(near, [[1.5, 2.0]], **NEAR)
+
+
+class World:
+    """What a rule asks of its world."""
+
+    def __init__(self):
+        self.cautions = []
+
+    def caution(self, text):
+        self.cautions.append(text)
+
+
+def test_too_few_replies_are_warned_of_after_a_round_without_any():
+    """The first round has none, the second one two that cannot be used, the third one one."""
+
+    class Hub:
+        round = 0
+
+    class Replies:
+        pass
+
+    world, rows = World(), ([], [[np.nan], [np.inf]], [[1.0]])
+    robust, hub = Rule("krum", f=1).feature(world), Hub()
+    for some in rows:
+        hub.round += 1
+        replies = Replies()
+        replies.weighed, replies.who = np.array(some).reshape(-1, 1), np.arange(len(some))
+        total, number = robust.total(hub, replies)
+        assert (total.tolist(), number) == ([0.0], 0)
+    assert len(world.cautions) == 1
+    assert "round 2 has 0 replies of 2 with numbers that can be used" in world.cautions[0]
+
+
+def test_a_mean_of_more_than_honest_ones_bears_fewer():
+    for n, f, m in ((9, 2, 7), (9, 2, 8), (9, 2, 9), (9, 3, 1)):
+        bears = Rule("multi-krum", f=f, m=m).borne(n)
+        rows = np.arange(1.0, n + 1)[:, None] / 100.0
+
+        def pulled(liars, m=m, f=f, rows=rows):
+            there = np.concatenate([rows[liars:], np.full((liars, 1), 1e6)])
+            return robust_rules.multi_krum(there, f, m)[0] > 1.0
+
+        assert not pulled(bears)
+        assert bears == f or pulled(bears + 1)
+
+
+def test_classes_turn_round_by_how_many_a_loss_has():
+    made = scenario(attack="label-flip")
+    made["problem"] |= {"loss": {"softmax": {"classes": 5}}}
+    turned = build(desim.load(made)).problem
+    made.pop("attackers")
+    plain = build(desim.load(made)).problem
+    mine = [*range(*plain.start[2:4]), *range(*plain.start[5:7])]
+    assert {*plain.b.tolist()} == {0.0, 1.0}  # of the five
+    assert np.array_equal(turned.b[mine], 4.0 - plain.b[mine])
+
+
+def test_attackers_that_do_not_exist_are_refused_once_a_file_tells_how_many_do(tmp_path):
+    A = np.random.default_rng(0).normal(size=(4, 5, 3))
+    np.savez(tmp_path / "a.npz", A=A, b=np.sign(A[..., 0]))
+    made = scenario(attackers={"agents": [30], "attack": "label-flip"})
+    data = {"source": "npz", "file": str(tmp_path / "a.npz")}
+    made["problem"] = {"data": data, "loss": "logistic", "regularizer": {"l2": 0.1}}
+    with pytest.raises(InputError, match="found 30; allowed: 0 to 3"):
+        build(desim.load(made))
+
+
+INVITED = {"participation": {"uniform": 5}}  # of nine, two of whom are silent
 PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
 
 
@@ -321,7 +403,18 @@ PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
         ({"algorithm": PLT}, "algorithm.send: found z"),
         ({"aggregate": "median", "name": "fedasync"}, "does not add replies up"),
         ({"attack": {"delay": "deadline"}}, "found deadline with policy all"),
+        (
+            {"attack": {"delay": "-1 s"}},
+            "attack.delay: found '-1 s'; allowed: a duration",
+        ),
         ({"attack": "silence"}, "waits for an agent that is silent for ever"),
+        ({"attack": "silence", **INVITED, "policy": {"quorum": 4}}, "or {quorum: 3} or fewer"),
+        ({"attack": "silence", **INVITED, "policy": {"buffer": 5}}, "or {quorum: 3} or fewer"),
+        ({"attack": "silence", **INVITED, "policy": {"deadline": 1, "at_least": 4}}, "quorum: 3}"),
+        (
+            {"attack": "silence", "participation": {"bernoulli": 0.1}, "policy": {"quorum": 3}},
+            "for ever; allowed with it: policy: {deadline: ...}",
+        ),
         ({"attackers": {"agents": [9], "attack": "mimic"}}, "found 9; allowed: 0 to 8"),
         ({"attackers": {"share": "3 %", "attack": "mimic"}}, "found 0 of 9 agents"),
         ({"attackers": {"attack": "mimic"}}, "found neither share nor agents"),
@@ -333,6 +426,18 @@ def test_what_makes_no_sense_is_refused(changes, words):
     with pytest.raises(InputError) as error:
         check(desim.load(scenario(**changes)))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_a_silent_pair_below_one_edge_is_refused_where_the_edge_waits_for_it(quorum):
+    made = scenario(attackers={"agents": [0, 1], "attack": "silence"}, policy={"quorum": quorum})
+    made["problem"] |= {"agents": 8}
+    made["network"] = {"topology": {"tree": [2, 4]}, **made["network"]}
+    if quorum == 3:  # of four, of whom two are silent
+        with pytest.raises(InputError, match="1 of 2 edges below the cloud wait for ever"):
+            build(desim.load(made))
+    else:
+        assert build(desim.load(made)).play(Rows()).status == "done"
 
 
 @pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
@@ -358,6 +463,10 @@ def test_more_attackers_than_a_rule_bears_are_warned_of():
 
 
 # On graphs.
+
+
+ALONE = {"policy": {"deadline": "30 ms"}}
+TIMED_QUORUM = {"policy": {"quorum": 2}, "stop": {"time": "300 ms"}}
 
 
 def gossip(engine, aggregate=None, attack=None, **changes):
@@ -421,6 +530,16 @@ def test_engines_agree_on_clipped_gossip(attack):
     assert not np.array_equal(plain.iterates, cohort.iterates)
 
 
+@pytest.mark.parametrize("policy", [{"deadline": "30 ms"}, {"quorum": 1}], ids=str)
+def test_silence_on_a_graph_ends_at_a_time(policy):
+    found = [
+        gossip(one, None, "silence", policy=policy, stop={"time": "300 ms"}).play(Rows())
+        for one in ("cohort", "agents")
+    ]
+    assert [(one.status, one.time) for one in found] == [("done", 0.3)] * 2
+    assert np.array_equal(found[0].model, found[1].model)
+
+
 def test_a_clip_that_nothing_reaches_is_plain_gossip():
     far, plain = (gossip("auto", rule).play(Rows()) for rule in ({"clipped-gossip": 1e9}, None))
     np.testing.assert_allclose(far.iterates, plain.iterates, rtol=0, atol=1e-12)
@@ -432,6 +551,9 @@ def test_a_clip_that_nothing_reaches_is_plain_gossip():
     [
         ({"aggregate": "median"}, "found median with dsgd, which has no coordinator here"),
         ({"attack": "mimic"}, "found mimic on a graph, where no attacker sees"),
+        ({"attack": "silence", **ALONE}, "stop: 4 rounds, where every agent counts"),
+        ({"attack": "silence", **ALONE, "stop": {"rounds": 4, "time": "1 s"}}, "4 rounds or 1 s"),
+        ({"attack": "silence", **TIMED_QUORUM}, "agent 1 waits for 2 of its 2 neighbours"),
     ],
     ids=str,
 )

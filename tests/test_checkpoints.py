@@ -21,6 +21,7 @@ from desim.engine.cohort import star as star_cohort
 from desim.engine.compiled import star as star_compiled
 from desim.errors import RunError
 from desim.log.parquet import Worker
+from desim.methods.shared import robust_sums
 from desim.runs import directory as place
 from desim.runs import recording as play_module
 from desim.scenario import registry
@@ -37,6 +38,14 @@ CONDITIONS = {
     "rounds only": star(log="rounds"),
     "messages only": star(log="messages", **ASYNCHRONOUS),
     "a budget": merged(CASES["plt-budget"], {"policy": {"buffer": 2}}),
+    "a rule that remembers": star(
+        algorithm={
+            "name": "fedavg",
+            "local": {"epochs": 2},
+            "aggregate": {"centred-clipping": {"tau": 0.1}},
+        },
+        engine="cohort",
+    ),
     "a time": star(stop={"time": "900 ms"}),
 }
 METHODS = {case["algorithm"]["name"]: case for case in CASES.values()}
@@ -178,6 +187,15 @@ def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypa
     left(scenario, tmp_path / "a", 7)
     whole = desim.run(scenario)
     monkeypatch.setattr(star_cohort, "Hub", mutant(hub, right, wrong).Hub)
+    with pytest.raises((AssertionError, RunError)):
+        assert unlike(whole, desim.resume(tmp_path / "a")) == []
+
+
+def test_a_rule_that_forgets_its_centre_is_noticed(tmp_path, monkeypatch):
+    scenario = CONDITIONS["a rule that remembers"] | {"name": "case"}
+    left(scenario, tmp_path / "a", 7)
+    whole = desim.run(scenario)
+    monkeypatch.setattr(robust_sums.Robust, "recall", lambda self, tree: None)
     with pytest.raises((AssertionError, RunError)):
         assert unlike(whole, desim.resume(tmp_path / "a")) == []
 

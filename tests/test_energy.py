@@ -200,6 +200,10 @@ REFUSED = [
     ({"compute.power.idle": "3 J"}, r"found unit 'J' in '3 J'; allowed: a power such as 7.4 W"),
     ({"compute.power": {}}, r"compute.power: found no watts; allowed: idle, computing"),
     ({"compute.power": "abacus"}, r"named: found 'abacus'; allowed: jetson-agx-xavier"),
+    (
+        {"compute.power": "40 W"},
+        r"found '40 W'; .*, or watts as a mapping: {idle: 2 W, computing: 5",
+    ),
     ({"network.power.sent": "1 W"}, r"allowed: joules for a byte such as 2 uJ/B"),
     ({"network.power.tail": "3 s"}, r"tail: found without watts; allowed: with radio or tail_po"),
     ({"network.power": {"radio": 1, "tail_power": 1}}, r"tail_power: found without tail; allowed"),

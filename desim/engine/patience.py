@@ -178,7 +178,7 @@ class Waits:
             (
                 time,
                 f"agent {agent} began a computation in round {round_} at {time:.6g} s that "
-                "never ends; its speed is 0: change compute.speed",
+                "never ends; its speed is 0: change compute.speed, or silent attackers",
             )
         )
 

@@ -371,6 +371,7 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout, turns)
     settings = branched(scenario, harm.harmed(scenario, trusted(scenario, settings)))
+    settings = harm.heard(scenario, settings)
     method = _method(scenario, scenario.algorithm.method, settings, noise)
     method.warnings += [
         *warnings(scenario, problem.rows),

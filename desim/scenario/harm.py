@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from desim.agent_names import numbers
-from desim.arrays import Int
+from desim.arrays import Int, Mask
 from desim.engine.settings import Settings
 from desim.engine.signals import Listener
 from desim.errors import InputError
@@ -38,8 +38,11 @@ def mislabelled(scenario: Scenario, problem: Problem) -> Problem:
         text = f"found label-flip with loss {loss.name}, whose labels are no classes"
         raise InputError(f"attackers.attack: {text}; allowed: with logistic, hinge, softmax, ...")
     b = problem.b.copy()
-    last = 0.0 if set(np.unique(b).tolist()) <= {-1.0, 1.0} else float(b.max())
-    for i in attacking(scenario, problem.agents).tolist():
+    signs = set(np.unique(b).tolist()) <= {-1.0, 1.0}
+    classes = getattr(loss, "classes", 0)  # which a softmax knows, whatever these labels are
+    last = float(classes - 1) if classes else 0.0 if signs else float(b.max())
+    who = attacking(scenario, problem.agents)
+    for i in who[who < problem.agents].tolist():  # others are refused with the rest, in words
         rows = slice(int(problem.start[i]), int(problem.start[i + 1]))
         b[rows] = last - b[rows]
     return replace(problem, b=b)
@@ -63,6 +66,53 @@ def harmed(scenario: Scenario, settings: Settings) -> Settings:
     devices = settings.speeds.devices.copy()
     devices[2, attacking(scenario, settings.problem.agents)] += seconds
     return replace(settings, speeds=settings.speeds._replace(devices=devices))
+
+
+def heard(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings; InputError where somebody honest waits for ever for who is silent."""
+    said = scenario.attackers
+    if said is None or said.attack.kind != "silence":
+        return settings
+    silent = np.zeros(settings.problem.agents, bool)
+    silent[attacking(scenario, len(silent))] = True
+    if settings.tree is not None:
+        text = _stuck_in_tree(settings, silent)
+    else:
+        text = _stuck_on_graph(settings, silent)
+    if text:
+        text = f"found silence where {text}"
+        raise InputError(f"attackers.attack: {text}; allowed: a deadline, or a lower quorum")
+    return settings
+
+
+def _stuck_on_graph(settings: Settings, silent: Mask) -> str:
+    """Which honest agent waits for neighbours that are silent; empty for none."""
+    graph, policy = settings.graph, settings.policy
+    if graph is None or settings.changing is not None:
+        return ""
+    speaking = np.bincount(graph.target[~silent[graph.source]], minlength=graph.agents)
+    awaited = np.array([policy.least(float(one)) for one in graph.degree])
+    for i in np.flatnonzero((awaited > speaking) & ~silent)[:1].tolist():
+        text = f"agent {i} waits for {awaited[i]:.0f} of its {graph.degree[i]} neighbours"
+        return f"{text}, of whom {speaking[i]} speak"
+    return ""
+
+
+def _stuck_in_tree(settings: Settings, silent: Mask) -> str:
+    """How many edges, and agents, the cloud of a tree waits for in vain; empty where it does not.
+
+    An edge that waits for ever is silent to whom it talks to.
+    """
+    speaks, policy = ~silent, settings.policy
+    assert settings.tree is not None
+    for tier in settings.tree.tiers:
+        below = np.bincount(tier.owner, minlength=tier.number)
+        heard = np.bincount(tier.owner[speaks], minlength=tier.number)
+        awaited = np.array([policy.least(float(one)) for one in below])
+        speaks, policy = heard >= awaited, tier.policy
+    if (number := int(np.count_nonzero(speaks))) >= policy.least(len(speaks)):
+        return ""
+    return f"{len(speaks) - number} of {len(speaks)} edges below the cloud wait for ever"
 
 
 def clipping(scenario: Scenario, method: Any) -> Any:

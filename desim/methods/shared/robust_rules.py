@@ -2,17 +2,20 @@
 
 Pure functions on arrays. Numbers at the ends are those of this file; f is how many replies may be
 anything. Rows are taken in an order of their own (`ordered`), so that the order in which agents are
-named changes no bit. What is not finite is left out by whoever calls (`finite`).
+named changes no bit. What is not finite, or has no finite square, is left out by whoever calls
+(`sound`).
 """
 
 import numpy as np
 
-from desim.arrays import Array, Int
+from desim.arrays import Array, Int, Mask
+
+LARGEST = 1e140  # of numbers whose squares can still be added up, by dimensions and replies
 
 
-def finite(rows: Array) -> Array:
-    """Those of rows (n, dim) all of whose numbers are finite."""
-    return rows[np.isfinite(rows).all(axis=1)]
+def sound(rows: Array) -> Mask:
+    """Which (n,) of rows (n, dim) have numbers alone that are finite, and whose squares are."""
+    return np.asarray((np.abs(rows) <= LARGEST).all(axis=1))
 
 
 def ordered(rows: Array) -> Array:
@@ -89,7 +92,8 @@ def geometric_median(
 
 
 def shortened(rows: Array, tau: float) -> Array:
-    """Rows (n, dim) times min(1, tau / norm) each."""
+    """Rows (n, dim) times min(1, tau / norm) each; zeros for those that are not `sound`."""
+    rows = np.where(sound(rows)[:, None], rows, 0.0)
     norm = np.sqrt(np.add.reduce(rows**2, axis=1))
     return np.asarray(rows * np.minimum(1.0, tau / np.maximum(norm, tau))[:, None])
 

@@ -1,8 +1,8 @@
 """Where a coordinator takes a robust rule in place of the mean of replies: it hangs on `hub.total`.
 
 A rule gives a mean; the sum is that times the number of replies. Rules see replies as they weigh.
-Replies with numbers that are not finite are left out. Where too few are left for the rule, it is as
-if nobody had replied: the model stays, and a warning says so.
+Replies with numbers that are not finite, or too large to square, are left out. Where too few are
+left for the rule, it is as if nobody had replied: the model stays, and a warning says so.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,12 +16,12 @@ from desim.methods.shared.robust_rules import (
     bucket_means,
     centred_clipping,
     coordinate_median,
-    finite,
     geometric_median,
     mean_of,
     mixed_with_nearest,
     multi_krum,
     ordered,
+    sound,
     trimmed_mean,
 )
 from desim.numerics import keys
@@ -68,6 +68,8 @@ class Rule(NamedTuple):
         """How many of n replies may be anything: what the rule is made for."""
         n = self.seen(n)
         bears = {"mean": 0, "krum": self.f, "multi-krum": self.f, "trimmed-mean": self.dropped(n)}
+        if self.kind == "multi-krum":  # the mean of more takes some of them in for sure
+            bears["multi-krum"] = min(self.f, n - self.m)
         most = min(bears.get(self.kind, (n - 1) // 2), (n - 1) // 2)
         if self.nearest:  # with it a mean is a rule, too
             most = self.nearest if self.kind == "mean" else min(most, self.nearest)
@@ -106,17 +108,17 @@ class Robust(Feature):
     def __init__(self, world: "World", rule: Rule) -> None:
         self.world, self.rule = world, rule
         self.centre = np.zeros(0)  # (dim,) the latest aggregate, once there is one
-        self.void = 0  # rounds in which too few replied
+        self.void = 0  # rounds in which some replied, but too few
 
     def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
         """What the rule makes of replies, times how many these are; nothing where too few are."""
         rows = np.ascontiguousarray(replies.weighed, float)
-        who = np.asarray(replies.who)[np.isfinite(rows).all(axis=1)]
-        rows = finite(rows)
+        usable = sound(rows)
+        who, rows = np.asarray(replies.who)[usable], rows[usable]
         if len(self.centre) != rows.shape[1]:
             self.centre = np.zeros(rows.shape[1])
         if len(rows) < self.rule.least:
-            self._caution(int(hub.round), len(rows))
+            self._caution(int(hub.round), len(rows), len(usable))
             return np.zeros(rows.shape[1]), 0
         if self.rule.bucket > 1:
             rows = bucket_means(rows, self.lots(who, int(hub.round)), self.rule.bucket)
@@ -130,10 +132,14 @@ class Robust(Feature):
         drawn = keys.permutation(self.world.settings.seed, Stream.ATTACK, agents, **place)
         return np.asarray(drawn)[who]
 
-    def _caution(self, round_: int, here: int) -> None:
+    def _caution(self, round_: int, here: int, arrived: int) -> None:
+        """Say so once, of the first round in which anybody replied."""
+        if not arrived:
+            return
         self.void += 1
-        if self.void == 1 and here:
-            text = f"round {round_} has {here} replies, and {self.rule.kind} needs "
+        if self.void == 1:
+            whole = "" if here == arrived else f" of {arrived} with numbers that can be used"
+            text = f"round {round_} has {here} replies{whole}, and {self.rule.kind} needs "
             text += f"{self.rule.least}: its model stays"
             self.world.caution(f"algorithm.aggregate: {text}; it may be so in later rounds, too")
 

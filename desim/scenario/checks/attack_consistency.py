@@ -4,6 +4,7 @@ from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.attackers import Attackers
+from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
@@ -117,10 +118,26 @@ def silence_ends(
         awaited = policy.at_least or 0
     if participation.kind != "all" and policy.kind == "all":
         awaited = honest + 1  # sooner or later one of them is invited
+    invited, share = participation.uniform or participation.invite, participation.bernoulli
+    if policy.kind != "each" and invited is not None:  # sooner or later as many of them as can be
+        honest = min(honest, max(invited - attackers.number(agents), 0))
+    elif policy.kind != "each" and share is not None:  # about
+        honest = int(share * honest)
     if awaited > honest:
         text = f"found silence with policy {policy.kind}, which waits for an agent that is silent"
-        cure = f"policy: {{deadline: ...}}, or {{quorum: {honest}}} or fewer"
+        cure = "policy: {deadline: ...}"
+        cure += f", or {{quorum: {honest}}} or fewer" * (honest > 0)
         yield ("attackers", "attack"), f"{text} for ever; allowed with it: {cure}"
+
+
+def silent_graphs_end(attackers: Attackers | None, stop: Stop, kind: Kind) -> Found:
+    """On a graph rounds are done once every agent's are, and those of a silent one never are."""
+    if attackers is None or attackers.attack.kind != "silence" or kind != "graph":
+        return
+    if stop.rounds is not None or stop.time is None:
+        text = f"found silence on a graph with stop: {stop.limits()}, where every agent counts, the"
+        cure = "stop: {time: ...} alone"
+        yield ("attackers", "attack"), f"{text} silent one, too; allowed with it: {cure}"
 
 
 def lies_are_seen(attackers: Attackers | None, privacy: Privacy | None) -> Found:

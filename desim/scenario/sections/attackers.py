@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema, model_validator
 
 from desim.fields import Count, Duration, Form, Positive, Several, Share, Strict, Whole
 from desim.methods.shared import attacks, robust_sums
@@ -107,14 +107,7 @@ class Aggregate(Form):
 
 def _until(value: object) -> object:
     """A duration, or the deadline."""
-    return value if value == "deadline" else Delayed.model_validate({"by": value}).by
-
-
-class Delayed(Strict):
-    """A duration, as the key delay reads one."""
-
-    by: Duration
-    """how long"""
+    return value if value == "deadline" else TypeAdapter(Duration).validate_python(value)
 
 
 Late = Annotated[

@@ -37,6 +37,9 @@ DEVICES = {
 }
 
 
+MAPPING = "{idle: 2 W, computing: 5 W}"
+
+
 class Watts(Strict):
     """What a coordinator takes."""
 
@@ -78,7 +81,8 @@ class ComputePower(Strict):
         if found.get("named") is None:
             return found
         if found["named"] not in DEVICES:
-            raise ValueError(f"named: {refusal(found['named'], ', '.join(DEVICES), DEVICES)}")
+            allowed = f"{', '.join(DEVICES)}, or watts as a mapping: {MAPPING}"
+            raise ValueError(f"named: {refusal(found['named'], allowed, DEVICES)}")
         return {**DEVICES[found["named"]][0], **found}
 
     @model_validator(mode="after")
