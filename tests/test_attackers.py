@@ -440,6 +440,20 @@ def test_a_silent_pair_below_one_edge_is_refused_where_the_edge_waits_for_it(quo
         assert build(desim.load(made)).play(Rows()).status == "done"
 
 
+@pytest.mark.parametrize("liars", [[0, 4], [0, 1]], ids=str)
+def test_edges_that_invite_some_may_have_one_silent_client_each(liars):
+    """Two of three that each edge invites are awaited: one may be silent."""
+    made = scenario(attackers={"agents": liars, "attack": "silence"}, policy={"quorum": 2})
+    made["problem"] |= {"agents": 8}
+    made["network"] = {"topology": {"tree": [2, 4]}, **made["network"]}
+    made["participation"] = {"uniform": 3}
+    if liars == [0, 1]:
+        with pytest.raises(InputError, match="1 of 2 edges below the cloud wait for ever"):
+            build(desim.load(made))
+    else:
+        assert build(desim.load(made)).play(Rows()).status == "done"
+
+
 @pytest.mark.parametrize("trust", ["coordinator", "secure-sum"])
 def test_sums_that_somebody_else_adds_up_have_no_rule(trust):
     private = {"trust": trust, "clip": 1.0, "noise": {"multiplier": 1.0}, "delta": 1e-5}

@@ -76,7 +76,7 @@ def heard(scenario: Scenario, settings: Settings) -> Settings:
     silent = np.zeros(settings.problem.agents, bool)
     silent[attacking(scenario, len(silent))] = True
     if settings.tree is not None:
-        text = _stuck_in_tree(settings, silent)
+        text = _stuck_in_tree(settings, silent, scenario.participation.uniform)
     else:
         text = _stuck_on_graph(settings, silent)
     if text:
@@ -98,18 +98,22 @@ def _stuck_on_graph(settings: Settings, silent: Mask) -> str:
     return ""
 
 
-def _stuck_in_tree(settings: Settings, silent: Mask) -> str:
+def _stuck_in_tree(settings: Settings, silent: Mask, invited: int | None) -> str:
     """How many edges, and agents, the cloud of a tree waits for in vain; empty where it does not.
 
-    An edge that waits for ever is silent to whom it talks to.
+    An edge that waits for ever is silent to whom it talks to. Of so many invited clients of an edge
+    sooner or later as many are silent as can be.
     """
     speaks, policy = ~silent, settings.policy
     assert settings.tree is not None
     for tier in settings.tree.tiers:
         below = np.bincount(tier.owner, minlength=tier.number)
         heard = np.bincount(tier.owner[speaks], minlength=tier.number)
+        if invited is not None:
+            heard = np.minimum(heard, invited - np.minimum(below - heard, invited))
+            below = np.minimum(below, invited)
         awaited = np.array([policy.least(float(one)) for one in below])
-        speaks, policy = heard >= awaited, tier.policy
+        speaks, policy, invited = heard >= awaited, tier.policy, None
     if (number := int(np.count_nonzero(speaks))) >= policy.least(len(speaks)):
         return ""
     return f"{len(speaks) - number} of {len(speaks)} edges below the cloud wait for ever"

@@ -4,6 +4,7 @@ from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.attackers import Attackers
+from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
@@ -107,7 +108,11 @@ def attack_is_possible(attackers: Attackers | None, policy: Policy, kind: Kind) 
 
 
 def silence_ends(
-    attackers: Attackers | None, policy: Policy, participation: Participation, agents: int | None
+    attackers: Attackers | None,
+    policy: Policy,
+    participation: Participation,
+    network: Network,
+    agents: int | None,
 ) -> Found:
     """Who waits for all waits for ever for one that is silent."""
     if attackers is None or attackers.attack.kind != "silence" or agents is None:
@@ -119,9 +124,11 @@ def silence_ends(
     if participation.kind != "all" and policy.kind == "all":
         awaited = honest + 1  # sooner or later one of them is invited
     invited, share = participation.uniform or participation.invite, participation.bernoulli
-    if policy.kind != "each" and invited is not None:  # sooner or later as many of them as can be
+    if policy.kind == "each" or network.topology.tree is not None:
+        pass  # in a tree each edge invites and waits, see `heard`
+    elif invited is not None:  # sooner or later as many of them as can be
         honest = min(honest, max(invited - attackers.number(agents), 0))
-    elif policy.kind != "each" and share is not None:  # about
+    elif share is not None:  # about
         honest = int(share * honest)
     if awaited > honest:
         text = f"found silence with policy {policy.kind}, which waits for an agent that is silent"
