@@ -340,6 +340,44 @@ def test_no_tree_is_refused(text, tmp_path):
         played(tree(str(file), {}))
 
 
+def test_a_table_of_more_levels_than_a_stack_holds_is_refused(tmp_path):
+    file = tmp_path / "parents.csv"
+    ways = [*((i, 6) for i in range(6)), *((edge, edge + 1) for edge in range(6, 38))]
+    file.write_text(table(*ways, (38, -1)))
+    with pytest.raises(InputError, match="found 33 levels of edges"):
+        check(desim.load(tree(str(file), {})))
+    file.write_text(table(*ways[:-1], (37, -1)))
+    check(desim.load({**tree(str(file), {}), "network": {"topology": {"tree": str(file)}}}))
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("nowhere.csv", "does not exist"), (".", "is a directory"), ("", "found ''"),
+])  # fmt: skip
+def test_a_table_that_is_no_file_is_refused_in_words(name, why):
+    with pytest.raises(InputError, match=r"network\.topology\.tree: found") as refusal:
+        desim.load(star(network={"topology": {"tree": name}}))
+    assert why in str(refusal.value)
+    assert not any(word in str(refusal.value) for word in ("tuple", "function", "\n"))
+
+
+def test_an_interrupted_run_ends_earlier_by_rounds_of_the_cloud(tmp_path, monkeypatch):
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+
+    def stop(now):
+        if now.round >= 4:
+            raise KeyboardInterrupt
+
+    before = {**tree([2, 3], {**FREE, "rounds": 5}), "stop": {"rounds": 40}}
+    run = desim.run(desim.load(before), out=tmp_path / "run", progress=stop)
+    last = int(run.events["round"][run.events["agent"] < 0].max())
+    assert run.status == "stopped"
+    assert 4 <= last < 10 < int(run.events["round"].max())
+    with pytest.raises(InputError, match=f"at least {last}, which is stored"):
+        desim.resume(tmp_path / "run", {"stop.rounds": last - 1})
+    resumed = desim.resume(tmp_path / "run", {"stop.rounds": last})
+    assert alike(resumed, played({**before, "stop": {"rounds": last}}))
+
+
 def test_a_table_of_parents_is_a_tree(tmp_path):
     file = tmp_path / "parents.csv"
     file.write_text(table(*GOOD))
@@ -360,6 +398,7 @@ WORDS = [
     (tree([2, 4]), "found 2 x 4 = 8 agents; allowed: problem.agents = 6"),
     (tree([2, 0], {}), "found 0"),
     (tree([6], {}), "allowed: numbers of nodes from the cloud down"),
+    (tree([1] * 33 + [6]), "found 33 levels of edges; allowed: at most 32"),
     (tree([2, 3], {}, {}), "found 2 of a tree with 1 of edges; allowed: one for each"),
     (star(network={"levels": [{}]}), "found without a tree"),
     (tree([2, 3], {"policy": {"quorum": 2, "late": "discard"}}), "nobody interrupts an edge"),
