@@ -229,6 +229,48 @@ def test_free_upper_links_are_a_star_with_grouped_sums(monkeypatch):
     assert not alike(played(star(**changes)), other)
 
 
+ROWS = [3, 7, 4, 10]  # of four clients, two below each edge
+
+
+def hierfavg(A, b, weights):
+    """Four cloud rounds of three edge rounds of two local steps, as a loop of the paper's means."""
+    x = np.zeros(2)
+    for _ in range(4):
+        above = []
+        for members in ([0, 1], [2, 3]):
+            y = x
+            for _ in range(3):
+                own = []
+                for i in members:
+                    z = y
+                    for _ in range(2):
+                        z = z - 0.05 * 2.0 * A[i].T @ (A[i] @ z - b[i]) / len(b[i])
+                    own.append(z)
+                y = np.average(own, axis=0, weights=[weights[i] for i in members])
+            above.append(y)
+        x = np.average(above, axis=0, weights=[weights[0] + weights[1], weights[2] + weights[3]])
+    return x
+
+
+def test_clients_weigh_alike_however_many_rows_they_have(tmp_path):
+    rng = np.random.default_rng(7)
+    A, b = [rng.normal(size=(m, 2)) for m in ROWS], [rng.normal(size=m) for m in ROWS]
+    lines = ["p,q,y,who"]
+    for i in range(4):
+        rows = np.column_stack([A[i], b[i]]).tolist()
+        lines += [f"{p!r},{q!r},{y!r},{i}" for p, q, y in rows]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    data = {"source": "csv", "file": str(tmp_path / "rows.csv"), "label": "y"}
+    problem = {"agents": 4, "loss": "squared", "data": data, "partition": {"by": "who"}}
+    algorithm = {"name": "fedavg", "local": {"epochs": 2, "step": 0.05}}
+    observe = {"metrics": ["loss"]}
+    model = played(
+        tree([2, 2], {**SLOW, "rounds": 3}, problem=problem, algorithm=algorithm, observe=observe)
+    ).model[-1]
+    assert np.allclose(model, hierfavg(A, b, [1] * 4), rtol=0.0, atol=1e-12)
+    assert not np.allclose(model, hierfavg(A, b, ROWS), rtol=0.0, atol=1e-3)
+
+
 # Both engines, and what the log has.
 
 LEVEL = {**SLOW, "rounds": 2}
