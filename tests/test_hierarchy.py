@@ -229,6 +229,48 @@ def test_free_upper_links_are_a_star_with_grouped_sums(monkeypatch):
     assert not alike(played(star(**changes)), other)
 
 
+ROWS = [3, 7, 4, 10]  # of four clients, two below each edge
+
+
+def hierfavg(A, b, weights):
+    """Four cloud rounds of three edge rounds of two local steps, as a loop of the paper's means."""
+    x = np.zeros(2)
+    for _ in range(4):
+        above = []
+        for members in ([0, 1], [2, 3]):
+            y = x
+            for _ in range(3):
+                own = []
+                for i in members:
+                    z = y
+                    for _ in range(2):
+                        z = z - 0.05 * 2.0 * A[i].T @ (A[i] @ z - b[i]) / len(b[i])
+                    own.append(z)
+                y = np.average(own, axis=0, weights=[weights[i] for i in members])
+            above.append(y)
+        x = np.average(above, axis=0, weights=[weights[0] + weights[1], weights[2] + weights[3]])
+    return x
+
+
+def test_clients_weigh_alike_however_many_rows_they_have(tmp_path):
+    rng = np.random.default_rng(7)
+    A, b = [rng.normal(size=(m, 2)) for m in ROWS], [rng.normal(size=m) for m in ROWS]
+    lines = ["p,q,y,who"]
+    for i in range(4):
+        rows = np.column_stack([A[i], b[i]]).tolist()
+        lines += [f"{p!r},{q!r},{y!r},{i}" for p, q, y in rows]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    data = {"source": "csv", "file": str(tmp_path / "rows.csv"), "label": "y"}
+    problem = {"agents": 4, "loss": "squared", "data": data, "partition": {"by": "who"}}
+    algorithm = {"name": "fedavg", "local": {"epochs": 2, "step": 0.05}}
+    observe = {"metrics": ["loss"]}
+    model = played(
+        tree([2, 2], {**SLOW, "rounds": 3}, problem=problem, algorithm=algorithm, observe=observe)
+    ).model[-1]
+    assert np.allclose(model, hierfavg(A, b, [1] * 4), rtol=0.0, atol=1e-12)
+    assert not np.allclose(model, hierfavg(A, b, ROWS), rtol=0.0, atol=1e-3)
+
+
 # Both engines, and what the log has.
 
 LEVEL = {**SLOW, "rounds": 2}
@@ -340,6 +382,44 @@ def test_no_tree_is_refused(text, tmp_path):
         played(tree(str(file), {}))
 
 
+def test_a_table_of_more_levels_than_a_stack_holds_is_refused(tmp_path):
+    file = tmp_path / "parents.csv"
+    ways = [*((i, 6) for i in range(6)), *((edge, edge + 1) for edge in range(6, 38))]
+    file.write_text(table(*ways, (38, -1)))
+    with pytest.raises(InputError, match="found 33 levels of edges"):
+        check(desim.load(tree(str(file), {})))
+    file.write_text(table(*ways[:-1], (37, -1)))
+    check(desim.load({**tree(str(file), {}), "network": {"topology": {"tree": str(file)}}}))
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("nowhere.csv", "does not exist"), (".", "is a directory"), ("", "found ''"),
+])  # fmt: skip
+def test_a_table_that_is_no_file_is_refused_in_words(name, why):
+    with pytest.raises(InputError, match=r"network\.topology\.tree: found") as refusal:
+        desim.load(star(network={"topology": {"tree": name}}))
+    assert why in str(refusal.value)
+    assert not any(word in str(refusal.value) for word in ("tuple", "function", "\n"))
+
+
+def test_an_interrupted_run_ends_earlier_by_rounds_of_the_cloud(tmp_path, monkeypatch):
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+
+    def stop(now):
+        if now.round >= 4:
+            raise KeyboardInterrupt
+
+    before = {**tree([2, 3], {**FREE, "rounds": 5}), "stop": {"rounds": 40}}
+    run = desim.run(desim.load(before), out=tmp_path / "run", progress=stop)
+    last = int(run.events["round"][run.events["agent"] < 0].max())
+    assert run.status == "stopped"
+    assert 4 <= last < 10 < int(run.events["round"].max())
+    with pytest.raises(InputError, match=f"at least {last}, which is stored"):
+        desim.resume(tmp_path / "run", {"stop.rounds": last - 1})
+    resumed = desim.resume(tmp_path / "run", {"stop.rounds": last})
+    assert alike(resumed, played({**before, "stop": {"rounds": last}}))
+
+
 def test_a_table_of_parents_is_a_tree(tmp_path):
     file = tmp_path / "parents.csv"
     file.write_text(table(*GOOD))
@@ -360,6 +440,7 @@ WORDS = [
     (tree([2, 4]), "found 2 x 4 = 8 agents; allowed: problem.agents = 6"),
     (tree([2, 0], {}), "found 0"),
     (tree([6], {}), "allowed: numbers of nodes from the cloud down"),
+    (tree([1] * 33 + [6]), "found 33 levels of edges; allowed: at most 32"),
     (tree([2, 3], {}, {}), "found 2 of a tree with 1 of edges; allowed: one for each"),
     (star(network={"levels": [{}]}), "found without a tree"),
     (tree([2, 3], {"policy": {"quorum": 2, "late": "discard"}}), "nobody interrupts an edge"),

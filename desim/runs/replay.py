@@ -388,6 +388,8 @@ def _least(
     if manifest["status"] == "done":
         return was, "as the end of a run that is done only moves later"
     column = name.removesuffix("s") if name == "rounds" else name
-    rows = open_run(directory).store.pieces("events", [column])
-    last = max((part[column].max(initial=0).item() for part in rows), default=0)
+    rows = open_run(directory).store.pieces("events", [column, "agent"])
+    edges = manifest.get("edges") if column == "round" else None  # which have rounds of their own
+    kept = (part[column][slice(None) if edges is None else part["agent"] < 0] for part in rows)
+    last = max((part.max(initial=0).item() for part in kept), default=0)
     return last, "which is stored already"

@@ -16,11 +16,17 @@ from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.network import Level
 
+DEEPEST = 32  # levels of edges: a call goes down all of them within one stack of Python's
+
 
 def owners_of(scenario: Scenario, agents: int) -> list[Int]:
     """Which edge each node talks to, tier after tier from the agents up; InputError for no tree."""
     said = scenario.network.topology.tree
-    return regular(said) if isinstance(said, tuple) else parents(said, agents)  # type: ignore[arg-type]
+    owners = regular(said) if isinstance(said, tuple) else parents(said, agents)  # type: ignore[arg-type]
+    if len(owners) > DEEPEST:
+        text = f"found {len(owners)} levels of edges; allowed: at most {DEEPEST}"
+        raise InputError(f"network.topology.tree: {text}")
+    return owners
 
 
 def branched(scenario: Scenario, settings: Settings) -> Settings:

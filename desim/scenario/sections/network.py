@@ -1,9 +1,16 @@
 """The section `network`: who talks to whom, lines that agents share, what a message meets."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from desim import units
 from desim.errors import refusal
@@ -21,7 +28,7 @@ from desim.fields import (
     Text,
     Whole,
 )
-from desim.fields.numbers import number, whole
+from desim.fields.numbers import existing, number, whole
 from desim.fields.strict import OrElse
 from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
@@ -186,9 +193,9 @@ def _every(value: object) -> str | float:
     return round_or_duration(value, allowed)
 
 
-def _tree(value: object) -> object:
-    if isinstance(value, str):
-        return value
+def _tree(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str | Path):
+        return existing(value, info)
     allowed = "numbers of nodes from the cloud down such as [4, 8], or a csv of parents"
     if isinstance(value, list | tuple) and len(value) > 1:
         return tuple(whole(one, 1) for one in value)
@@ -196,6 +203,7 @@ def _tree(value: object) -> object:
 
 
 Edge = Annotated[tuple[int, int], BeforeValidator(_edge)]
+Tree = tuple[int, ...] | File
 Every = Annotated[str | float, PlainValidator(_every), EVERY]
 
 
@@ -238,7 +246,7 @@ class Topology(Form):
     """lists of edges, in turn: [[[0, 1], [2, 3]], [[1, 2], [3, 0]]]"""
     contacts: File | None = None
     """contact trace: csv or npz with agent, peer, begin and end, in s from the earliest begin"""
-    tree: Annotated[tuple[int, ...] | File, BeforeValidator(_tree)] | None = None
+    tree: Annotated[Tree, PlainValidator(_tree, json_schema_input_type=Tree)] | None = None
     """coordinators between agents and the cloud: [4, 8] is 4 edges of 8 agents each, or a csv with
     node and parent: agents 0, 1, ..., edges larger numbers, -1 the cloud. See network.levels"""
     directed: Flag | None = None
