@@ -34,6 +34,7 @@ SCENARIO = {
 SCENARIO["algorithm"]["local"] = {"solver": "noisy", "epochs": 2}
 SCENARIO["problem"]["clip"] = 1.0
 SCENARIO["compute"] = {"power": {"idle": "1 W"}}
+SCENARIO["battery"] = {"capacity": "1 Wh"}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,7 @@ def frames(run):
         "waits": run.waits(),
         "utilisation": run.utilisation(),
         "energy": run.energy(),
+        "charge": run.charge(),
         "clients": run.clients(),
         "fairness": run.fairness(),
         "links": run.links(),

@@ -112,7 +112,9 @@ def test_labels_and_a_title(tmp_path):
     assert texts(axes)[1:] == ["x", "y", "z"]
     with pytest.raises(InputError, match="label: found 1 labels; allowed: 3"):
         ecdf(tried(TIMES), labels=["x"], out=tmp_path / "b.svg")
-    with pytest.raises(InputError, match="x: found 'day'; allowed: time, round, bytes, epsilon"):
+    with pytest.raises(
+        InputError, match="x: found 'day'; allowed: time, round, bytes, joules, epsilon"
+    ):
         ecdf(tried(TIMES), x="day", out=tmp_path / "b.svg")
     assert not (tmp_path / "b.svg").exists()
 

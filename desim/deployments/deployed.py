@@ -128,7 +128,7 @@ def refuse(simulation: Simulation) -> None:
     graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
     odd = {
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
-        "churn, battery: found a section; deployed agents stay, unless you end their processes; "
+        "churn: found a section, or battery; deployed agents stay, unless you end their processes; "
         "allowed: none": settings.churn is not None,
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)

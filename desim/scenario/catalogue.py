@@ -160,7 +160,7 @@ WIDTH = 100  # characters of a line of the overview
 
 
 def overview() -> list[str]:
-    """Lines of text: five things to start with, and one line for each section."""
+    """Lines of text: five things to start with, and one line for each section with entries."""
     known = dict(scenarios())
     about = {f"desim run {name}": known[name] for name in START}
     about["desim study waiting"] = dict(studies())["waiting"]
@@ -169,8 +169,9 @@ def overview() -> list[str]:
     lines += ["", "what else there is, all of it by `desim list WHAT`"]
     for name, entries in SECTIONS.items():
         names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
-        text = _cut(", ".join(names), WIDTH - 21, ", ") if names else NONE[name]
-        lines.append(f"  {name:14}{len(names):3}  {text}")
+        if names:
+            text = _cut(", ".join(names), WIDTH - 21, ", ")
+            lines.append(f"  {name:14}{len(names):3}  {text}")
     return lines
 
 

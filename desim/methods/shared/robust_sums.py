@@ -5,7 +5,7 @@ Replies with numbers that are not finite, or too large to square, are left out. 
 left for the rule, it is as if nobody had replied: the model stays, and a warning says so.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from desim.numerics import keys
 from desim.numerics.keys import Stream
 
 if TYPE_CHECKING:
+    from desim.engine.hub import Hub
+    from desim.engine.requests import Replies
     from desim.engine.world import World
 
 BUCKETS = 1  # sub-counter of the draws of buckets, apart from those of who attacks
@@ -110,7 +112,7 @@ class Robust(Feature):
         self.centre = np.zeros(0)  # (dim,) the latest aggregate, once there is one
         self.void = 0  # rounds in which some replied, but too few
 
-    def total(self, hub: Any, replies: Any) -> tuple[Array, float]:
+    def total(self, hub: "Hub", replies: "Replies") -> tuple[Array, float]:
         """What the rule makes of replies, times how many these are; nothing where too few are."""
         rows = np.ascontiguousarray(replies.weighed, float)
         usable = sound(rows)
