@@ -596,3 +596,13 @@ def test_rules_and_attacks_are_listed():
                         for kind in ("rules", "attacks"))  # fmt: skip
     assert {"median", "krum", "nnm", "bucketing", "clipped-gossip"} <= rules
     assert {"mimic", "silence", "delay", "label-flip", "inner-product"} <= attacking
+
+
+def test_a_geometric_median_bears_what_its_steps_leave_little_of():
+    for n, f, steps in [(9, 2, 8), (9, 4, 8), (9, 4, 100), (5, 1, 3)]:
+        rows = np.repeat([[0.0], [1e6]], [n - f, f], axis=0)
+        left = robust_rules.geometric_median(rows, 1e-9, steps)[0] / 1e6
+        assert robust_rules.pull_left(n, f, steps) == pytest.approx(left, rel=1e-6)
+        assert robust_rules.pull_left(n, f, steps + 1) != pytest.approx(left, rel=1e-6)
+    bears = {k: Rule("geometric-median", iterations=k).borne(9) for k in (1, 8, 100)}
+    assert bears == {1: 0, 8: 3, 100: 4}

@@ -1,4 +1,4 @@
-"""What attackers of a scenario are built into: labels, links, a listener; and rules, a feature."""
+"""What attackers are built into: labels, late work, a listener; and what rules are: a feature."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -91,6 +91,17 @@ def geometric_median(
     return np.asarray(v)
 
 
+def pull_left(n: int, f: int, iterations: int) -> float:
+    """Where `geometric_median` ends, at most, between n - f rows at 0 and f far away at 1.
+
+    (5) and (6) on a line, from the mean on: each step leaves about f / (n - f).
+    """
+    d = f / n
+    for _ in range(iterations):
+        d = f * d / ((n - f) * (1.0 - d) + f * d)
+    return d
+
+
 def shortened(rows: Array, tau: float) -> Array:
     """Rows (n, dim) times min(1, tau / norm) each; zeros for those that are not `sound`."""
     rows = np.where(sound(rows)[:, None], rows, 0.0)
