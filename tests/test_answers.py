@@ -115,6 +115,7 @@ def test_the_distribution_function_counts_problems_targets_and_restarts(stored):
         assert rows["value"].iloc[:2].tolist() == [0.0, pytest.approx(first)]
 
 
+@pytest.mark.slow
 def test_the_folder_and_its_runs_say_the_same(stored):
     folder, made = stored
     again = open_study(folder)

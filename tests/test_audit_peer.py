@@ -52,6 +52,7 @@ def told():
 @pytest.mark.parametrize(
     ("view", "observer"), [("neighbour:0", "0"), ("collusion:[1, 3]", "[1, 3]")]
 )
+@pytest.mark.slow
 def test_runs_find_what_the_account_says_and_no_more(told, view, observer):
     one = audit_pair(small(), runs=RUNS, view=view)
     row = told[(told.observer.astype(str) == observer) & (told.agent == one.agent)].iloc[0]

@@ -51,6 +51,7 @@ def low(one):
     [(FEW, 2.0 / 1.5), (REPLACED, 4.0 / 1.5), (COUNTED, 2.0 / 1.5)],
     ids=["left out", "replaced", "counted"],
 )
+@pytest.mark.slow
 def test_a_canary_finds_what_is_charged_and_no_more(changes, mu):
     """Four rounds at multiplier 1.5: a sum moves by S, or by 2 S where another agent steps in."""
     one = found(changes)
@@ -149,6 +150,7 @@ def test_amplification_is_refuted_where_it_is_known_who_takes_part(drawn):
         ("participation=replace(drawn, seed=seed)", "participation=drawn"),
     ],
 )
+@pytest.mark.slow
 def test_another_mixture_is_noticed(right, wrong):
     with pytest.raises(AssertionError):
         check_mixture(found(SECRET, 80, mutant(of_sums, right, wrong).audit_sums))

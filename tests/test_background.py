@@ -219,6 +219,7 @@ print(json.dumps([plain.seconds, compilation.functions, run.model.tobytes().hex(
 """
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_and_the_next_one_finds_what_was_compiled(tmp_path):
     """All is on disk but one function, which the first run plays as plain Python."""
     with pytest.MonkeyPatch.context() as patch:

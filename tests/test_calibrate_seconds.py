@@ -251,6 +251,7 @@ def test_a_wrong_law_is_noticed(pair, monkeypatch):
         check_runs(pair)
 
 
+@pytest.mark.slow
 def test_the_file_is_a_network_that_scenarios_include(tmp_path, pair, call):
     folders = [tmp_path / name for name in "ab"]
     played(folders[0])
@@ -322,6 +323,7 @@ def test_the_error_of_a_speed_knows_of_the_fixed_cost():
     assert 0.8 < np.std(off) < 1.2
 
 
+@pytest.mark.slow
 def test_devices_and_lines_are_told_one_by_one_where_they_differ(tmp_path, call):
     network = {"link": {"latency": {"lognormal": ["20 ms", 0.8]}, "bandwidth": "1 Mbit/s"}}
     parts = {"network": network, "compute": {"speed": {"lognormal": ["1000 /s", 0.6]}}}
@@ -388,6 +390,7 @@ def lossy(share):
     return replace(whole, packets=10_000, packets_lost=int(10_000 * share))
 
 
+@pytest.mark.slow
 def test_a_rate_is_told_behind_packets_that_were_lost():
     known = lossy(0.02)
     made = lines.lines_of(replace(known, messages=known.messages.assign(sending=0.0)))

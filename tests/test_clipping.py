@@ -327,6 +327,7 @@ RAISES = "        return (a[:, :, None]"
 
 
 @pytest.mark.parametrize("view", ["eavesdropper", "neighbour:1", "final-model"])
+@pytest.mark.slow
 def test_a_run_that_ends_on_one_side_alone_is_an_outcome(view, tmp_path):
     """Of a model that raises where a row is long; the right one is not refuted."""
     raises = f"        assert np.isfinite(odds).all()\n{RAISES}"

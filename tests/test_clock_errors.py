@@ -94,6 +94,7 @@ def check_messages(module, pair):
         assert made.only_simulated == len(second) - len(made.frame)
 
 
+@pytest.mark.slow
 def test_every_message_and_computation_is_held_against_its_own(pair):
     check_messages(matching, pair)
 

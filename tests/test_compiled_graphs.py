@@ -797,6 +797,7 @@ def mixing(self, us):
 
 
 @pytest.mark.parametrize("program", [sending, lagging, mixing])
+@pytest.mark.slow
 def test_what_is_sent_without_a_release_is_charged(program, blocks, monkeypatch):
     simulation = simulated(program)
     assert unlike(simulation) == []

@@ -539,6 +539,7 @@ def test_a_program_that_finds_its_time_over_ends_then(rounds, met, now, end):
 
 
 @pytest.mark.parametrize("method", ["fedavg", "dsgd"])
+@pytest.mark.slow
 def test_a_run_ends_at_its_time_or_its_target(method):
     network = {"topology": "ring"} if method == "dsgd" else {}
     given = scenario(method, network=network)

@@ -103,6 +103,7 @@ def test_the_size_of_a_batch_changes_no_bit(name, engine):
 
 
 @pytest.mark.parametrize("name", ["plt-noisy", "nfl", "d-zoa-noise"])
+@pytest.mark.slow
 def test_threads_change_no_bit(monkeypatch, name):
     monkeypatch.setattr(jit, "PARALLEL_WORK", 0)
     runs = []

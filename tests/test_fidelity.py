@@ -30,6 +30,7 @@ def apart(rows, groups):
     return np.abs(law / rows["seconds"] - 1.0)
 
 
+@pytest.mark.slow
 def test_two_flows_on_one_line_take_what_the_kernel_took(pairs):
     found = apart(pairs, PAIR)
     assert found.median() < 0.02
@@ -108,6 +109,7 @@ def check_calibration():
     assert line.late < 0.05
 
 
+@pytest.mark.slow
 def test_what_a_deployed_run_measured_tells_its_network_and_devices():
     check_calibration()
 
@@ -118,6 +120,7 @@ def test_calibration_without_tcp_is_noticed(monkeypatch):
         check_calibration()
 
 
+@pytest.mark.slow
 def test_calibration_without_a_fixed_cost_is_noticed(monkeypatch):
     twin = mutant(fitted_laws, "at[0] + work / at[1:]", "work / at[1:]")
     monkeypatch.setattr(calibration, "devices_of", twin.devices_of)

@@ -37,6 +37,7 @@ def test_what_is_not_spoiled_works(name, tmp_path):
     assert desim.run(tmp_path / "scenario.yaml").status == "done"
 
 
+@pytest.mark.slow
 def test_what_is_spoiled_is_refused_in_words(ready):
     found, faults = outcomes(60, ready)
     assert faults == []

@@ -554,6 +554,7 @@ def test_who_waits_for_nothing_pays_with_its_next_message():
 
 
 @pytest.mark.parametrize("name", ["ad-psgd", "push-sum"])
+@pytest.mark.slow
 def test_nothing_but_the_releases_moves_what_is_sent_where_nobody_waits(name):
     made = merged(CASES[name], {"policy": "each", "stop": {"rounds": 6}})
     checked = transcript_check(worst_pair(build(desim.load(made)), row=0, pinned=True), 6)

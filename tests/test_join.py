@@ -93,6 +93,7 @@ def joining(waiting, host, told=None):
 
 
 @pytest.mark.parametrize("method", ["fedavg", "dsgd"])
+@pytest.mark.slow
 def test_two_hosts_play_the_bits_of_the_simulation(tmp_path, method):
     given = scenario(method, network={"topology": "ring"} if method == "dsgd" else {})
     waiting = Waiting(given, tmp_path)

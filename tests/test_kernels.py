@@ -221,6 +221,7 @@ def test_train_equals_the_naive_loop(solver, mistake, printed):
     assert all(np.array_equal(*pair) for pair in zip(given, (x, v, shift), strict=True))
 
 
+@pytest.mark.slow
 def test_training_solves_the_proximal_problem():
     data = problem()
     plan, who, x, v, round, _, shift = training()

@@ -159,6 +159,7 @@ def apart(folder, precision):
     return np.linalg.norm(ends[0] - ends[1]) / 0.5e-6
 
 
+@pytest.mark.slow
 def test_singles_round_nothing_that_noise_is_to_hide(tmp_path, monkeypatch):
     """The mutant trains in singles: on weights of size 1 a record decides where these round."""
     assert apart(tmp_path, "float32") <= CLAIMED * (1.0 + 1e-6)

@@ -405,6 +405,7 @@ def test_what_is_known_by_when(closed, ring):
         )
 
 
+@pytest.mark.slow
 def test_figures_by_command_and_by_run(call, ring, tmp_path):
     for kind in ("pairs", "distance", "learnt"):
         assert call("plot", "ring", "--kind", kind, "--size", "2x2") == (0, f"ring/{kind}.png\n")

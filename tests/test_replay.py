@@ -122,6 +122,7 @@ def test_the_command_retime(stored, tmp_path, monkeypatch, capsys):
     assert (code, "not a run directory" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_directory_stands_for_the_run_in_it(stored, tmp_path):
     run = desim.open(stored)
     assert desim.replay(stored).same

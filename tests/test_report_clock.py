@@ -84,6 +84,7 @@ def test_a_page_without_a_deployed_run_has_neither(runs, tmp_path):
     assert "img-src" not in page.policy([], [], figures=False)
 
 
+@pytest.mark.slow
 def test_of_many_simulations_the_first_are_held_against_it(runs, tmp_path):
     others = [
         played(network={"link": {"latency": f"{10 + k} ms"}})

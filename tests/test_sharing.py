@@ -70,6 +70,7 @@ def check_same(written, folder, workers=0):
     return told
 
 
+@pytest.mark.slow
 def test_runs_that_share_a_training_have_the_files_of_runs_played_alone(tmp_path):
     made = check_same(MANY, tmp_path)
     first = {case.seeds: case for case in reversed(made.plan.cases)}[0, 1]
@@ -192,6 +193,7 @@ def test_what_only_the_program_knows_is_played_too(tmp_path):
     assert not check_same(written, tmp_path).shared
 
 
+@pytest.mark.slow
 def test_a_run_that_is_told_slower_than_played_is_the_last(tmp_path, monkeypatch):
     monkeypatch.setattr(retime, "seconds", lambda run: 2.0 if "retimed" in run.manifest else 1.0)
     assert list(study(MANY, tmp_path / "a", workers=0).shared.values()) == [1, 1]

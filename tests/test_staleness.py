@@ -70,6 +70,7 @@ def check(module, runs, names=tuple(RUNS)):
         pd.testing.assert_frame_equal(found, wanted, check_dtype=False, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_newest_message_counts_since_it_left(runs):
     check(traffic, runs)
 

@@ -36,6 +36,7 @@ def of(**problem):
     return build(desim.load(scenario(**problem))).problem
 
 
+@pytest.mark.slow
 def test_operations_are_those_by_hand_and_of_desims_own_network():
     torch = of(model="timed-perceptron")
     assert operations(torch) == 4 * FEATURES * HIDDEN + 6 * HIDDEN * CLASSES

@@ -126,6 +126,7 @@ def test_gradients_are_those_of_torch(model):
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("model", ["layers", "convolution", "branching"])
+@pytest.mark.slow
 def test_clipped_gradients_are_those_of_a_loop(model):
     problem = problem_of(model, 0.7)
     x, who = problem.loss.start, np.arange(problem.agents)
@@ -288,6 +289,7 @@ def test_a_method_whose_gradients_are_others_is_found_out():
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.slow
 def test_fedavg_is_torch_s_own_loop():
     """Full gradient steps with torch.optim.SGD on a module for each agent, averaged."""
     local = {"solver": "gradient", "epochs": 3, "step": 0.2}
@@ -428,6 +430,7 @@ def test_threads_of_torch_are_as_they_were():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_noise_is_accounted_as_of_any_model():
     local = {"solver": "noisy", "epochs": 2, "step": 0.1}
     run = desim.run(
@@ -442,6 +445,7 @@ def test_noise_is_accounted_as_of_any_model():
     assert np.isfinite(run.epsilon()["epsilon"].to_numpy()).all()
 
 
+@pytest.mark.slow
 def test_values_alone_teach_a_network_too():
     """D-ZOA with the exact differences of float64: near the gradient, and the same on engines."""
     from desim.problem.kernels.zeroth import estimates

@@ -131,6 +131,7 @@ def trainings(draw):
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=examples(10))
 @given(trainings(), st.integers(0, 2))
+@pytest.mark.slow
 def test_local_training_contracts_as_it_declares(scenario, agent):
     pair = worst_pair(built(scenario), agent, pinned=True)
     checked = transcript_check(pair)

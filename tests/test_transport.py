@@ -336,6 +336,7 @@ def test_acknowledgements_that_pass_by_the_queue_are_noticed():
 
 
 @pytest.mark.parametrize("case", CROSSED[1:3])
+@pytest.mark.slow
 def test_what_goes_down_and_up_behind_a_site_meets_in_its_queues(case):
     times, sizes, latency, rate = case
     given = {"latency": latency, "bandwidth": 1e15, "transport": {"tcp": {"congestion": "reno"}}}

@@ -145,6 +145,7 @@ def apart_from_exact(module, case):
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=examples(60))
 @given(hostile(dims=(1, 3, 7, 30), losses=("squared", "huber", "narrow")))
+@pytest.mark.slow
 def test_gradients_with_twice_the_digits_are_exact_to_half_the_tolerance(case):
     assert apart_from_exact(twofold, case) <= 0.5
 
