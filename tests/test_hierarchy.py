@@ -18,6 +18,7 @@ from desim.runs.reading.facts import facts
 from desim.scenario.build import check
 
 TREES = range(int(os.environ.get("DESIM_TREES", "5")))  # 200 agree
+ABSENT = range(int(os.environ.get("DESIM_TREES", "3")))  # 200 agree
 FREE = {"link": {"latency": "0 s", "bandwidth": "inf"}}
 SLOW = {"link": {"latency": "30 ms", "bandwidth": "20 kbit/s", "jitter": {"lognormal": 0.2}}}
 BASE = {
@@ -115,12 +116,39 @@ def some_tree(number):
     return (world, sizes, levels[:-1], levels[-1], 5), scenario, {"A": A, "b": b}
 
 
-def naive_agrees(number, folder, **wrong):
-    """Whether desim and the naive play have the same times and models."""
+def some_absences(number, scenario, folder):
+    """Edges of that tree come and go: by level, of each edge, when it is away (from, until)."""
+    rng, absences, edges = random.Random(number), {}, 1
+    levels = scenario["network"]["levels"]
+    for k, (size, level) in enumerate(zip(scenario["network"]["topology"]["tree"], levels)):  # noqa: B905
+        edges *= size
+        if rng.random() < 0.2:
+            continue
+        if rng.random() < 0.3:  # turns that last as long each time
+            up, down = rng.uniform(0.5, 3.0), rng.uniform(0.2, 2.0)
+            level["churn"] = {"up": up, "down": down}
+            ends = np.cumsum(np.tile([up, down], 500)).reshape(-1, 2)
+            absences[k] = [ends.tolist()] * edges
+            continue
+        states, absences[k] = {}, []
+        for e in range(edges):  # measured ones, again and again
+            ends = np.cumsum([rng.uniform(0.1, 2.0) for _ in range(8)])
+            states[f"edge_{e}"] = np.column_stack([[0.0, *ends[:-1]], [1.0, 0.0] * 4])
+            lap = ends[-2] + ends[-2] - ends[-3]  # the last one lasts as long as that before
+            spans = [*zip(ends[0:-2:2], ends[1:-1:2], strict=True), (ends[-2], lap)]
+            absences[k].append([(a + n * lap, b + n * lap) for n in range(100) for a, b in spans])
+        np.savez(folder / f"level_{k}.npz", **states)
+        level["churn"] = {"trace": str(folder / f"level_{k}.npz"), "assign": "in-order"}
+    return absences
+
+
+def naive_agrees(number, folder, leaving=False, **wrong):
+    """Whether desim and the naive play have the same times and models; leaving: edges are away."""
     arguments, scenario, arrays = some_tree(number)
     np.savez(folder / "tree.npz", **arrays)
     scenario["problem"]["data"]["file"] = str(folder / "tree.npz")
-    times, models = naive.play(*arguments, **wrong)
+    absences = some_absences(number, scenario, folder) if leaving else None
+    times, models = naive.play(*arguments, absences, **wrong)
     run = played(scenario, "cohort" if number % 2 else "agents")
     closed = run.events[(run.events["kind"] == "aggregate") & (run.events["agent"] == -1)]
     shown = closed["time"].to_numpy()
@@ -159,6 +187,51 @@ class Hasty(naive.Coordinator):
 @pytest.mark.parametrize("wrong", [OneRound, Unweighed, Hasty])
 def test_a_wrong_simulation_disagrees(wrong, tmp_path):
     assert not all(naive_agrees(number, tmp_path, kind=wrong) for number in range(40))
+
+
+@pytest.mark.parametrize("number", ABSENT)
+def test_a_simulation_written_apart_agrees_where_edges_leave(number, tmp_path):
+    assert naive_agrees(number, tmp_path, leaving=True)
+
+
+class AlwaysThere(naive.Coordinator):
+    """Edges that never leave."""
+
+    def leave(self):
+        """Nothing."""
+
+
+class Forgetful(naive.Coordinator):
+    """Edges that find nothing of what came while they were away."""
+
+    def come_back(self):
+        self.box = []
+        super().come_back()
+
+
+class Remote(naive.Coordinator):
+    """Edges that go on without hearing anybody while they are away."""
+
+    def check(self):
+        here, self.here_now = self.here_now, True
+        super().check()
+        self.here_now = here
+
+
+class Punctual(naive.Coordinator):
+    """Edges that close with what was there when they could have, had they not been away."""
+
+    def come_back(self):
+        self.here_now = True
+        self.check()
+        letters, self.box = self.box, []
+        for letter in letters:
+            self.queue.at(self.queue.now, letter, 2)
+
+
+@pytest.mark.parametrize("wrong", [AlwaysThere, Forgetful, Remote, Punctual])
+def test_a_wrong_simulation_of_absences_disagrees(wrong, tmp_path):
+    assert not all(naive_agrees(n, tmp_path, leaving=True, kind=wrong) for n in range(40))
 
 
 # Against stars.
@@ -274,6 +347,7 @@ def test_clients_weigh_alike_however_many_rows_they_have(tmp_path):
 # Both engines, and what the log has.
 
 LEVEL = {**SLOW, "rounds": 2}
+AWAY = {"up": {"exponential": "2 s"}, "down": {"exponential": "500 ms"}}
 CASES = {
     "quorum over deadlines": (
         [3, 2], [{**LEVEL, "policy": {"quorum": 2}}],
@@ -287,6 +361,10 @@ CASES = {
     "absent clients": (
         [2, 3], [{**LEVEL, "participation": {"bernoulli": 0.7}}],
         {"churn": {"up": {"exponential": "3 s"}, "down": {"exponential": "500 ms"}}},
+    ),
+    "absent edges": (
+        [1, 2, 3], [{**LEVEL, "churn": AWAY}, {**LEVEL, "policy": {"quorum": 1}, "churn": AWAY}],
+        {"policy": {"deadline": "400 ms", "late": "carry"}, "churn": AWAY},
     ),
     "the end by time": ([2, 3], [LEVEL], {"stop": {"time": "4 s"}}),
 }  # fmt: skip
@@ -351,6 +429,38 @@ def test_what_clients_took_is_what_they_took_of_the_star():
     assert one.energy().equals(other.energy())
     assert one.utilisation().equals(other.utilisation())
     assert not one.energy().equals(more.energy())
+
+
+def test_edges_leave_by_draws_of_their_own_and_take_no_joules():
+    compute = {**BASE["compute"], "power": {"idle": "1 W", "computing": "3 W"}}
+    changes = {"compute": compute, "stop": {"time": "6 s"}, "churn": AWAY}
+    often = {"up": {"exponential": "1 s"}, "down": {"exponential": "1 s"}}
+    run = played(tree([2, 3], {**LEVEL, "churn": often}, **changes))
+    turns = run.events[run.events["kind"].isin(["down", "up"])]
+    times = [set(rows["time"]) for _, rows in turns.groupby("agent")]
+    assert set(turns["agent"]) == set(range(8))
+    assert len(set.union(*times)) == len(turns)
+    here, used = run.utilisation(), run.energy().set_index("cause")["joules"]
+    assert set(here["agent"]) == set(run.energy()["agent"]) == set(range(6))
+    assert np.allclose(used["idle"], 6.0 - here["away"], rtol=1e-12)
+    waits = run.waits().set_index(["agent", "time"])["closer"]
+    back = [*turns.loc[turns["kind"] == "up", ["agent", "time"]].itertuples(index=False, name=None)]
+    assert {*waits[waits == -4].index} == {*waits.index} & {*back}
+    assert (waits == -4).any()
+    assert "ended by its return" in " ".join(text for _, text in facts(run))
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_an_edge_that_never_comes_back_is_named_or_passed_over(engine, tmp_path):
+    np.savez(tmp_path / "states.npz", once=np.array([[0.0, 1.0], [3.0, 0.0]]))
+    states = {"trace": str(tmp_path / "states.npz"), "end": "hold"}
+    with pytest.raises(Deadlock, match=r"edge 0 is needed at 3\.\d+ s, but has left"):
+        played(tree([2, 3], {**LEVEL, "churn": states}), engine)
+    level = {**LEVEL, "churn": states, "policy": {"deadline": "2 s"}}
+    run = played(tree([2, 3], level, stop={"rounds": 8}), engine)
+    closed = run.events[(run.events["kind"] == "aggregate") & (run.events["agent"] == -1)]
+    assert closed["value"].to_list() == [2.0] + 7 * [0.0]
+    assert np.array_equal(run.model[-1], run.model[1])
 
 
 # Bad input.
@@ -460,6 +570,11 @@ WORDS = [
     (refused(privacy={"budget": 8.0, "noise": {"kind": "gaussian", "sigma": 1}}),
      "whose calls nobody counts"),
     (refused(churn={"up": "1 s", "down": "1 s", "memory": "lost"}), "what agents would forget"),
+    (tree([2, 3], {"churn": {**AWAY, "memory": "lost"}}), "goes on with the round that it was in"),
+    (tree([2, 3], {"churn": {**AWAY, "messages": "lost"}}), "waits until it is back; allowed"),
+    (tree([2, 3], {"churn": AWAY}, compute={"coordinator": {"reply": "1 ms"}}),
+     "the work of an edge that leaves"),
+    (tree([2, 3], {"churn": {"trace": "no.npz"}}), "network.levels[0].churn.trace: found 'no.npz'"),
     (tree([2, 3], {"link": {"loss": "9 %", "on_loss": "drop"}}), "every edge is waited for"),
     (refused(codec={"top-k": 2}), "edges would have to code sums"),
     (refused(participation={"choose": "oldest", "invite": 2}), "no edge remembers"),

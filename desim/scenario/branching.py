@@ -1,7 +1,9 @@
 """A tree of coordinators as engines take it: who talks to whom, and how, at each level."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from re import sub
 from typing import Any
 
 import numpy as np
@@ -46,9 +48,20 @@ def branched(scenario: Scenario, settings: Settings) -> Settings:
         above = np.full(number, CLOUD)
         if t + 1 < len(owners):
             above = first + number + owners[t + 1]
-        tiers.append(_tier(scenario, level, owner, first, above))
+        with _at_level(len(owners) - 1 - t):
+            tiers.append(_tier(scenario, level, owner, first, above))
         first += number
     return replace(settings, tree=Tree(tuple(tiers)))
+
+
+@contextmanager
+def _at_level(k: int) -> Iterator[None]:
+    """What is wrong with a file that level k names stands there."""
+    try:
+        yield
+    except InputError as error:
+        found = [sub(r"^(network\.)?", f"network.levels[{k}].", one) for one in error.problems]
+        raise InputError(found) from None
 
 
 def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) -> Tier:
@@ -56,7 +69,7 @@ def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) 
     ids, network = first + np.arange(len(above)), scenario.network
     changes: dict[str, Any] = {"link": level.link, "links": (), "latency_matrix": None}
     changes |= {"uplink": level.uplink, "downlink": level.downlink, "contention": "none"}
-    same = {"policy": level.policy, "participation": level.participation, "churn": None}
+    same = {"policy": level.policy, "participation": level.participation, "churn": level.churn}
     own = scenario.model_copy(update={"network": network.model_copy(update=changes), **same})
     conditions = Conditions(own, len(ids))
     drawn = conditions.participation()
@@ -64,6 +77,7 @@ def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) 
     return Tier(
         first, owner, len(ids), level.rounds, conditions.links(ids, above, "uplink"),
         conditions.links(above, ids, "downlink"), policy_of(own), drawn,
+        conditions.calendar_from(first),
     )  # fmt: skip
 
 

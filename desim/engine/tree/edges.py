@@ -11,7 +11,6 @@ played when it is called, and its clients' states are shown once its reply has b
 """
 
 from collections.abc import Callable, Sequence
-from re import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from desim.engine.clients import Clients
 from desim.engine.cohort.star import CohortStation, rounds_of
 from desim.engine.hub import Hub, Variables
 from desim.engine.requests import COLLECT, Collect, Job, Replies
+from desim.engine.tree.absent_edges import Attending, edges_named, when_there
 from desim.engine.world import Discard, World
 from desim.errors import Deadlock, InputError, RunError
 from desim.log.event_log import EventLog
@@ -146,10 +146,9 @@ class Star:
 
     def named(self, error: Deadlock) -> Deadlock:
         """The same, where edges are called agents by the name that words have for them."""
-        first = self.first - self.agents
         if not self.edges:
             return error
-        return Deadlock(sub(r"agent (\d+)", lambda one: f"edge {first + int(one[1])}", str(error)))
+        return Deadlock(edges_named(str(error), self.first - self.agents))
 
     def total(self, replies: Replies) -> tuple[Array, float]:
         """The sum (dim,) of weighed replies, and how many clients' it counts."""
@@ -251,9 +250,10 @@ class Edge(Star):
     def __init__(
         self, world: World, station: Any, members: Int, reach: Int, own: int, first: int,
         address: int, *, program: Callable[[Any], Any], rounds: int, in_turn: InTurn | None,
-        log: EventLog, show: Callable[[Int | None, Int], None],
+        log: EventLog, show: Callable[[Int | None, Int], None], attending: Attending | None,
     ) -> None:  # fmt: skip
         super().__init__(world, station, members, reach, own, first, address)
+        self.attending = attending  # None: it is always there
         self.program, self.rounds, self.in_turn = program, rounds, in_turn
         self.log, self.show = log, show
         self.reply: tuple[Array, float] = np.zeros(0), 0.0  # the latest, and how many it counts
@@ -280,7 +280,8 @@ class Edge(Star):
             over[0] = True
 
         try:
-            end = float(self.station.played(program, hub, begin))
+            begin = begin if self.attending is None else self.attending.acting(begin)
+            end = float(self.station.played(program, hub, begin, self.attending))
         except Deadlock as error:
             self.stuck, end = self.named(error), np.inf
         passed_on(self.world.log, self.log, self.id)
@@ -345,10 +346,12 @@ class EdgesStation(CohortStation):
                     up, e, end, *place, reply_bits, -1, UPLINK, log.rows
                 )  # fmt: skip
 
-    def played(self, program: Any, hub: Hub, begin: float) -> float:
+    def played(
+        self, program: Any, hub: Hub, begin: float, attending: Attending | None
+    ) -> float:  # fmt: skip
         """Run a program from `begin` s on; return its end s."""
         self.now = begin
-        return rounds_of(program, self.world, self, hub)
+        return rounds_of(program, when_there(self.world, attending), self, hub)
 
     def past(self, hub: Hub, until: float) -> None:
         """Nothing is left to be written: what happens is known when it begins."""

@@ -22,6 +22,7 @@ from desim.network.conditions.participation import (
     UniformSubset,
 )
 from desim.network.conditions.policy import Policy
+from desim.network.timeline.computations import Calendar
 from desim.network.timeline.messages import Links
 from desim.numerics import keys
 from desim.numerics.keys import Stream
@@ -40,7 +41,8 @@ class Tier:
 
     first: id of the first; owner (nodes below,): which edge each node of the tier below talks to.
     rounds: of an edge for each round above. uplinks, downlinks: one link for each edge, to and from
-    what is above; policy: for whom of them it waits; participation: whom it invites.
+    what is above; policy: for whom of them it waits; participation: whom it invites. calendar: when
+    they are up, asked for their ids; None for always.
     """
 
     first: int
@@ -51,6 +53,7 @@ class Tier:
     downlinks: Links
     policy: Policy
     participation: Drawn
+    calendar: Calendar | None = None
 
     @property
     def afresh(self) -> "Tier":

@@ -5,7 +5,7 @@ import math
 from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
-from desim.scenario.sections.devices import Churn
+from desim.scenario.sections.devices import Churn, Compute
 from desim.scenario.sections.links import Codec, LinkChange
 from desim.scenario.sections.network import Level, Network
 from desim.scenario.sections.privacy import Privacy
@@ -38,6 +38,12 @@ def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
         text = f"found {who.kind if who.separation is None else 'separation'}"
         allowed = "all, {bernoulli: ...}, {uniform: ...}"
         yield (*here, "participation"), f"{text} of edges; allowed: {allowed}"
+    if level.churn is not None and level.churn.memory == "lost":
+        text = "found lost, but an edge that is back goes on with the round that it was in"
+        yield (*here, "churn", "memory"), f"{text}; allowed: kept"
+    if level.churn is not None and level.churn.messages == "lost":
+        text = "found lost, but what is sent to an edge arrives, and waits until it is back"
+        yield (*here, "churn", "messages"), f"{text}; allowed: queued"
     for key in ("uplink", "downlink"):
         change: LinkChange = getattr(level, key)
         way = change.applied(level.link)
@@ -98,11 +104,16 @@ def tree_adds_up(
 
 def tree_is_played(
     network: Network, policy: Policy, participation: Participation, codec: Codec,
-    churn: Churn | None,
+    churn: Churn | None, compute: Compute,
 ) -> Found:  # fmt: skip
     """What no edge does yet."""
     if network.topology.tree is None:
         return
+    if compute.coordinator is not None and any(one.churn for one in network.levels or ()):
+        text = (
+            "found with network.levels' churn, and nobody says what becomes of the work of an edge"
+        )
+        yield ("compute", "coordinator"), f"{text} that leaves; allowed: one of them"
     if codec.up.kind != "none" or codec.down.kind != "none":
         text = "found one in a tree, whose edges would have to code sums"
         yield ("codec",), f"{text}; allowed: none, or topology: star"

@@ -31,6 +31,7 @@ from desim.fields import (
 from desim.fields.numbers import existing, number, whole
 from desim.fields.strict import OrElse
 from desim.scenario.sections.algorithm import Participation, Policy
+from desim.scenario.sections.devices import MaybeChurn
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 from desim.scenario.sections.power import NetworkPower
@@ -302,6 +303,7 @@ class Level(Strict):
     examples = {
         "link": {"latency": "40 ms", "bandwidth": "1 Gbit/s"}, "rounds": 5,
         "policy": {"quorum": 3, "late": "carry"}, "participation": {"uniform": 2},
+        "churn": {"up": {"exponential": "10 min"}, "down": {"exponential": "20 s"}},
     }  # fmt: skip
 
     link: Link = Link()
@@ -317,6 +319,9 @@ class Level(Strict):
     """for whom of them what is above waits; late replies are carried"""
     participation: Participation = Participation.of("all")
     """which of them what is above invites: of each coordinator's own, uniform: that many"""
+    churn: MaybeChurn = None
+    """edges that leave and come back, as agents do by the section churn: one that is away neither
+    calls nor answers, forgets nothing, and finds what came for it when it is back"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -352,7 +357,7 @@ class Network(Strict):
     """measured latencies between sites, on top of link.latency"""
     levels: Several[Level] | None = None
     """tree: the levels of edges, from the cloud down: [{link: .., rounds: 5, policy: ..,
-    participation: ..}]; elsewhere these keys are those of agents and their edges"""
+    participation: .., churn: ..}]; elsewhere these keys are those of agents and their edges"""
     links: Several[LinkOf] = ()
     """links that differ: [{sender: 3, bandwidth: 1 Mbit/s}, {receiver: 3, ...}]; the last holds"""
     contention: Contention = "none"
