@@ -13,9 +13,11 @@ import desim
 from desim.engine.hub import Hub
 from desim.errors import Deadlock, InputError
 from desim.problem.kernels.sums import column_sums
+from desim.runs.allowance import listed
 from desim.runs.privacy import statement
 from desim.runs.reading.facts import facts
-from desim.scenario.build import check
+from desim.scenario.build import build, check
+from desim.scenario.sections.network import Network
 
 TREES = range(int(os.environ.get("DESIM_TREES", "5")))  # 200 agree
 ABSENT = range(int(os.environ.get("DESIM_TREES", "3")))  # 200 agree
@@ -411,6 +413,19 @@ def test_epsilon_is_that_of_what_the_edges_see():
     assert more.epsilon(view="coordinator")["epsilon"].max() > spent[0].max()
 
 
+def test_a_target_is_spread_over_the_rounds_of_edges(monkeypatch):
+    privacy = {"target": {"epsilon": 2.0, "delta": 1e-3}, "noise": {"kind": "gaussian"}}
+    changes = {"privacy": privacy, **PRIVATE, "problem": {**BASE["problem"], "clip": 1.0}}
+    scenario = tree([2, 3], {**FREE, "rounds": 3}, **changes, stop={"rounds": 2})
+    one, two = played(star(**changes, stop={"rounds": 6})), played(scenario)
+    assert set(two.releases["scale"]) == set(one.releases["scale"])
+    assert two.epsilon(delta=1e-3)["epsilon"].max() == pytest.approx(2.0, rel=1e-9)
+    rows = listed(build(desim.load(scenario)))  # of a run that ends sooner or later
+    assert [often for _, kinds in rows for *_, often in kinds] == [6]
+    monkeypatch.setattr(Network, "edge_rounds", 1)
+    assert played(scenario).epsilon(delta=1e-3)["epsilon"].max() > 2.4
+
+
 def test_a_wait_without_end_names_the_edge_or_its_client():
     lost = {"loss": "90 %", "limit": 1}
     with pytest.raises(Deadlock, match="edge 0 waits for"):
@@ -512,6 +527,16 @@ def test_a_table_that_is_no_file_is_refused_in_words(name, why):
     assert not any(word in str(refusal.value) for word in ("tuple", "function", "\n"))
 
 
+def test_a_recorded_participation_lasts_for_the_rounds_of_edges(tmp_path):
+    file = tmp_path / "who.csv"
+    rows = [f"{k},{i}" for k in range(1, 6) for i in range(6)]
+    file.write_text("\n".join(["round,agent", *rows]))
+    changes = {"participation": {"trace": str(file), "end": "error"}, "stop": {"rounds": 2}}
+    check(desim.load(tree([2, 3], {**FREE, "rounds": 2}, **changes)))
+    with pytest.raises(InputError, match="lasts 5 rounds, the run may last"):
+        check(desim.load(tree([2, 3], {**FREE, "rounds": 3}, **changes)))
+
+
 def test_an_interrupted_run_ends_earlier_by_rounds_of_the_cloud(tmp_path, monkeypatch):
     monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
 
@@ -563,8 +588,6 @@ WORDS = [
     (tree([2, 3], {"rounds": 2}, algorithm={"name": "feddyn"}), "allowed: rounds: 1"),
     (tree([2, 3], {"rounds": 2}, algorithm={"name": "fedavg", "server": {"momentum": 0.5}}),
      "whose coordinator remembers more"),
-    (tree([2, 3], {"rounds": 2}, privacy={"target": {"epsilon": 1, "delta": 1e-3}}, **PRIVATE),
-     "it plans one release in each round of the cloud"),
     (refused(privacy={"trust": "coordinator", "clip": 1, "noise": {"multiplier": 1}}),
      "found coordinator in a tree"),
     (refused(privacy={"budget": 8.0, "noise": {"kind": "gaussian", "sigma": 1}}),

@@ -126,7 +126,7 @@ class Conditions:
             file, fields, one, durations, median, where=where, **trace.ways
         )
         if trace.order == "measured":
-            outlives(trace.end, self.scenario.stop.rounds, found.shortest, where)
+            outlives(trace.end, self.scenario.agent_rounds, found.shortest, where)
         return found
 
     def participation(self) -> Participation:
@@ -145,7 +145,7 @@ class Conditions:
                 sets = [np.array(sorted(set(one)), np.int64) for one in said.value]
                 return participation.Schedule(agents, seed, sets)
             case "trace":
-                where, rounds = "participation.trace", self.scenario.stop.rounds
+                where, rounds = "participation.trace", self.scenario.agent_rounds
                 sets = participation.recorded(said.value, agents, where)
                 outlives(said.end, rounds, len(sets), where)
                 return participation.Schedule(agents, seed, sets, said.end == "loop")

@@ -8,6 +8,7 @@ hierarchical federated learning" (arXiv 1905.06641).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class Tree:
 
     tiers: tuple[Tier, ...]
     in_turn: InTurn | None = field(default=None, repr=False)
+
+    @property
+    def rounds(self) -> int:
+        """Of clients, at most, for each round of the cloud."""
+        return prod(tier.rounds for tier in self.tiers)
 
     @property
     def afresh(self) -> "Tree":

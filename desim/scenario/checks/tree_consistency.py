@@ -96,10 +96,6 @@ def tree_adds_up(
     if privacy is not None and privacy.budget is not None:
         text = "found in a tree, whose calls nobody counts for it before they are made"
         yield ("privacy", "budget"), f"{text}; allowed: leave it out, or topology: star"
-    several = any(level.rounds > 1 for level in network.levels or ())
-    if privacy is not None and privacy.target is not None and several:
-        text = "found with rounds of edges, and it plans one release in each round of the cloud"
-        yield ("privacy", "target"), f"{text}; allowed: privacy.noise, or rounds: 1"
 
 
 def tree_is_played(

@@ -1,6 +1,7 @@
 """The section `network`: who talks to whom, lines that agents share, what a message meets."""
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -378,6 +379,11 @@ class Network(Strict):
         if "latency_matrix" in found and isinstance(link, Mapping):
             return {**found, "link": {"latency": 0.0, **link}}
         return found
+
+    @property
+    def edge_rounds(self) -> int:
+        """Rounds of agents for each round of stop.rounds: in a tree those of their edges."""
+        return prod(level.rounds for level in self.levels or ())
 
     def shared(self, which: str) -> Contention:
         """How messages on the links `which` share bandwidth: link, uplink or downlink."""
