@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from naive import robust
 from naive import tree as naive
 
 import desim
@@ -346,6 +347,74 @@ def test_clients_weigh_alike_however_many_rows_they_have(tmp_path):
     assert not np.allclose(model, hierfavg(A, b, ROWS), rtol=0.0, atol=1e-3)
 
 
+# Rules in place of the mean, at edges and above.
+
+RULES = {
+    "mean": robust.average, "median": robust.coordinate_median,
+    "trimmed": lambda rows: robust.trimmed_mean(rows, 1),
+}  # fmt: skip
+WRITTEN = {"mean": "mean", "median": "median", "trimmed": {"trimmed-mean": "25 %"}}
+
+
+def robust_rounds(world, liars, below, above, groups):
+    """Two rounds of a cloud, two of each edge for each, clients that lie among them."""
+    x = np.zeros(world.dim)
+    for _ in range(2):
+        moves = []
+        for members in groups:
+            y = x
+            for _ in range(2):
+                own = [(-1.0 if i in liars else 1.0) * (world.trained(i, y) - y) for i in members]
+                y = y + RULES[below]([one.tolist() for one in own])
+            moves.append((y - x).tolist())
+        x = x + RULES[above](moves)
+    return x
+
+
+@pytest.mark.parametrize(("below", "above"), [
+    ("median", "mean"), ("mean", "median"), ("trimmed", "mean"),
+])  # fmt: skip
+def test_edges_and_the_cloud_take_rules_in_place_of_means(below, above, tmp_path):
+    rng = np.random.default_rng(5)
+    A, b = rng.normal(size=(12, 4, 2)), rng.normal(size=(12, 4))
+    np.savez(tmp_path / "rows.npz", A=A, b=b)
+    data = {"source": "npz", "file": str(tmp_path / "rows.npz")}
+    changes = {
+        "problem": {"agents": 12, "loss": "squared", "data": data},
+        "algorithm": {
+            "name": "fedavg", "local": {"epochs": 2, "step": 0.05}, "aggregate": WRITTEN[below],
+        },
+        "observe": {"metrics": []}, "stop": {"rounds": 2},
+        "attackers": {"agents": [0, 1, 4], "attack": "sign-flip"},
+    }  # fmt: skip
+    level = {**SLOW, "rounds": 2, "aggregate": WRITTEN[above]}
+    one, other = (played(tree([3, 4], level, **changes), engine) for engine in ("cohort", "agents"))
+    world, groups = naive.World(A, b, None, 0.05, 2), np.arange(12).reshape(3, 4).tolist()
+    place = world, {0, 1, 4}, below, above
+    assert alike(one, other)
+    assert np.allclose(one.model[-1], robust_rounds(*place, groups), rtol=0.0, atol=1e-12)
+    others = np.arange(12).reshape(4, 3).T.tolist()
+    assert not np.allclose(one.model[-1], robust_rounds(*place, others), rtol=0.0, atol=1e-4)
+    wrong = *place[:2], above, below, groups
+    assert not np.allclose(one.model[-1], robust_rounds(*wrong), rtol=0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("below", "above", "who", "warned"), [
+    ("mean", "mean", [0], True), ("mean", "median", [0, 1], False),
+    ("mean", "median", [0, 4], True), ("median", "mean", [0, 1], True),
+    ("median", "mean", [0, 4], False),
+    ("median", "median", [0, 1, 4], False), ("median", "median", [0, 1, 4, 5], True),
+])  # fmt: skip
+def test_what_edges_bear_is_judged_edge_by_edge(below, above, who, warned):
+    changes = {
+        "problem": {**BASE["problem"], "agents": 12},
+        "algorithm": {"name": "fedavg", "aggregate": below},
+        "attackers": {"agents": who, "attack": "sign-flip"},
+    }
+    found = check(desim.load(tree([3, 4], {"aggregate": above}, **changes))).method.warnings
+    assert any("agents attack" in text for text in found) == warned
+
+
 # Both engines, and what the log has.
 
 LEVEL = {**SLOW, "rounds": 2}
@@ -579,6 +648,9 @@ WORDS = [
     (tree([2, 3], {}, {}), "found 2 of a tree with 1 of edges; allowed: one for each"),
     (star(network={"levels": [{}]}), "found without a tree"),
     (tree([2, 3], {"policy": {"quorum": 2, "late": "discard"}}), "nobody interrupts an edge"),
+    (tree([2, 3], {"aggregate": {"krum": 1}}), "needs 5 replies, where a round has 2 edges"),
+    (tree([2, 3], {"aggregate": {"clipped-gossip": 1}}), "which is no graph"),
+    (refused(algorithm={"name": "fedavg", "aggregate": {"krum": 1}}), "where a round has 3 agents"),
     (tree([2, 3], {"policy": {"quorum": 3}}), "found 3 replies, but a coordinator of the tree"),
     (tree([2, 3], {"participation": {"choose": "oldest", "invite": 1}}), "found choose of edges"),
     (refused(participation={"uniform": 5}), "found 5, but a coordinator of the tree has 3"),

@@ -110,7 +110,7 @@ class Hierarchy:
         own = replace(
             settings, tree=None, problem=Nodes(settings.problem, tier.number), churn=None,
             uplinks=tier.uplinks, downlinks=tier.downlinks, policy=tier.policy,
-            participation=tier.participation, intake=AT_ONCE, codecs=AS_THEY_ARE,
+            participation=tier.participation, intake=AT_ONCE, codecs=AS_THEY_ARE, hung=tier.hung,
         )  # fmt: skip
         return StarWorld.below(self.world, own)
 

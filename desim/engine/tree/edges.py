@@ -154,8 +154,14 @@ class Star:
         """The sum (dim,) of weighed replies, and how many clients' it counts."""
         if not self.edges:
             return self.hub.total(replies)
-        counts = [self.edges[e].reply[1] for e in replies.who.tolist()]
-        return column_sums(replies.weighed), float(sum(counts))
+        counts = np.array([self.edges[e].reply[1] for e in replies.who.tolist()], float)
+        number, some = float(counts.sum()), counts > 0.0
+        for one in self.hub.features:
+            payload = replies.payload[some] / counts[some, None]
+            means = Replies(replies.who[some], payload, replies.round[some], replies.weight[some])
+            if (found := one.total(self.hub, means)) is not None:  # edges count alike there
+                return found[0] * (number / max(found[1], 1)), number * (found[1] > 0)
+        return column_sums(replies.weighed), number
 
 
 class Seat:

@@ -43,7 +43,8 @@ class Tier:
     first: id of the first; owner (nodes below,): which edge each node of the tier below talks to.
     rounds: of an edge for each round above. uplinks, downlinks: one link for each edge, to and from
     what is above; policy: for whom of them it waits; participation: whom it invites. calendar: when
-    they are up, asked for their ids; None for always.
+    they are up, asked for their ids; None for always. hung: features of who is above, each of its
+    world, such as a rule in place of the mean.
     """
 
     first: int
@@ -55,6 +56,7 @@ class Tier:
     policy: Policy
     participation: Drawn
     calendar: Calendar | None = None
+    hung: tuple[Callable[[Any], Any], ...] = ()
 
     @property
     def afresh(self) -> "Tier":

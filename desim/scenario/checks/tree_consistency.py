@@ -44,6 +44,9 @@ def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
     if level.churn is not None and level.churn.messages == "lost":
         text = "found lost, but what is sent to an edge arrives, and waits until it is back"
         yield (*here, "churn", "messages"), f"{text}; allowed: queued"
+    if level.aggregate is not None and level.aggregate.kind == "clipped-gossip":
+        text = "found clipped-gossip between edges and what is above, which is no graph"
+        yield (*here, "aggregate"), f"{text}; allowed: median, krum, ..."
     for key in ("uplink", "downlink"):
         change: LinkChange = getattr(level, key)
         way = change.applied(level.link)
@@ -87,9 +90,6 @@ def tree_adds_up(
     if getattr(algorithm.parameters, "reply", None) == "model":
         text = "found model in a tree, whose edges add up what is sent as it is"
         yield ("algorithm", "reply"), f"{text}; allowed: share, change"
-    if algorithm.aggregate is not None and algorithm.aggregate.rule is not None:
-        text = f"found {algorithm.aggregate.kind} in a tree, whose edges pass sums on"
-        yield ("algorithm", "aggregate"), f"{text}; allowed: mean, or topology: star"
     if privacy is not None and privacy.trusted:
         text = f"found {privacy.trust} in a tree, where nobody says yet whose edge adds noise"
         yield ("privacy", "trust"), f"{text}; allowed: local, or topology: star"

@@ -32,6 +32,7 @@ from desim.fields import (
 from desim.fields.numbers import existing, number, whole
 from desim.fields.strict import OrElse
 from desim.scenario.sections.algorithm import Participation, Policy
+from desim.scenario.sections.attackers import Aggregate
 from desim.scenario.sections.devices import MaybeChurn
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
@@ -305,6 +306,7 @@ class Level(Strict):
         "link": {"latency": "40 ms", "bandwidth": "1 Gbit/s"}, "rounds": 5,
         "policy": {"quorum": 3, "late": "carry"}, "participation": {"uniform": 2},
         "churn": {"up": {"exponential": "10 min"}, "down": {"exponential": "20 s"}},
+        "aggregate": "median",
     }  # fmt: skip
 
     link: Link = Link()
@@ -320,6 +322,9 @@ class Level(Strict):
     """for whom of them what is above waits; late replies are carried"""
     participation: Participation = Participation.of("all")
     """which of them what is above invites: of each coordinator's own, uniform: that many"""
+    aggregate: Aggregate | None = None
+    """what what is above makes of their means in place of the mean of all, in which they weigh as
+    much as they heard clients; algorithm.aggregate: what edges make of their clients' replies"""
     churn: MaybeChurn = None
     """edges that leave and come back, as agents do by the section churn: one that is away neither
     calls nor answers, forgets nothing, and finds what came for it when it is back"""
