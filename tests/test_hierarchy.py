@@ -259,6 +259,7 @@ CONDITIONS = [
 @pytest.mark.parametrize(("algorithm", "changes"), [
     *((algorithm, CONDITIONS[k % 3]) for k, algorithm in enumerate(METHODS)),
     (METHODS[1], CONDITIONS[2]),
+    (METHODS[0], {"codec": {"uplink": {"top-k": 1}, "downlink": {"quantise": {"bits": 4}}}}),
 ])  # fmt: skip
 def test_one_edge_is_the_star_to_the_bit(algorithm, changes):
     whole = star(algorithm=algorithm, **changes)
@@ -284,6 +285,27 @@ def test_rounds_of_one_edge_are_rounds_of_the_star(algorithm):
     assert np.allclose(one.model[::3], other.model, rtol=0.0, atol=1e-14)
     two = played(tree([2, 3], level, **{**changes, "participation": "all"}))
     assert not np.allclose(one.model[::3], two.model, rtol=0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("codec", [
+    {"top-k": 1}, {"uplink": {"quantise": {"bits": 4}}, "downlink": "float16"},
+])  # fmt: skip
+def test_edges_of_one_client_code_as_clients_of_a_star(codec):
+    one, changes = played(star(codec=codec)), {"network": {**FREE}}
+    sent = [rows["bytes"].to_list() for rows in upwards_and_down(one, range(6))]
+    for engine in ("cohort", "agents"):
+        level = {"link": BASE["network"]["link"], "codec": codec}
+        other = played(tree([6, 1], level, **copy.deepcopy(changes)), engine)
+        assert np.array_equal(one.model, other.model)
+        assert [rows["bytes"].to_list() for rows in upwards_and_down(other, range(6, 12))] == sent
+    plain = played(tree([6, 1], {"link": BASE["network"]["link"]}, **copy.deepcopy(changes)))
+    assert not np.allclose(one.model, plain.model, rtol=0.0, atol=1e-6)
+
+
+def upwards_and_down(run, nodes):
+    """Messages that these send to the coordinator, and that it sends."""
+    sent = run.events[run.events["kind"] == "send"]
+    return sent[sent["agent"].isin(nodes) & (sent["peer"] == -1)], sent[sent["agent"] == -1]
 
 
 def by_groups(groups):
@@ -436,6 +458,10 @@ CASES = {
     "absent edges": (
         [1, 2, 3], [{**LEVEL, "churn": AWAY}, {**LEVEL, "policy": {"quorum": 1}, "churn": AWAY}],
         {"policy": {"deadline": "400 ms", "late": "carry"}, "churn": AWAY},
+    ),
+    "coded sums": (
+        [2, 3], [{**LEVEL, "codec": {"top-k": 1}}],
+        {"codec": {"uplink": {"top-k": 2}, "downlink": {"top-k": 1}}},
     ),
     "the end by time": ([2, 3], [LEVEL], {"stop": {"time": "4 s"}}),
 }  # fmt: skip
@@ -671,7 +697,11 @@ WORDS = [
      "the work of an edge that leaves"),
     (tree([2, 3], {"churn": {"trace": "no.npz"}}), "network.levels[0].churn.trace: found 'no.npz'"),
     (tree([2, 3], {"link": {"loss": "9 %", "on_loss": "drop"}}), "every edge is waited for"),
-    (refused(codec={"top-k": 2}), "edges would have to code sums"),
+    (tree([2, 3], {"codec": {"top-k": 2}}, algorithm={"name": "scaffold"}), "found top-k"),
+    (tree([2, 3], {"codec": {"top-k": 2}}, algorithm={**PRIVATE["algorithm"], "local": {}}),
+     "whose sums are no changes"),
+    (tree([2, 3], {"codec": {"uplink": "none", "downlink": {"top-k": 2}}}), "through edges"),
+    (tree([2, 3], {"codec": "float32", "rounds": 2}), "go on from what the cloud remembers"),
     (refused(participation={"choose": "oldest", "invite": 2}), "no edge remembers"),
     (refused(engine="compiled"), "edges of a tree play rounds of their own"),
 ]  # fmt: skip

@@ -78,7 +78,8 @@ def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) 
     return Tier(
         first, owner, len(ids), level.rounds, conditions.links(ids, above, "uplink"),
         conditions.links(above, ids, "downlink"), policy_of(own), drawn,
-        conditions.calendar_from(first), () if rule is None else (rule.feature,),
+        conditions.calendar_from(first), level.codec.codecs(known=False),
+        () if rule is None else (rule.feature,),
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from desim.engine.tree.absent_edges import Attending, Turns
 from desim.engine.tree.edges import Edge, EdgesStation, Star, StarWorld, ordered
 from desim.engine.world import World
 from desim.errors import Deadlock, RunError
-from desim.network.conditions.codec import AS_THEY_ARE
 from desim.network.conditions.hierarchy import CLOUD, Tier
 from desim.network.timeline.computations import AT_ONCE
 
@@ -100,7 +99,7 @@ class Hierarchy:
         everybody = np.arange(settings.problem.agents)
         top = EdgesStation(own)
         self.top = Star(own, top, np.arange(len(below)), everybody, CLOUD, first, CLOUD)
-        self.top.edges, top.star = below, self.top
+        self.top.over(below)
         self.top.agents = settings.problem.agents
         self.cloud = Cloud(world, self.top, self)
 
@@ -110,7 +109,7 @@ class Hierarchy:
         own = replace(
             settings, tree=None, problem=Nodes(settings.problem, tier.number), churn=None,
             uplinks=tier.uplinks, downlinks=tier.downlinks, policy=tier.policy,
-            participation=tier.participation, intake=AT_ONCE, codecs=AS_THEY_ARE, hung=tier.hung,
+            participation=tier.participation, intake=AT_ONCE, codecs=tier.codecs, hung=tier.hung,
         )  # fmt: skip
         return StarWorld.below(self.world, own)
 
@@ -132,7 +131,7 @@ class Hierarchy:
         )  # fmt: skip
         edge.agents = self.world.settings.problem.agents
         if below:
-            edge.edges, place.star = below, edge
+            edge.over(below)
         return edge
 
     def _attending(self, tier: Tier, own: int) -> Attending | None:

@@ -110,6 +110,12 @@ class Star:
         self.edges: Sequence[Edge] = ()  # of the tier below by number, where there are any
         self.order: Order | None = None  # what they are called for
 
+    def over(self, edges: "Sequence[Edge]") -> None:
+        """Be above these edges of the tier below, by number, and give them what codes replies."""
+        self.edges, self.station.star = edges, self
+        for one in self.hub.features:
+            self.world.state.update(one.state())
+
     def invite(self) -> Int:
         """Members (n,), ascending, that take part in the round and owe no reply."""
         settings, hub = self.world.settings, self.hub
@@ -128,8 +134,10 @@ class Star:
             self.hub.call(who, order.job, order.payload, **terms)
             return
         self.order = order
-        bits = 64 * order.payload.shape[-1] if terms["bits"] is None else terms["bits"]
-        up = bits if terms["reply_bits"] is None else terms["reply_bits"]
+        bits, up = terms["bits"], terms["reply_bits"]
+        if self.world.settings.codecs.plain:
+            bits = 64 * order.payload.shape[-1] if bits is None else bits
+            up = bits if up is None else up
         free = np.zeros(self.hub.agents)
         self.hub.call(who, self.answer, order.payload, work=free, bits=bits, reply_bits=up)
 
@@ -334,9 +342,11 @@ class EdgesStation(CohortStation):
         assert up is not None
         assert star.order is not None
         whole, real, place = hub.calls.whole, hub.calls.real, (hub.round, hub.exchange)
-        order = star.order
+        order, coded = star.order, not settings.codecs.plain
         for e in who.tolist():
             edge = star.edges[e]
+            if coded:
+                order = order._replace(payload=hub.payloads.of(np.array([e]))[0])
             log.reserve(self.rows_per_call)
             begin = transmit_one(down, e, self.now, *place, bits, -1, 0, log.rows)
             whole[e, PENDING], whole[e, CALLED], whole[e, LOGGED] = 1, hub.round, 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
+from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.participation import (
     Bernoulli,
     Drawn,
@@ -43,8 +44,8 @@ class Tier:
     first: id of the first; owner (nodes below,): which edge each node of the tier below talks to.
     rounds: of an edge for each round above. uplinks, downlinks: one link for each edge, to and from
     what is above; policy: for whom of them it waits; participation: whom it invites. calendar: when
-    they are up, asked for their ids; None for always. hung: features of who is above, each of its
-    world, such as a rule in place of the mean.
+    they are up, asked for their ids; None for always. codecs: of messages between them and what is
+    above; hung: features of who is above, each of its world, such as a rule in place of the mean.
     """
 
     first: int
@@ -56,6 +57,7 @@ class Tier:
     policy: Policy
     participation: Drawn
     calendar: Calendar | None = None
+    codecs: Codecs = AS_THEY_ARE
     hung: tuple[Callable[[Any], Any], ...] = ()
 
     @property

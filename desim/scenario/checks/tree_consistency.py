@@ -3,10 +3,12 @@
 import math
 
 from desim.methods.shared.declarations import Kind
+from desim.network.conditions.codec import LOSSY
 from desim.scenario import registry
+from desim.scenario.checks import link_consistency
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
 from desim.scenario.sections.devices import Churn, Compute
-from desim.scenario.sections.links import Codec, LinkChange
+from desim.scenario.sections.links import LinkChange
 from desim.scenario.sections.network import Level, Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
@@ -58,6 +60,26 @@ def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
             yield (*here, key, "contention"), f"{text}; allowed: none"
 
 
+def levels_code(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
+    """Sums of edges may be coded as replies may; models, where edges go on from these."""
+    levels = network.levels or ()
+    for k, level in enumerate(levels):
+        here, down = ("network", "levels", k), level.codec.down.kind
+        for place, text in link_consistency.codec_fits(algorithm, level.codec, kind):
+            yield (*here, *place), text
+        if level.codec.up.kind in LOSSY and algorithm.method.messages != "changes":
+            text = f"found {level.codec.up.kind} with {algorithm.name}, whose sums are no changes"
+            yield (*here, "codec"), f"{text}; allowed: none, float32, float16"
+        if down in LOSSY:
+            text = f"found {down}, which nobody follows through edges"
+            yield (*here, "codec", "downlink"), f"{text}; allowed: none, float32, float16"
+        elif down != "none" and any(one.rounds > 1 for one in levels[k:]):
+            text = (
+                f"found {down} above edges with rounds, which go on from what the cloud remembers"
+            )
+            yield (*here, "codec", "downlink"), f"{text}; allowed: none, or rounds: 1"
+
+
 def tree_fits(network: Network, agents: int | None) -> Found:
     """There are as many agents as the tree has places for."""
     tree = network.topology.tree
@@ -99,9 +121,8 @@ def tree_adds_up(
 
 
 def tree_is_played(
-    network: Network, policy: Policy, participation: Participation, codec: Codec,
-    churn: Churn | None, compute: Compute,
-) -> Found:  # fmt: skip
+    network: Network, participation: Participation, churn: Churn | None, compute: Compute
+) -> Found:
     """What no edge does yet."""
     if network.topology.tree is None:
         return
@@ -110,9 +131,6 @@ def tree_is_played(
             "found with network.levels' churn, and nobody says what becomes of the work of an edge"
         )
         yield ("compute", "coordinator"), f"{text} that leaves; allowed: one of them"
-    if codec.up.kind != "none" or codec.down.kind != "none":
-        text = "found one in a tree, whose edges would have to code sums"
-        yield ("codec",), f"{text}; allowed: none, or topology: star"
     if participation.kind not in DRAWN or participation.separation is not None:
         found = participation.choose or "separation"
         text = f"found {found} in a tree, where no edge remembers what was seen"

@@ -34,7 +34,7 @@ from desim.fields.strict import OrElse
 from desim.scenario.sections.algorithm import Participation, Policy
 from desim.scenario.sections.attackers import Aggregate
 from desim.scenario.sections.devices import MaybeChurn
-from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
+from desim.scenario.sections.links import Codec, Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 from desim.scenario.sections.power import NetworkPower
 from desim.scenario.sections.trace_files import unit_of
@@ -322,6 +322,8 @@ class Level(Strict):
     """for whom of them what is above waits; late replies are carried"""
     participation: Participation = Participation.of("all")
     """which of them what is above invites: of each coordinator's own, uniform: that many"""
+    codec: Codec = Codec.of("none")
+    """how what they and what is above send each other is coded: sums of replies, models"""
     aggregate: Aggregate | None = None
     """what what is above makes of their means in place of the mean of all, in which they weigh as
     much as they heard clients; algorithm.aggregate: what edges make of their clients' replies"""
