@@ -573,6 +573,24 @@ def test_an_edge_that_never_comes_back_is_named_or_passed_over(engine, tmp_path)
     assert np.array_equal(run.model[-1], run.model[1])
 
 
+def test_the_map_has_the_cloud_in_the_middle_and_who_is_above_amid_its_own(tmp_path):
+    from desim.interface.plots.network_map import around  # which takes long to load
+
+    tiers = {0: 6, 1: 6, 2: 6, 3: 7, 4: 7, 6: 8, 7: 8}  # agent 5 was never heard
+    ends = np.array([*tiers.items()])
+    place = around(ends, 8)
+    size = np.hypot(*place.T)
+    assert np.allclose(size[[0, 1, 2, 3, 4, 6, 7, 8]], [2, 2, 2, 2, 2, 1, 1, 0])
+    assert np.isnan(place[5]).all()
+    assert len({*map(tuple, place[:5].round(9))}) == 5
+    middle = place[[3, 4]].mean(axis=0)
+    assert np.allclose(middle / np.hypot(*middle), place[7])
+    assert np.allclose(place[1] / 2.0, place[6])
+    axes = played(tree([2, 3], LEVEL)).plot.network(tmp_path / "map.png")
+    assert [one.get_text() for one in axes.texts] == [*"012345", "e0", "e1"]
+    assert len(axes.collections[0].get_segments()) == 8
+
+
 # Bad input.
 
 
