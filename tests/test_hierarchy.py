@@ -17,6 +17,7 @@ from desim.problem.kernels.sums import column_sums
 from desim.runs.allowance import listed
 from desim.runs.privacy import statement
 from desim.runs.reading.facts import facts
+from desim.runs.reading.traffic import staleness_in_tree
 from desim.scenario.build import build, check
 from desim.scenario.sections.network import Network
 
@@ -573,6 +574,34 @@ def test_an_edge_that_never_comes_back_is_named_or_passed_over(engine, tmp_path)
     assert np.array_equal(run.model[-1], run.model[1])
 
 
+LATE = [
+    {"policy": {"deadline": "500 ms"}, "participation": {"bernoulli": 0.8}},
+    {"policy": {"deadline": "500 ms", "late": "carry"}},
+]
+
+
+@pytest.mark.parametrize("changes", LATE)
+def test_how_old_replies_are_is_told_of_edges_as_of_stars(changes):
+    one, other = played(star(**changes)), played(tree([1, 6], **copy.deepcopy(changes)))
+    stale = [run.staleness() for run in (one, other)]
+    edge = stale[1][stale[1]["agent"] == 6].assign(agent=-1).reset_index(drop=True)
+    assert stale[0].equals(edge)
+    assert len(stale[0]) > 5
+    assert one.participation().equals(other.participation())
+    wrong = staleness_in_tree(other.events, 7, void="late" not in changes["policy"])
+    assert not wrong.equals(stale[1])
+
+
+def test_how_old_replies_of_edges_are_is_told_as_of_clients():
+    link, policy = {"latency": "20 ms", "bandwidth": "10 kbit/s"}, {"buffer": 2, "late": "carry"}
+    one = played(star(network={"link": link}, policy=policy)).staleness()
+    level = {"link": link, "policy": policy}
+    other = played(tree([6, 1], level, network=copy.deepcopy(FREE))).staleness()
+    cloud = other[other["agent"] == -1].reset_index(drop=True)
+    assert one["staleness"].max() > 1
+    assert one.equals(cloud.assign(peer=(cloud["peer"] - 6).astype(one["peer"].dtype)))
+
+
 def test_the_map_has_the_cloud_in_the_middle_and_who_is_above_amid_its_own(tmp_path):
     from desim.interface.plots.network_map import around  # which takes long to load
 
@@ -739,5 +768,3 @@ def test_nobody_retimes_or_deploys_a_tree():
         desim.deploy(desim.load(refused()))
     with pytest.raises(InputError, match="a tree"):
         run.critical_path()
-    with pytest.raises(InputError, match="a tree"):
-        run.participation()

@@ -179,8 +179,9 @@ def _tree(
         _coloured(axes, place[ends], times, unit)
         drawn = np.unique(ends[:, 0])
         below, edges = drawn[drawn < first], drawn[drawn >= first]
-        _vertices(axes, *place[below].T, below.tolist())
-        _vertices(axes, *place[edges].T, [f"e{k - first}" for k in edges.tolist()], "s")
+        _vertices(axes, place[below, 0], place[below, 1], below.tolist())
+        names = [f"e{k - first}" for k in edges.tolist()]
+        _vertices(axes, place[edges, 0], place[edges, 1], names, "s")
         axes.plot(*place[n], marker="s", color="black", markersize=8, linestyle="", zorder=4)
         _bare(axes, places)
         title = "cloud in the middle, edges around it (squares), clients outside"
@@ -193,7 +194,7 @@ def around(ends: NDArray[np.int64], n: int) -> Array:
 
     ends (m, 2): a node and who is above it, which has the larger number. NaN for nodes without.
     """
-    ways = {n: (n,)}
+    ways: dict[int, tuple[int, ...]] = {n: (n,)}
     for below, above in ends[np.argsort(-ends[:, 0], kind="stable")].tolist():
         if above in ways:
             ways[below] = (*ways[above], below)
