@@ -679,6 +679,16 @@ def test_a_recorded_participation_lasts_for_the_rounds_of_edges(tmp_path):
         check(desim.load(tree([2, 3], {**FREE, "rounds": 3}, **changes)))
 
 
+@pytest.mark.parametrize("sizes", [[6], [2, 0], "nowhere.csv"])
+def test_a_wrong_tree_is_told_once_where_it_has_levels(sizes):
+    network = {"topology": {"tree": sizes}, "levels": [{"churn": AWAY}], "link": {"loss": 2}}
+    with pytest.raises(InputError) as refusal:
+        desim.load(star(network=network))
+    assert [text.split(":")[1].strip() for text in refusal.value.problems] == [
+        "network.topology.tree", "network.link.loss",
+    ]  # fmt: skip
+
+
 def test_an_interrupted_run_ends_earlier_by_rounds_of_the_cloud(tmp_path, monkeypatch):
     monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
 
