@@ -19,6 +19,7 @@ from desim.runs.privacy import statement
 from desim.runs.reading.facts import facts
 from desim.runs.reading.traffic import staleness_in_tree
 from desim.scenario.build import build, check
+from desim.scenario.scaled import scaled, transported
 from desim.scenario.sections.network import Network
 
 TREES = range(int(os.environ.get("DESIM_TREES", "5")))  # 200 agree
@@ -590,6 +591,20 @@ def test_how_old_replies_are_is_told_of_edges_as_of_stars(changes):
     assert one.participation().equals(other.participation())
     wrong = staleness_in_tree(other.events, 7, void="late" not in changes["policy"])
     assert not wrong.equals(stale[1])
+
+
+def test_factors_of_worlds_are_of_the_links_of_edges_too(monkeypatch):
+    scenario = desim.load(tree([2, 3], LEVEL, engine="cohort"))
+    twice = {"latency": 2.0, "bandwidth": 0.5, "speed": 0.5}
+
+    def times(scenario):
+        return desim.run(scenario).events["time"].to_numpy()
+
+    assert np.array_equal(2.0 * times(scenario), times(scaled(scenario, twice)))
+    levels = transported(scenario, "cubic").network.levels
+    assert levels[0].link.transport.tcp.congestion == "cubic"
+    monkeypatch.setattr("desim.scenario.scaled._level", lambda level, _: level)
+    assert not np.array_equal(2.0 * times(scenario), times(scaled(scenario, twice)))
 
 
 def test_how_old_replies_of_edges_are_is_told_as_of_clients():
