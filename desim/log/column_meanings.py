@@ -250,7 +250,10 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "round": ("", "round of who waits"),
         "agent": ("", "who waits; -1 is the coordinator"),
         "waited": ("s", "how long"),
-        "closer": ("", "whose message ended it; -1 the coordinator, -2 a deadline, -3 nobody"),
+        "closer": (
+            "",
+            "whose message ended it; -1 the coordinator, -2 a deadline, -3 nobody, -4 its return",
+        ),
         "missing": ("", "of a coordinator's, the agents whose replies were not there"),
     },
     "utilisation": {

@@ -60,7 +60,7 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     by = [*_deciding(scenario, simulation.method)]
     if not by:
         return {}
-    rounds, terms = simulation.settings.rounds, scenario.privacy
+    rounds, terms = _rounds(simulation), scenario.privacy
     budget = None
     if terms is not None and terms.budget is not None:
         budget = [terms.budget, terms.delta, terms.neighbours]
@@ -69,6 +69,12 @@ def at_most(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     bound = None if np.isinf(rounds) else int(rounds)
     found = {"by": by, "unreleased": unreleased, "rounds": bound, "rows": rows, "budget": budget}
     return found | _planned_sums(simulation)
+
+
+def _rounds(simulation: "Simulation") -> float:
+    """In how many rounds agents are called at most: in a tree those of their edges count."""
+    tree = simulation.settings.tree
+    return simulation.settings.rounds * (1 if tree is None else tree.rounds)
 
 
 def _planned_sums(simulation: "Simulation") -> dict[str, Any]:
@@ -97,7 +103,7 @@ def listed(simulation: "Simulation") -> list[Any] | None:
     from desim.engine.inviting import terms_of  # compiled, which whoever reads needs not
     from desim.network.conditions.choosing import Chooser
 
-    rounds, agents = simulation.settings.rounds, simulation.problem.agents
+    rounds, agents = _rounds(simulation), simulation.problem.agents
     if simulation.settings.trust is not None:
         return None
     if not rounds * agents <= FORESEEN:

@@ -455,13 +455,13 @@ class Run:
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
-        from desim.runs.reading.traffic import hearing, staleness
+        from desim.runs.reading.traffic import hearing, staleness, staleness_in_tree
 
-        if "edges" in self.manifest:
-            text = "found a tree, of whose edges nobody says yet how old is what they use"
-            raise InputError(f"network.topology: {text}; allowed: star, or a graph")
         self.require("staleness", "activate", "deliver", "aggregate")
-        return described(staleness(self.events, **hearing(self.scenario)), "staleness")
+        edges, ways = self.manifest.get("edges"), hearing(self.scenario)
+        if edges is not None:
+            return described(staleness_in_tree(self.events, edges, ways["void"]), "staleness")
+        return described(staleness(self.events, **ways), "staleness")
 
     def participation(self) -> "pd.DataFrame":
         """How often agents contribute, and how far apart: columns agent, contributions, gap."""

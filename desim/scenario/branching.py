@@ -1,7 +1,9 @@
 """A tree of coordinators as engines take it: who talks to whom, and how, at each level."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from re import sub
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from desim.engine.settings import Settings
 from desim.errors import InputError
 from desim.network.conditions.hierarchy import CLOUD, Tier, Tree, parents, regular
 from desim.network.conditions.participation import Drawn
+from desim.scenario.checks.attack_consistency import lacking
 from desim.scenario.conditions import Conditions, policy_of
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.algorithm import Participation, Policy
@@ -46,9 +49,20 @@ def branched(scenario: Scenario, settings: Settings) -> Settings:
         above = np.full(number, CLOUD)
         if t + 1 < len(owners):
             above = first + number + owners[t + 1]
-        tiers.append(_tier(scenario, level, owner, first, above))
+        with _at_level(len(owners) - 1 - t):
+            tiers.append(_tier(scenario, level, owner, first, above))
         first += number
     return replace(settings, tree=Tree(tuple(tiers)))
+
+
+@contextmanager
+def _at_level(k: int) -> Iterator[None]:
+    """What is wrong with a file that level k names stands there."""
+    try:
+        yield
+    except InputError as error:
+        found = [sub(r"^(network\.)?", f"network.levels[{k}].", one) for one in error.problems]
+        raise InputError(found) from None
 
 
 def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) -> Tier:
@@ -56,26 +70,33 @@ def _tier(scenario: Scenario, level: Level, owner: Int, first: int, above: Int) 
     ids, network = first + np.arange(len(above)), scenario.network
     changes: dict[str, Any] = {"link": level.link, "links": (), "latency_matrix": None}
     changes |= {"uplink": level.uplink, "downlink": level.downlink, "contention": "none"}
-    same = {"policy": level.policy, "participation": level.participation, "churn": None}
+    same = {"policy": level.policy, "participation": level.participation, "churn": level.churn}
     own = scenario.model_copy(update={"network": network.model_copy(update=changes), **same})
     conditions = Conditions(own, len(ids))
-    drawn = conditions.participation()
+    drawn, rule = conditions.participation(), level.aggregate.rule if level.aggregate else None
     assert isinstance(drawn, Drawn)
     return Tier(
         first, owner, len(ids), level.rounds, conditions.links(ids, above, "uplink"),
         conditions.links(above, ids, "downlink"), policy_of(own), drawn,
+        conditions.calendar_from(first), level.codec.codecs(known=False),
+        () if rule is None else (rule.feature,),
     )  # fmt: skip
 
 
 def _unfit(scenario: Scenario, owners: Sequence[Int], levels: Sequence[Level]) -> Iterator[str]:
     """What asks for more agents, or edges, than a coordinator has."""
     sizes = [np.bincount(owner) for owner in owners]  # of stars, from those of agents up
-    yield from _more(scenario.participation, scenario.policy, int(sizes[0].min()), "")
+    own, few = scenario.algorithm.aggregate, int(sizes[0].min())
+    yield from _more(scenario.participation, scenario.policy, few, "")
+    if text := lacking(own, scenario.participation, scenario.policy, few):
+        yield f"algorithm.aggregate: {text}"
     last = int(owners[-1].max()) + 1
     fewest = [*(int(one.min()) for one in sizes[1:]), last]
     for k, level in enumerate(levels):
         few = fewest[len(levels) - 1 - k]
         yield from _more(level.participation, level.policy, few, f"network.levels[{k}].")
+        if text := lacking(level.aggregate, level.participation, level.policy, few):
+            yield f"network.levels[{k}].aggregate: {text.replace('agents', 'edges')}"
 
 
 def _more(way: Participation, policy: Policy, few: int, where: str) -> Iterator[str]:

@@ -381,7 +381,7 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     ]
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
-    method.warnings += [*harm.unborne(scenario, problem.agents), *harm.uncounted(scenario)]
+    method.warnings += [*harm.unborne(scenario, settings), *harm.uncounted(scenario)]
     settings = in_turn(scenario, _planned(method, settings), method)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)

@@ -239,11 +239,15 @@ def _section(
                 yield from _plugins(sections[name])
 
 
+LEANING = {"levels": "topology"}  # keys that mean nothing without another of their section
+
+
 def _stand_in(
     name: str, written: Any, wrong: set[Any], folder: Path, sections: dict[str, Any]
 ) -> None:
     """Put what is right of a section into `sections`: other sections can be held against that."""
     if isinstance(written, Mapping) and wrong:
+        wrong = wrong | {one for one, other in LEANING.items() if other in wrong}
         rest = {key: value for key, value in written.items() if key not in wrong}
         with contextlib.suppress(ValidationError, InputError):
             sections[name] = _reader(name).validate_python(rest, context={"folder": folder})

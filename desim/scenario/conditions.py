@@ -126,7 +126,7 @@ class Conditions:
             file, fields, one, durations, median, where=where, **trace.ways
         )
         if trace.order == "measured":
-            outlives(trace.end, self.scenario.stop.rounds, found.shortest, where)
+            outlives(trace.end, self.scenario.agent_rounds, found.shortest, where)
         return found
 
     def participation(self) -> Participation:
@@ -145,7 +145,7 @@ class Conditions:
                 sets = [np.array(sorted(set(one)), np.int64) for one in said.value]
                 return participation.Schedule(agents, seed, sets)
             case "trace":
-                where, rounds = "participation.trace", self.scenario.stop.rounds
+                where, rounds = "participation.trace", self.scenario.agent_rounds
                 sets = participation.recorded(said.value, agents, where)
                 outlives(said.end, rounds, len(sets), where)
                 return participation.Schedule(agents, seed, sets, said.end == "loop")
@@ -175,13 +175,17 @@ class Conditions:
     @cached_property
     def calendar(self) -> Calendar | None:
         """When agents are up by `churn`; None for always."""
-        said, draws = self.scenario.churn, (self.agents, self.scenario.seed)
+        return self.calendar_from(0)
+
+    def calendar_from(self, first: int) -> Calendar | None:
+        """The same of nodes whose ids begin at `first`, for which it is asked."""
+        said, seed, ids = self.scenario.churn, self.scenario.seed, first + self.agents
         if said is None:
             return None
         if said.up is not None and said.down is not None:
-            return devices.renewal(said.up, said.down, *draws)
+            return devices.renewal(said.up, said.down, ids, seed)
         if said.daily is not None:
-            return devices.daily(said.daily.up, said.daily.start, said.daily.day, *draws)
+            return devices.daily(said.daily.up, said.daily.start, said.daily.day, ids, seed)
         assert said.trace is not None
         where, read = "churn.trace", devices.state_traces
         if format_of(said.trace) == "FedScale":
@@ -189,7 +193,8 @@ class Conditions:
 
             read = trace_formats.behaviours
         states = read(said.trace, said.field or (), where=where, **said.ways)
-        return devices.traced(self._lasts(states, str(said.end), where), *draws)
+        lasting_states = self._lasts(states, str(said.end), where)
+        return devices.traced(lasting_states, self.agents, seed, first)
 
     def _lasts(self, found: Traces, end: str, where: str) -> Traces:
         """The same; InputError if a trace may not end and does so before the run."""

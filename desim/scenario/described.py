@@ -163,7 +163,8 @@ def edges(tree: Tree) -> Iterator[str]:
         low, high = int(size.min()), int(size.max())
         each = f"{low}" if low == high else f"{low} to {high}"
         rounds = "" if tier.rounds == 1 else f", {tier.rounds} rounds of their own for each above"
-        yield f"edges: {tier.number}, with {each} below each{rounds}; {ways}"
+        leave = "" if tier.calendar is None else ", which leave and come back"
+        yield f"edges: {tier.number}, with {each} below each{rounds}{leave}; {ways}"
 
 
 def _link(links: Links) -> str:

@@ -16,6 +16,9 @@ from desim.methods.shared import attacks
 from desim.problem.problem import Problem
 from desim.scenario.checks.attack_consistency import replies_expected
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.algorithm import Participation, Policy
+from desim.scenario.sections.attackers import Aggregate
+from desim.scenario.sections.network import Level
 
 
 def attacking(scenario: Scenario, agents: int) -> Int:
@@ -136,30 +139,48 @@ def listening(scenario: Scenario, agents: int) -> tuple[Callable[[], Listener], 
     return (partial(attacks.listener, attack, said.attack.text),)
 
 
-def unborne(scenario: Scenario, agents: int) -> list[str]:
+def unborne(scenario: Scenario, settings: Settings) -> list[str]:
     """A warning where more attack than the rule bears."""
-    said, own = scenario.attackers, scenario.algorithm.aggregate
+    said, own, agents = scenario.attackers, scenario.algorithm.aggregate, settings.problem.agents
     if said is None or said.attack.late or scenario.kind != "coordinator":
         return []
-    here, _ = replies_expected(scenario.participation, scenario.policy, agents)
-    rule = None if own is None else own.rule
-    name, bears = ("mean", 0) if rule is None else (rule.kind, rule.borne(here))
-    if (number := said.number(agents)) <= bears:
+    lies, levels = np.zeros(agents, bool), scenario.network.levels or ()
+    lies[attacking(scenario, agents)] = True
+    whole = f"{said.number(agents)} of {agents} agents attack"
+    way, policy = scenario.participation, scenario.policy
+    for t, tier in enumerate(settings.tree.tiers if settings.tree else ()):
+        sizes = np.bincount(tier.owner).tolist()
+        bears = np.array([_bears(own, way, policy, size)[2] for size in sizes])
+        lies = np.bincount(tier.owner, lies) > bears
+        level = levels[-1 - t] if levels else Level()
+        own, way, policy = level.aggregate, level.participation, level.policy
+        whole += f", {int(lies.sum())} of {len(lies)} edges of theirs bear less" * (t == 0)
+    name, here, most = _bears(own, way, policy, len(lies))
+    if int(lies.sum()) <= most:
         return []
-    text = (
-        f"{number} of {agents} agents attack, and {name} of {here} replies bears {bears or 'none'}"
-    )
-    return [f"attackers: {text}"]
+    return [f"attackers: {whole}, and {name} of {here} replies bears {most or 'none'}"]
+
+
+def _bears(
+    own: Aggregate | None, way: Participation, policy: Policy, size: int
+) -> tuple[str, int, int]:
+    """The rule of a coordinator of so many, how many replies it has, and how many lies it bears."""
+    here, _ = replies_expected(way, policy, size)
+    rule = None if own is None else own.rule
+    return ("mean", here, 0) if rule is None else (rule.kind, here, rule.borne(here))
 
 
 def in_words(scenario: Scenario, agents: int) -> list[str]:
     """Lines: what stands for the mean of replies, and who attacks."""
-    own, said = scenario.algorithm.aggregate, scenario.attackers
-    lines = []
-    if own is not None and (rule := own.rule) is not None:
+    said, lines = scenario.attackers, list[str]()
+    levels = enumerate(scenario.network.levels or ())
+    rules = {f"network.levels[{k}].aggregate": level.aggregate for k, level in levels}
+    for key, own in {"aggregate": scenario.algorithm.aggregate, **rules}.items():
+        if own is None or (rule := own.rule) is None:
+            continue
         before = f", of means of {rule.bucket} replies" * (rule.bucket > 1)
         before += f", of replies mixed with their n - {rule.nearest} nearest" * (rule.nearest > 0)
-        lines.append(f"aggregate: {own.kind}{before}; it needs {rule.least} replies")
+        lines.append(f"{key}: {own.kind}{before}; it needs {rule.least} replies")
     if said is not None:
         who = attacking(scenario, agents)
         lines.append(f"attackers: {numbers(who)} of {agents} agents: {said.attack.text}")

@@ -136,7 +136,7 @@ def noise_of(scenario: Scenario) -> Noise | None:
     if written is None:
         return None
     if written.form == "classical":
-        return _classical(written, scenario.stop.rounds)
+        return _classical(written, scenario.agent_rounds)
     if written.form == "allotted":
         return Allotted(**{key: getattr(written, key) for key in ALLOTTED})
     if written.scheduled:
@@ -165,7 +165,7 @@ def calibrated(
     rows (agents,): records of each agent. InputError where the method has no plan, where no noise
     is enough, or where a stored scenario does not agree with its own target.
     """
-    privacy, rounds = scenario.privacy, scenario.stop.rounds
+    privacy, rounds = scenario.privacy, scenario.agent_rounds
     method = make(noise)
     if privacy is None or privacy.target is None or noise is None or rounds is None:
         return method

@@ -15,7 +15,7 @@ from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.devices import UNIT, Compute, MeasuredSpeed, SpeedTrace
 from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
-from desim.scenario.sections.network import Behind, LatencyMatrix, Network
+from desim.scenario.sections.network import Behind, LatencyMatrix, Level, Network
 from desim.scenario.sections.trace_files import (
     BandwidthTrace,
     LatencyTrace,
@@ -35,10 +35,10 @@ Factors = Mapping[str, float]
 def scaled(scenario: Scenario, factors: Factors) -> Scenario:
     """`scenario` with every latency, bandwidth, speed, loss, .. times its factor (default 1).
 
-    Latencies and bandwidths of links, of both directions, of single links, of matrices and of
-    traces, latencies of access lines, too; speeds by law, measured, or as times; probabilities of
-    loss end at 1; behind: bandwidths of access lines; overhead: fixed costs of computations, and
-    what the coordinator's work takes.
+    Latencies and bandwidths of links, of both directions, of single links, of levels of a tree, of
+    matrices and of traces, latencies of access lines, too; speeds by law, measured, or as times;
+    probabilities of loss end at 1; behind: bandwidths of access lines; overhead: fixed costs of
+    computations, and what the coordinator's work takes.
     """
     network, compute = scenario.network, scenario.compute
     own = {name: one for name, one in factors.items() if one != 1.0}
@@ -59,8 +59,11 @@ def transported(scenario: Scenario, transport: str) -> Scenario:
     """
     data = scenario.written()
     network = data["network"]
-    links = [network.get(side, {}) for side in ("uplink", "downlink")] + [*network.get("links", ())]
-    for one in (network["link"], *(one for one in links if "transport" in one)):
+    places = network, *network.get("levels", ())  # with what clients have, those of edges
+    links = [one.get(side, {}) for one in places for side in ("uplink", "downlink")]
+    links += network.get("links", ())
+    whole = [one["link"] for one in places]
+    for one in (*whole, *(one for one in links if "transport" in one)):
         one["transport"] = _carried_by(transport, one.get("transport"))
     return load(data).model_copy(update={"source": scenario.source})
 
@@ -87,11 +90,18 @@ def _network(network: Network, factors: Factors) -> Network:
         "downlink": _link(network.downlink, factors),
         "links": tuple(_link(one, factors) for one in network.links),
     }
+    if network.levels is not None:
+        changes["levels"] = tuple(_level(one, factors) for one in network.levels)
     if network.behind is not None:
         changes["behind"] = _behind(network.behind, factors)
     if network.latency_matrix is not None and "latency" in factors:
         changes["latency_matrix"] = _matrix(network.latency_matrix, factors["latency"])
     return network.model_copy(update=changes)
+
+
+def _level(level: Level, factors: Factors) -> Level:
+    sides = ("link", "uplink", "downlink")
+    return level.model_copy(update={one: _link(getattr(level, one), factors) for one in sides})
 
 
 def _behind(behind: Behind, factors: Factors) -> Behind:

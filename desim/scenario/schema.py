@@ -98,6 +98,12 @@ class Scenario(Strict):
         return self.algorithm.method.kind_on(self.network.topology.kind)
 
     @property
+    def agent_rounds(self) -> int | None:
+        """In how many rounds agents are called until stop.rounds, those of edges counted."""
+        rounds = self.stop.rounds
+        return None if rounds is None else rounds * self.network.edge_rounds
+
+    @property
     def hears_later(self) -> bool:
         """Whether agents of a graph hear messages of later rounds than their own."""
         waits = self.policy.kind == "each" or (

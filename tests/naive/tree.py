@@ -1,7 +1,8 @@
 """A tree of coordinators as an event simulation with FedAvg, in which nothing is played ahead.
 
 Every node is an object, every message an event of one queue. Clients take constant times, links are
-a latency and a rate, the loss of a client is the mean of (a x - b)^2 over its rows.
+a latency and a rate, the loss of a client is the mean of (a x - b)^2 over its rows. Edges may leave
+and come back: what comes for one that is away lies in its box until then.
 """
 
 import heapq
@@ -36,6 +37,10 @@ class Client:
         self.queue, self.world, self.number = queue, world, number
         self.job = None
 
+    def take(self, letter):
+        """Clients are always there."""
+        letter()
+
     def called(self, x, round_, answer):
         """A call with model x is here."""
         job = self.job = object()
@@ -55,6 +60,25 @@ class Coordinator:
         (self.kind, self.value, self.late), self.down, self.up = policy, down, up
         self.pending, self.here = {}, {}
         self.opened, self.serial, self.waiting, self.over = 0.0, 0, False, False
+        self.here_now, self.box = True, []
+
+    def leave(self):
+        """It is away from now on."""
+        self.here_now = False
+
+    def come_back(self):
+        """It takes what has come for it, then looks whether it has waited long enough."""
+        self.here_now, letters, self.box = True, self.box, []
+        for letter in letters:
+            letter()
+        self.check()
+
+    def take(self, letter):
+        """Something is at its door."""
+        if self.here_now:
+            letter()
+        else:
+            self.box.append(letter)
 
     def open(self, x, then):
         """Invite for a round with model x; `then(total, count)` once the collection closes."""
@@ -75,9 +99,13 @@ class Coordinator:
         """A call to a child, and its reply on the way back."""
 
         def answer(total, count):
-            self.queue.at(self.queue.now + self.up[k], lambda: self.heard(k, serial, total, count))
+            letter = lambda: self.heard(k, serial, total, count)  # noqa: E731
+            self.queue.at(self.queue.now + self.up[k], lambda: self.take(letter))
 
-        self.queue.at(self.queue.now + self.down[k], lambda: child.called(x, serial, answer))
+        self.queue.at(
+            self.queue.now + self.down[k],
+            lambda: child.take(lambda: child.called(x, serial, answer)),
+        )
 
     def heard(self, k, serial, total, count):
         """A reply is here; it counts if it is awaited."""
@@ -102,7 +130,7 @@ class Coordinator:
 
     def check(self):
         """Close after all else of this instant, if there is enough."""
-        if self.waiting and self.enough():
+        if self.waiting and self.here_now and self.enough():
             self.waiting = False
             self.queue.at(self.queue.now, self.close, CLOSING)
 
@@ -154,11 +182,12 @@ class World:
         return number * sum(moves, np.zeros(self.dim)), number
 
 
-def play(world, sizes, levels, client, rounds, kind=Coordinator):
+def play(world, sizes, levels, client, rounds, absences=None, kind=Coordinator):
     """Times (rounds,) and models (rounds + 1, dim) of a tree's cloud.
 
     sizes: children of a node from the cloud down; levels: of each tier of edges from the cloud
     down, and client: policy (kind, value, late) of who is above, seconds down, up, own rounds.
+    absences: by level from the cloud down, of each edge, when it leaves and when it is back.
     """
     queue = Queue()
     agents = int(np.prod(sizes))
@@ -172,6 +201,11 @@ def play(world, sizes, levels, client, rounds, kind=Coordinator):
             kind(queue, world, group, policy, [down] * len(group), [up] * len(group), turns)
             for group in groups
         ]
+        gone = (absences or {}).get(depth - 1, [[]] * len(nodes))
+        for node, spans in zip(nodes, gone, strict=True):
+            for leaves, back in spans:
+                queue.at(leaves, node.leave)
+                queue.at(back, node.come_back)
     (cloud,) = nodes
     models, times = [np.zeros(world.dim)], []
 

@@ -10,10 +10,10 @@ from desim.arrays import Array, Int
 from desim.engine.cohort.star import rounds_of
 from desim.engine.hub import Hub
 from desim.engine.requests import Job, Replies
+from desim.engine.tree.absent_edges import Attending, Turns
 from desim.engine.tree.edges import Edge, EdgesStation, Star, StarWorld, ordered
 from desim.engine.world import World
 from desim.errors import Deadlock, RunError
-from desim.network.conditions.codec import AS_THEY_ARE
 from desim.network.conditions.hierarchy import CLOUD, Tier
 from desim.network.timeline.computations import AT_ONCE
 
@@ -93,10 +93,13 @@ class Hierarchy:
             self.stars += below
             first, own = tier.first, self._world(tier)
         own.log = world.log
+        away = [tier for tier in self.tree.tiers if tier.calendar is not None]
+        agents, horizon = settings.problem.agents, settings.horizon
+        self.turns = [Turns(tier, agents, world.log, horizon) for tier in away]
         everybody = np.arange(settings.problem.agents)
         top = EdgesStation(own)
         self.top = Star(own, top, np.arange(len(below)), everybody, CLOUD, first, CLOUD)
-        self.top.edges, top.star = below, self.top
+        self.top.over(below)
         self.top.agents = settings.problem.agents
         self.cloud = Cloud(world, self.top, self)
 
@@ -106,7 +109,7 @@ class Hierarchy:
         own = replace(
             settings, tree=None, problem=Nodes(settings.problem, tier.number), churn=None,
             uplinks=tier.uplinks, downlinks=tier.downlinks, policy=tier.policy,
-            participation=tier.participation, intake=AT_ONCE, codecs=AS_THEY_ARE,
+            participation=tier.participation, intake=AT_ONCE, codecs=tier.codecs, hung=tier.hung,
         )  # fmt: skip
         return StarWorld.below(self.world, own)
 
@@ -124,11 +127,20 @@ class Hierarchy:
         edge = Edge(
             world, place, members, reach, own, first, address, program=self.program,
             rounds=tier.rounds, in_turn=self.tree.in_turn, log=self.world.log, show=self.show,
+            attending=self._attending(tier, own),
         )  # fmt: skip
         edge.agents = self.world.settings.problem.agents
         if below:
-            edge.edges, place.star = below, edge
+            edge.over(below)
         return edge
+
+    def _attending(self, tier: Tier, own: int) -> Attending | None:
+        """When the edge with this id is there; None for always."""
+        if tier.calendar is None:
+            return None
+        settings = self.world.settings
+        name = f"edge {own - settings.problem.agents}"
+        return Attending(tier.calendar, own, name, settings.horizon)
 
     def show(self, moved: Int | None, reach: Int) -> None:
         """Show clients reach (n,) as they are now, of which moved (n,) have models anew."""
@@ -148,6 +160,8 @@ class Hierarchy:
         """Write all that happened by `until` s."""
         for one in self.stars:
             one.settle(until)
+        for turns in self.turns:
+            turns.until(float(np.nextafter(until, np.inf)))
 
     def play(self) -> float:
         """Run the program; return the end of the run in virtual seconds."""

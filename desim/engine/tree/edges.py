@@ -11,7 +11,6 @@ played when it is called, and its clients' states are shown once its reply has b
 """
 
 from collections.abc import Callable, Sequence
-from re import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from desim.engine.clients import Clients
 from desim.engine.cohort.star import CohortStation, rounds_of
 from desim.engine.hub import Hub, Variables
 from desim.engine.requests import COLLECT, Collect, Job, Replies
+from desim.engine.tree.absent_edges import Attending, edges_named, when_there
 from desim.engine.world import Discard, World
 from desim.errors import Deadlock, InputError, RunError
 from desim.log.event_log import EventLog
@@ -110,6 +110,12 @@ class Star:
         self.edges: Sequence[Edge] = ()  # of the tier below by number, where there are any
         self.order: Order | None = None  # what they are called for
 
+    def over(self, edges: "Sequence[Edge]") -> None:
+        """Be above these edges of the tier below, by number, and give them what codes replies."""
+        self.edges, self.station.star = edges, self
+        for one in self.hub.features:
+            self.world.state.update(one.state())
+
     def invite(self) -> Int:
         """Members (n,), ascending, that take part in the round and owe no reply."""
         settings, hub = self.world.settings, self.hub
@@ -128,8 +134,10 @@ class Star:
             self.hub.call(who, order.job, order.payload, **terms)
             return
         self.order = order
-        bits = 64 * order.payload.shape[-1] if terms["bits"] is None else terms["bits"]
-        up = bits if terms["reply_bits"] is None else terms["reply_bits"]
+        bits, up = terms["bits"], terms["reply_bits"]
+        if self.world.settings.codecs.plain:
+            bits = 64 * order.payload.shape[-1] if bits is None else bits
+            up = bits if up is None else up
         free = np.zeros(self.hub.agents)
         self.hub.call(who, self.answer, order.payload, work=free, bits=bits, reply_bits=up)
 
@@ -146,17 +154,22 @@ class Star:
 
     def named(self, error: Deadlock) -> Deadlock:
         """The same, where edges are called agents by the name that words have for them."""
-        first = self.first - self.agents
         if not self.edges:
             return error
-        return Deadlock(sub(r"agent (\d+)", lambda one: f"edge {first + int(one[1])}", str(error)))
+        return Deadlock(edges_named(str(error), self.first - self.agents))
 
     def total(self, replies: Replies) -> tuple[Array, float]:
         """The sum (dim,) of weighed replies, and how many clients' it counts."""
         if not self.edges:
             return self.hub.total(replies)
-        counts = [self.edges[e].reply[1] for e in replies.who.tolist()]
-        return column_sums(replies.weighed), float(sum(counts))
+        counts = np.array([self.edges[e].reply[1] for e in replies.who.tolist()], float)
+        number, some = float(counts.sum()), counts > 0.0
+        for one in self.hub.features:
+            payload = replies.payload[some] / counts[some, None]
+            means = Replies(replies.who[some], payload, replies.round[some], replies.weight[some])
+            if (found := one.total(self.hub, means)) is not None:  # edges count alike there
+                return found[0] * (number / max(found[1], 1)), number * (found[1] > 0)
+        return column_sums(replies.weighed), number
 
 
 class Seat:
@@ -251,9 +264,10 @@ class Edge(Star):
     def __init__(
         self, world: World, station: Any, members: Int, reach: Int, own: int, first: int,
         address: int, *, program: Callable[[Any], Any], rounds: int, in_turn: InTurn | None,
-        log: EventLog, show: Callable[[Int | None, Int], None],
+        log: EventLog, show: Callable[[Int | None, Int], None], attending: Attending | None,
     ) -> None:  # fmt: skip
         super().__init__(world, station, members, reach, own, first, address)
+        self.attending = attending  # None: it is always there
         self.program, self.rounds, self.in_turn = program, rounds, in_turn
         self.log, self.show = log, show
         self.reply: tuple[Array, float] = np.zeros(0), 0.0  # the latest, and how many it counts
@@ -280,7 +294,8 @@ class Edge(Star):
             over[0] = True
 
         try:
-            end = float(self.station.played(program, hub, begin))
+            begin = begin if self.attending is None else self.attending.acting(begin)
+            end = float(self.station.played(program, hub, begin, self.attending))
         except Deadlock as error:
             self.stuck, end = self.named(error), np.inf
         passed_on(self.world.log, self.log, self.id)
@@ -327,9 +342,11 @@ class EdgesStation(CohortStation):
         assert up is not None
         assert star.order is not None
         whole, real, place = hub.calls.whole, hub.calls.real, (hub.round, hub.exchange)
-        order = star.order
+        order, coded = star.order, not settings.codecs.plain
         for e in who.tolist():
             edge = star.edges[e]
+            if coded:
+                order = order._replace(payload=hub.payloads.of(np.array([e]))[0])
             log.reserve(self.rows_per_call)
             begin = transmit_one(down, e, self.now, *place, bits, -1, 0, log.rows)
             whole[e, PENDING], whole[e, CALLED], whole[e, LOGGED] = 1, hub.round, 1
@@ -345,10 +362,12 @@ class EdgesStation(CohortStation):
                     up, e, end, *place, reply_bits, -1, UPLINK, log.rows
                 )  # fmt: skip
 
-    def played(self, program: Any, hub: Hub, begin: float) -> float:
+    def played(
+        self, program: Any, hub: Hub, begin: float, attending: Attending | None
+    ) -> float:  # fmt: skip
         """Run a program from `begin` s on; return its end s."""
         self.now = begin
-        return rounds_of(program, self.world, self, hub)
+        return rounds_of(program, when_there(self.world, attending), self, hub)
 
     def past(self, hub: Hub, until: float) -> None:
         """Nothing is left to be written: what happens is known when it begins."""

@@ -1,9 +1,11 @@
 """The network map: who sends to whom, and how long messages are on their way.
 
 A star is drawn as a target: the further from the coordinator, the longer a call and its reply are
-on their way. Graphs are drawn with their links coloured; of very many links, how they are spread.
+on their way. Graphs are drawn with their links coloured, trees around their cloud; of very many
+links, how they are spread.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -51,6 +53,8 @@ def network(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) 
     )
     if hub.all():
         return _target(links, n, out, asked, places)
+    if isinstance(first := run.manifest.get("edges"), int):
+        return _tree(links, n, first, out, asked, places)
     return _graph(links[~hub], n, out, asked, places)
 
 
@@ -126,44 +130,101 @@ def _rings(axes: Axes, places: Array, unit: str) -> None:
 
 def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str) -> Axes:
     """A graph: links coloured by the time on the way, both directions together."""
-    ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
-    pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
-    pairs = pairs.groupby(["a", "b"])[["time"]].mean().reset_index()
-    unit, factor = unit_of("time", float(pairs["time"].max()))
-    times = pairs["time"].to_numpy(float) * factor
-    ends = pairs[["a", "b"]].to_numpy(np.int64)
+    ends, times, unit = _both_ways(links)
     full = len(ends) == n * (n - 1) // 2 and times.min() > 0.0
     place = spread(
         ends, np.maximum(times, 0.25 * np.median(times)) if full else 0.0 * times + 1.0, n
     )
     with framed(out, (4.8, 4.2), **asked) as axes:
         order = np.argsort(times)[:: -1 if full else 1]
-        lines = LineCollection(
-            list(place[ends[order]]), array=times[order], cmap=grade(), alpha=0.9,
-            linewidths=float(np.clip(60.0 / len(ends), 0.4, 1.8)), zorder=1,
-        )  # fmt: skip
-        if times.min() > LIKE * times.max():  # colours must not make much of nothing
-            lines.set_clim(0.0, float(times.max()))
-        axes.add_collection(lines)
+        _coloured(axes, place[ends[order]], times[order], unit)
         _vertices(axes, place[:, 0], place[:, 1])
         _bare(axes, places)
-        bar = axes.figure.colorbar(lines, ax=axes, shrink=0.75, pad=0.02)
-        bar.set_label(f"mean time of a message on its way ({unit})")
-        bar.outline.set_visible(False)
     return axes
 
 
-def _vertices(axes: Axes, x: Array, y: Array) -> None:
-    """A dot for each agent, with its number where there is room."""
+def _both_ways(links: pd.DataFrame) -> tuple[NDArray[np.int64], Array, str]:
+    """Ends (m, 2), ascending, of pairs that talk, mean times (m,) in a unit, and that unit."""
+    ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
+    pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
+    pairs = pairs.groupby(["a", "b"])[["time"]].mean().reset_index()
+    unit, factor = unit_of("time", float(pairs["time"].max()))
+    return pairs[["a", "b"]].to_numpy(np.int64), pairs["time"].to_numpy(float) * factor, unit
+
+
+def _coloured(axes: Axes, segments: Array, times: Array, unit: str) -> None:
+    """Lines (m, 2, 2) in the colours of times (m,), and what these mean."""
+    lines = LineCollection(
+        list(segments), array=times, cmap=grade(), alpha=0.9,
+        linewidths=float(np.clip(60.0 / len(segments), 0.4, 1.8)), zorder=1,
+    )  # fmt: skip
+    if times.min() > LIKE * times.max():  # colours must not make much of nothing
+        lines.set_clim(0.0, float(times.max()))
+    axes.add_collection(lines)
+    bar = axes.figure.colorbar(lines, ax=axes, shrink=0.75, pad=0.02)
+    bar.set_label(f"mean time of a message on its way ({unit})")
+    bar.outline.set_visible(False)
+
+
+def _tree(
+    links: pd.DataFrame, n: int, first: int, out: str | Path | None, asked: Framed, places: str
+) -> Axes:
+    """A tree: the cloud in the middle, edges and their clients on rings around it.
+
+    first: id of the first edge; who is above another node has the larger id, the cloud the last.
+    """
+    ends, times, unit = _both_ways(links.replace({"source": {-1: n}, "target": {-1: n}}))
+    place = around(ends, n)
+    with framed(out, (4.8, 4.2), **asked) as axes:
+        _coloured(axes, place[ends], times, unit)
+        drawn = np.unique(ends[:, 0])
+        below, edges = drawn[drawn < first], drawn[drawn >= first]
+        _vertices(axes, place[below, 0], place[below, 1], below.tolist())
+        names = [f"e{k - first}" for k in edges.tolist()]
+        _vertices(axes, place[edges, 0], place[edges, 1], names, "s")
+        axes.plot(*place[n], marker="s", color="black", markersize=8, linestyle="", zorder=4)
+        _bare(axes, places)
+        title = "cloud in the middle, edges around it (squares), clients outside"
+        axes.set_title(title, fontsize=8, color=INK)
+    return axes
+
+
+def around(ends: NDArray[np.int64], n: int) -> Array:
+    """Places (n + 1, 2) of a tree's nodes with root n: clients in turn, who is above amid its own.
+
+    ends (m, 2): a node and who is above it, which has the larger number. NaN for nodes without.
+    """
+    ways: dict[int, tuple[int, ...]] = {n: (n,)}
+    for below, above in ends[np.argsort(-ends[:, 0], kind="stable")].tolist():
+        if above in ways:
+            ways[below] = (*ways[above], below)
+    depth = max(map(len, ways.values())) - 1
+    leaves = sorted(way for way in ways.values() if len(way) - 1 == depth)
+    turns: dict[int, list[int]] = {}
+    for turn, way in enumerate(leaves):
+        for node in way:
+            turns.setdefault(node, []).append(turn)
+    place = np.full((n + 1, 2), np.nan)
+    for node, own in turns.items():
+        angle = 2.0 * np.pi * float(np.mean(own)) / len(leaves)
+        place[node] = (len(ways[node]) - 1) * np.array([np.sin(angle), np.cos(angle)])
+    return place
+
+
+def _vertices(
+    axes: Axes, x: Array, y: Array, names: Sequence[object] | None = None, marker: str = "o"
+) -> None:
+    """A dot for each agent, with its name, by default its number, where there is room."""
     few = len(x) <= NAMED
     axes.scatter(
         x, y, s=150 if few and len(x) <= 30 else 90 if few else 16, color="white" if few else INK,
         edgecolors=COLOURS[0] if few else "white", linewidths=1.1 if few else 0.4, zorder=3,
+        marker=marker,
     )  # fmt: skip
     for agent in range(len(x) if few else 0):
         axes.annotate(
-            str(agent), (x[agent], y[agent]), ha="center", va="center_baseline", zorder=4,
-            fontsize=7.5 if len(x) <= 30 else 6,
+            str(agent if names is None else names[agent]), (x[agent], y[agent]), ha="center",
+            va="center_baseline", zorder=4, fontsize=7.5 if len(x) <= 30 else 6,
         )  # fmt: skip
 
 

@@ -423,12 +423,17 @@ def daily(
     return _calendar(seed, agents, kind=DAILY, laws=laws, day=float(day), starts=at % day)
 
 
-def traced(states: Traces, agents: int, seed: int) -> Calendar:
-    """As recorded."""
-    plays, starts = states.played(np.arange(agents), seed, Stream.CHURN)
+def traced(states: Traces, agents: int, seed: int, first: int = 0) -> Calendar:
+    """As recorded, of agents whose ids begin at `first`; those before them are asked for nothing.
+
+    They draw their traces at their ids; in turn, or by a file's numbers, they count from 0.
+    """
+    who, drawn = np.arange(agents), states.shuffled and states.agents is None
+    plays, starts = states.played(first + who if drawn else who, seed, Stream.CHURN)
+    plays, starts = np.pad(plays, ((0, 0), (first, 0))), np.pad(starts, (first, 0))
     samples = np.ascontiguousarray(states.samples[:2])
     fields = {"plays": plays, "starts": starts, "samples": samples, "loops": states.loops}
-    return _calendar(seed, agents, kind=TRACED, **fields)
+    return _calendar(seed, first + agents, kind=TRACED, **fields)
 
 
 def state_traces(path: Path, fields: Sequence[str], *, where: str, **ways: bool) -> Traces:

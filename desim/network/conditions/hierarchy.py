@@ -8,6 +8,7 @@ hierarchical federated learning" (arXiv 1905.06641).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.errors import InputError
+from desim.network.conditions.codec import AS_THEY_ARE, Codecs
 from desim.network.conditions.participation import (
     Bernoulli,
     Drawn,
@@ -22,6 +24,7 @@ from desim.network.conditions.participation import (
     UniformSubset,
 )
 from desim.network.conditions.policy import Policy
+from desim.network.timeline.computations import Calendar
 from desim.network.timeline.messages import Links
 from desim.numerics import keys
 from desim.numerics.keys import Stream
@@ -40,7 +43,9 @@ class Tier:
 
     first: id of the first; owner (nodes below,): which edge each node of the tier below talks to.
     rounds: of an edge for each round above. uplinks, downlinks: one link for each edge, to and from
-    what is above; policy: for whom of them it waits; participation: whom it invites.
+    what is above; policy: for whom of them it waits; participation: whom it invites. calendar: when
+    they are up, asked for their ids; None for always. codecs: of messages between them and what is
+    above; hung: features of who is above, each of its world, such as a rule in place of the mean.
     """
 
     first: int
@@ -51,6 +56,9 @@ class Tier:
     downlinks: Links
     policy: Policy
     participation: Drawn
+    calendar: Calendar | None = None
+    codecs: Codecs = AS_THEY_ARE
+    hung: tuple[Callable[[Any], Any], ...] = ()
 
     @property
     def afresh(self) -> "Tier":
@@ -67,6 +75,11 @@ class Tree:
 
     tiers: tuple[Tier, ...]
     in_turn: InTurn | None = field(default=None, repr=False)
+
+    @property
+    def rounds(self) -> int:
+        """Of clients, at most, for each round of the cloud."""
+        return prod(tier.rounds for tier in self.tiers)
 
     @property
     def afresh(self) -> "Tree":

@@ -17,7 +17,7 @@ import pandas as pd
 from desim.agent_names import NETWORK, agent_named, called
 from desim.errors import DesimError, InputError, require
 from desim.runs.directory import output
-from desim.runs.reading.waits import DEADLINE, NOBODY, waits
+from desim.runs.reading.waits import CLOSERS, NOBODY, waits
 from desim.runs.run import Run
 
 # The timeline: who computes, waits, is away, and what is on its way to whom.
@@ -87,7 +87,7 @@ def slices(events: pd.DataFrame, end: float) -> Iterator[Slice]:
         notes = {"round": int(row.round)}
         yield Slice(row.agent, "work", row.time - row.seconds, row.time, WORK[row.kind], notes)
     for row in _rows(waits(events)):
-        whom = "the deadline" if row.closer == DEADLINE else called(row.closer)
+        whom = CLOSERS[row.closer] if row.closer < -1 else called(row.closer)
         name = "wait" if row.closer == NOBODY else f"wait for {whom}"
         notes = {"round": int(row.round)}
         yield Slice(row.agent, "work", row.time - row.waited, row.time, name, notes)

@@ -70,6 +70,8 @@ def activity(pieces: Pieces, power: "Power", rounds: float, until: float) -> Act
         seen.add(piece)
     log = gathered(pieces, lambda one: _any(one, (*WORK, *MESSAGES, *TURNS)))
     spans = {kind: rows_of(log, log["kind"].equal(kind)) for kind in (*MESSAGES, *TURNS)}
+    for kind in TURNS:  # edges of a tree, whose ids come after those of agents, leave too
+        spans[kind] = rows_of(spans[kind], spans[kind]["agent"] < agents)
     work, traffic, size, on, tail = NONE, NONE, np.zeros(0), NONE, NONE
     if power.computes:
         done = rows_of(log, _any(log, WORK) & (log["agent"] >= 0))

@@ -159,9 +159,40 @@ def staleness(
     return found[columns].sort_values(["time", "agent", "peer"], ignore_index=True)
 
 
+def staleness_in_tree(events: "pd.DataFrame", edges: int, void: bool) -> "pd.DataFrame":
+    """The same of a tree: of every reply in a collection of an edge, or of the cloud.
+
+    edges: the first one's id; void: whether replies of clients to older calls are not used. Rounds
+    are those of who collects; an edge is called when its call begins to leave.
+    """
+    closed = events.loc[events["kind"] == "aggregate", ["time", "agent", "round"]]
+    came, sent = events[events["kind"] == "deliver"], events[events["kind"] == "send"]
+    above = (sent["agent"] < 0) | (sent["agent"] > sent["peer"])
+    down = sent[(sent["value"] == 0.0) & (sent["peer"] >= edges) & above]
+    calls = down.assign(kind="activate", agent=down["peer"])
+    calls = pd.concat([events[events["kind"] == "activate"], calls]).sort_values("time")
+    parts = []
+    for own in closed["agent"].unique():
+        below = came[(came["agent"] == own) & _is_below(came["peer"], own)]
+        ends, clients = closed[closed["agent"] == own], bool((below["peer"] < edges).any())
+        parts.append(_replies(ends, below, calls, void and clients))
+    found = pd.concat(parts, ignore_index=True) if parts else _replies(closed, came, calls, void)
+    found["staleness"] = found["round"] - found["heard"]
+    columns = ["time", "agent", "round", "peer", "heard", "staleness", "age"]
+    return found[columns].sort_values(["time", "agent", "peer"], ignore_index=True)
+
+
+def _is_below(peer: "pd.Series[int]", own: int) -> "pd.Series[bool]":
+    """Which of those that a coordinator of a tree hears (n,) are below it: ids grow upwards."""
+    return (peer >= 0) & ((peer < own) | (own < 0))
+
+
 def participation(used: "pd.DataFrame", agents: int) -> "pd.DataFrame":
-    """Columns agent, contributions, gap of what a coordinator has used, a table of `staleness`."""
-    rounds = used.loc[used["agent"] < 0, ["peer", "round"]].drop_duplicates().sort_values("round")
+    """Columns agent, contributions, gap of what coordinators have used, a table of `staleness`."""
+    rounds = used.loc[used["agent"] < 0, ["peer", "round"]]
+    if (used["agent"] >= agents).any():  # a tree, where edges hear agents
+        rounds = used.loc[used["peer"] < agents, ["peer", "round"]]
+    rounds = rounds.drop_duplicates().sort_values("round")
     gap = rounds.groupby("peer")["round"].diff().groupby(rounds["peer"]).min()
     number = rounds["peer"].value_counts().reindex(range(agents), fill_value=0)
     found = pd.DataFrame({"agent": range(agents), "contributions": number.to_numpy()})

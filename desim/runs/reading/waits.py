@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 DEADLINE = -2
 NOBODY = -3
-CLOSERS = {DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator"}
-CAUSES = ["aggregate", "deadline", "deliver"]
+RETURN = -4
+CLOSERS = {
+    DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator", RETURN: "its return",
+}  # fmt: skip
+CAUSES = ["aggregate", "deadline", "deliver", "up"]
 COLUMNS = ["time", "kind", "agent", "peer", "round", "seconds"]
 
 
@@ -31,7 +34,8 @@ def waits(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
 
     closer: the sender of the arrival at the instant at which it closed, of a neighbour one of that
     round; DEADLINE where a deadline did, NOBODY where none was awaited or the agent's own work came
-    last. events: the table, or its columns COLUMNS as pieces.
+    last, RETURN where who waited was away, and could have gone on before it was back. events: the
+    table, or its columns COLUMNS as pieces.
     """
     found = [(closed(log), closers(log)) for log in instants(pieces_of(events))]
     names = {"time": "time", "round": "round", "agent": "agent", "waited": "seconds"}
@@ -96,7 +100,10 @@ def closers(log: Columns) -> NDArray[np.int64]:
     over = (closer == NOBODY) & (agent[closed] >= 0) & (log["seconds"][closed] > 0.0)
     if over.any():
         ends_of = zip(agent[arrived].tolist(), time[arrived].tolist(), strict=True)
-        came = dict(zip(ends_of, log["peer"][arrived].tolist(), strict=True))  # of whatever round
+        back = kind.equal("up")
+        returns = zip(agent[back].tolist(), time[back].tolist(), strict=True)
+        came = dict.fromkeys(returns, RETURN)
+        came |= zip(ends_of, log["peer"][arrived].tolist(), strict=True)  # of whatever round
         ends = closed[over]
         own = zip(agent[ends].tolist(), time[ends].tolist(), strict=True)
         closer[over] = [came.get(one, DEADLINE) for one in own]

@@ -3,7 +3,7 @@
 from desim.methods.shared.declarations import Kind
 from desim.scenario import registry
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
-from desim.scenario.sections.attackers import Attackers
+from desim.scenario.sections.attackers import Aggregate, Attackers
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.sections.privacy import Privacy
@@ -54,15 +54,26 @@ def rule_fits(algorithm: Algorithm, privacy: Privacy | None, kind: Kind) -> Foun
 
 
 def rule_has_replies(
-    algorithm: Algorithm, participation: Participation, policy: Policy, agents: int | None
-) -> Found:
+    algorithm: Algorithm, participation: Participation, policy: Policy, network: Network,
+    agents: int | None,
+) -> Found:  # fmt: skip
     """A rule needs so many replies, of which a round has no more than policy and invitations."""
-    if algorithm.aggregate is None or (rule := algorithm.aggregate.rule) is None or agents is None:
-        return
+    if network.topology.tree is None and agents is not None:  # of a tree: see `branched`
+        if text := lacking(algorithm.aggregate, participation, policy, agents):
+            yield RULE, text
+
+
+def lacking(
+    said: Aggregate | None, participation: Participation, policy: Policy, agents: int
+) -> str:
+    """What of so many agents a rule lacks; empty for nothing."""
+    if said is None or (rule := said.rule) is None:
+        return ""
     here, why = replies_expected(participation, policy, agents)
-    if rule.least > here:
-        text = f"found {rule.kind}, which needs {rule.least} replies, where a round has {here}{why}"
-        yield RULE, f"{text}; allowed: rules that need fewer, or more replies"
+    if rule.least <= here:
+        return ""
+    text = f"found {rule.kind}, which needs {rule.least} replies, where a round has {here}{why}"
+    return f"{text}; allowed: rules that need fewer, or more replies"
 
 
 def replies_expected(participation: Participation, policy: Policy, agents: int) -> tuple[int, str]:

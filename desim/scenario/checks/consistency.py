@@ -26,6 +26,7 @@ from desim.scenario.sections.algorithm import CHOICES, Algorithm, Participation,
 from desim.scenario.sections.battery import Battery
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.devices import Churn
+from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe_and_stop import Observe, Stop
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
@@ -511,19 +512,17 @@ def noisy_is_noisy(algorithm: Algorithm, privacy: Privacy | None) -> Found:
         yield ("algorithm", "local", "solver"), f"{text}; allowed: {allowed}"
 
 
-def schedule_fits(privacy: Privacy | None, stop: Stop) -> Found:
+def schedule_fits(privacy: Privacy | None, stop: Stop, network: Network) -> Found:
     """What the schedule {phi, growth} spends in a round grows for ever, but numbers end."""
     noise = privacy.noise if privacy else None
-    if noise is None or noise.growth is None or stop.rounds is None:
+    if noise is None or noise.growth is None or noise.growth >= 1 or stop.rounds is None:
         return
-    phi = 1.0 if noise.phi is None else noise.phi
-    most = (
-        (MAX_EXPONENT - math.log(phi)) / -math.log(noise.growth) if noise.growth < 1 else math.inf
-    )
-    if stop.rounds - 1 > most:
+    rounds, phi = stop.rounds * network.edge_rounds, 1.0 if noise.phi is None else noise.phi
+    most = (MAX_EXPONENT - math.log(phi)) / -math.log(noise.growth)
+    if rounds - 1 > most:
         text = f"found {noise.growth:g}: phi / growth^(n - 1) is beyond every number in round"
         allowed = f"at most {math.floor(most) + 1} rounds, or a growth nearer to 1"
-        yield ("privacy", "noise", "growth"), f"{text} {stop.rounds}; allowed: {allowed}"
+        yield ("privacy", "noise", "growth"), f"{text} {rounds}; allowed: {allowed}"
 
 
 def noise_known(privacy: Privacy | None) -> Found:

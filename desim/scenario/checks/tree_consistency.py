@@ -3,10 +3,12 @@
 import math
 
 from desim.methods.shared.declarations import Kind
+from desim.network.conditions.codec import LOSSY
 from desim.scenario import registry
+from desim.scenario.checks import link_consistency
 from desim.scenario.sections.algorithm import Algorithm, Participation, Policy
-from desim.scenario.sections.devices import Churn
-from desim.scenario.sections.links import Codec, LinkChange
+from desim.scenario.sections.devices import Churn, Compute
+from desim.scenario.sections.links import LinkChange
 from desim.scenario.sections.network import Level, Network
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
@@ -38,6 +40,15 @@ def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
         text = f"found {who.kind if who.separation is None else 'separation'}"
         allowed = "all, {bernoulli: ...}, {uniform: ...}"
         yield (*here, "participation"), f"{text} of edges; allowed: {allowed}"
+    if level.churn is not None and level.churn.memory == "lost":
+        text = "found lost, but an edge that is back goes on with the round that it was in"
+        yield (*here, "churn", "memory"), f"{text}; allowed: kept"
+    if level.churn is not None and level.churn.messages == "lost":
+        text = "found lost, but what is sent to an edge arrives, and waits until it is back"
+        yield (*here, "churn", "messages"), f"{text}; allowed: queued"
+    if level.aggregate is not None and level.aggregate.kind == "clipped-gossip":
+        text = "found clipped-gossip between edges and what is above, which is no graph"
+        yield (*here, "aggregate"), f"{text}; allowed: median, krum, ..."
     for key in ("uplink", "downlink"):
         change: LinkChange = getattr(level, key)
         way = change.applied(level.link)
@@ -47,6 +58,26 @@ def _of_level(level: Level, here: tuple[str | int, ...]) -> Found:
         if (change.contention or "none") != "none":
             text = f"found {change.contention} between edges and what is above"
             yield (*here, key, "contention"), f"{text}; allowed: none"
+
+
+def levels_code(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
+    """Sums of edges may be coded as replies may; models, where edges go on from these."""
+    levels = network.levels or ()
+    for k, level in enumerate(levels):
+        here, down = ("network", "levels", k), level.codec.down.kind
+        for place, text in link_consistency.codec_fits(algorithm, level.codec, kind):
+            yield (*here, *place), text
+        if level.codec.up.kind in LOSSY and algorithm.method.messages != "changes":
+            text = f"found {level.codec.up.kind} with {algorithm.name}, whose sums are no changes"
+            yield (*here, "codec"), f"{text}; allowed: none, float32, float16"
+        if down in LOSSY:
+            text = f"found {down}, which nobody follows through edges"
+            yield (*here, "codec", "downlink"), f"{text}; allowed: none, float32, float16"
+        elif down != "none" and any(one.rounds > 1 for one in levels[k:]):
+            text = (
+                f"found {down} above edges with rounds, which go on from what the cloud remembers"
+            )
+            yield (*here, "codec", "downlink"), f"{text}; allowed: none, or rounds: 1"
 
 
 def tree_fits(network: Network, agents: int | None) -> Found:
@@ -81,31 +112,25 @@ def tree_adds_up(
     if getattr(algorithm.parameters, "reply", None) == "model":
         text = "found model in a tree, whose edges add up what is sent as it is"
         yield ("algorithm", "reply"), f"{text}; allowed: share, change"
-    if algorithm.aggregate is not None and algorithm.aggregate.rule is not None:
-        text = f"found {algorithm.aggregate.kind} in a tree, whose edges pass sums on"
-        yield ("algorithm", "aggregate"), f"{text}; allowed: mean, or topology: star"
     if privacy is not None and privacy.trusted:
         text = f"found {privacy.trust} in a tree, where nobody says yet whose edge adds noise"
         yield ("privacy", "trust"), f"{text}; allowed: local, or topology: star"
     if privacy is not None and privacy.budget is not None:
         text = "found in a tree, whose calls nobody counts for it before they are made"
         yield ("privacy", "budget"), f"{text}; allowed: leave it out, or topology: star"
-    several = any(level.rounds > 1 for level in network.levels or ())
-    if privacy is not None and privacy.target is not None and several:
-        text = "found with rounds of edges, and it plans one release in each round of the cloud"
-        yield ("privacy", "target"), f"{text}; allowed: privacy.noise, or rounds: 1"
 
 
 def tree_is_played(
-    network: Network, policy: Policy, participation: Participation, codec: Codec,
-    churn: Churn | None,
-) -> Found:  # fmt: skip
+    network: Network, participation: Participation, churn: Churn | None, compute: Compute
+) -> Found:
     """What no edge does yet."""
     if network.topology.tree is None:
         return
-    if codec.up.kind != "none" or codec.down.kind != "none":
-        text = "found one in a tree, whose edges would have to code sums"
-        yield ("codec",), f"{text}; allowed: none, or topology: star"
+    if compute.coordinator is not None and any(one.churn for one in network.levels or ()):
+        text = (
+            "found with network.levels' churn, and nobody says what becomes of the work of an edge"
+        )
+        yield ("compute", "coordinator"), f"{text} that leaves; allowed: one of them"
     if participation.kind not in DRAWN or participation.separation is not None:
         found = participation.choose or "separation"
         text = f"found {found} in a tree, where no edge remembers what was seen"

@@ -1,6 +1,7 @@
 """The section `network`: who talks to whom, lines that agents share, what a message meets."""
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -31,7 +32,9 @@ from desim.fields import (
 from desim.fields.numbers import existing, number, whole
 from desim.fields.strict import OrElse
 from desim.scenario.sections.algorithm import Participation, Policy
-from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
+from desim.scenario.sections.attackers import Aggregate
+from desim.scenario.sections.devices import MaybeChurn
+from desim.scenario.sections.links import Codec, Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.observe_and_stop import EVERY, round_or_duration
 from desim.scenario.sections.power import NetworkPower
 from desim.scenario.sections.trace_files import unit_of
@@ -302,6 +305,8 @@ class Level(Strict):
     examples = {
         "link": {"latency": "40 ms", "bandwidth": "1 Gbit/s"}, "rounds": 5,
         "policy": {"quorum": 3, "late": "carry"}, "participation": {"uniform": 2},
+        "churn": {"up": {"exponential": "10 min"}, "down": {"exponential": "20 s"}},
+        "aggregate": "median",
     }  # fmt: skip
 
     link: Link = Link()
@@ -317,6 +322,14 @@ class Level(Strict):
     """for whom of them what is above waits; late replies are carried"""
     participation: Participation = Participation.of("all")
     """which of them what is above invites: of each coordinator's own, uniform: that many"""
+    codec: Codec = Codec.of("none")
+    """how what they and what is above send each other is coded: sums of replies, models"""
+    aggregate: Aggregate | None = None
+    """what what is above makes of their means in place of the mean of all, in which they weigh as
+    much as they heard clients; algorithm.aggregate: what edges make of their clients' replies"""
+    churn: MaybeChurn = None
+    """edges that leave and come back, as agents do by the section churn: one that is away neither
+    calls nor answers, forgets nothing, and finds what came for it when it is back"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -352,7 +365,7 @@ class Network(Strict):
     """measured latencies between sites, on top of link.latency"""
     levels: Several[Level] | None = None
     """tree: the levels of edges, from the cloud down: [{link: .., rounds: 5, policy: ..,
-    participation: ..}]; elsewhere these keys are those of agents and their edges"""
+    participation: .., churn: ..}]; elsewhere these keys are those of agents and their edges"""
     links: Several[LinkOf] = ()
     """links that differ: [{sender: 3, bandwidth: 1 Mbit/s}, {receiver: 3, ...}]; the last holds"""
     contention: Contention = "none"
@@ -373,6 +386,11 @@ class Network(Strict):
         if "latency_matrix" in found and isinstance(link, Mapping):
             return {**found, "link": {"latency": 0.0, **link}}
         return found
+
+    @property
+    def edge_rounds(self) -> int:
+        """Rounds of agents for each round of stop.rounds: in a tree those of their edges."""
+        return prod(level.rounds for level in self.levels or ())
 
     def shared(self, which: str) -> Contention:
         """How messages on the links `which` share bandwidth: link, uplink or downlink."""
