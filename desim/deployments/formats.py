@@ -163,6 +163,11 @@ class Frame(NamedTuple):
         """When s a letter between agents was sent, which the numbers of order and use tell."""
         return (self.order << 32 | self.used) * 1e-9
 
+    @property
+    def count(self) -> float:
+        """How many replies the sum is of that an edge sends, which the number of release tells."""
+        return float(np.int64(self.release).view(np.float64))
+
     def header(self, key: bytes, size: int | None = None) -> bytes:
         """What goes before the body, of `size` bytes; key: of sender and receiver, see `keys`."""
         kind = self.kind if self.inside else self.kind | ELSEWHERE
@@ -179,6 +184,11 @@ def stamped(letter: Frame, time: float) -> Frame:
     """The letter, which says that it was sent at `time` s."""
     word = max(round(time * 1e9), 0)
     return letter._replace(order=word >> 32, used=word & 0xFFFFFFFF)
+
+
+def counted(reply: Frame, count: float) -> Frame:
+    """The reply, which says of how many replies it is the sum."""
+    return reply._replace(release=int(np.float64(count).view(np.int64)))
 
 
 def size_of(bits: int) -> int:

@@ -69,6 +69,12 @@ class Tree:
     in_turn: InTurn | None = field(default=None, repr=False)
 
     @property
+    def above(self) -> Int:
+        """Ids (nodes,) of the coordinators to which clients and edges talk, by their own."""
+        owners = [tier.first + tier.owner for tier in self.tiers]
+        return np.concatenate([*owners, np.full(self.tiers[-1].number, CLOUD)])
+
+    @property
     def afresh(self) -> "Tree":
         """The same before anything was sent."""
         return replace(self, tiers=tuple(one.afresh for one in self.tiers))
