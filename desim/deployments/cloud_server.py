@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.deployments.edge_server import FIELDS, EdgesStation, Members, from_bytes, reach_of, seated
 from desim.deployments.fleet import Fleet
+from desim.deployments.hosts import node_named
 from desim.deployments.formats import Message, Torn, released_by, take_in
 from desim.deployments.peer import ROWS
 from desim.deployments.real import RealWorld, conclude
@@ -255,11 +256,6 @@ class Top:
         """Rows come by themselves."""
 
 
-def called(clients: int, node: int) -> str:
-    """A node of a tree in words."""
-    return f"agent {node}" if node < clients else f"edge {node - clients}"
-
-
 def nodes_of(settings: Settings) -> int:
     """How many processes there are besides the coordinator's."""
     return settings.problem.agents + sum(one.number for one in _tiers(settings))
@@ -272,7 +268,7 @@ def _tiers(settings: Settings) -> Any:
 def name_nodes(fleet: Fleet, settings: Settings) -> None:
     """Have a fleet call its nodes by name, and dismiss clients before their edges."""
     clients = settings.problem.agents
-    fleet.name = lambda node: called(clients, node)
+    fleet.name = lambda node: node_named(node, clients)
     tiers = [range(one.first, one.first + one.number) for one in _tiers(settings)]
     fleet.parts = [[*part] for part in (range(clients), *tiers)]
 

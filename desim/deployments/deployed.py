@@ -290,7 +290,8 @@ def begin(
         elif isinstance(network, Loopback) and (text := network.unsettled()):
             fleet.warnings.append(text)
         return deployed(prepared, path, progress, force, fleet)
-    known = read_hosts(hosts, agents)
+    clients = prepared.simulation.problem.agents
+    known = read_hosts(hosts, clients, agents - clients)
     if transport_of(scenario).connection == "new":
         text = "hosts keep theirs, which are encrypted"
         raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
