@@ -28,6 +28,7 @@ from desim.engine.tree.edges import Star
 from desim.errors import at
 from desim.network.conditions.hierarchy import CLOUD, Tree
 
+ORDERS = ("order", "sync")  # of who calls to what is called, beside the links
 REPORTS = ("done", "aborted", "got", "synced")  # of what is called to who calls it
 
 
@@ -156,11 +157,12 @@ class Courier:
     def _pass_down(self, node: int, message: Message) -> None:
         """An edge has a message for one of its own."""
         to = int(message.fields["node"])
-        if not 0 <= to < len(self.above) or self.above[to] != node:
-            raise Torn(f"found a message to {self.fleet.name(to)}, which is not its own")
+        kind = message.fields["kind"]
+        if not 0 <= to < len(self.above) or self.above[to] != node or kind not in ORDERS:
+            raise Torn(f"found a message {kind} to {self.fleet.name(to)}; allowed: orders, its own")
         fields, arrays = from_bytes(message.arrays[FIELDS]), dict(message.arrays)
         del arrays[FIELDS]
-        self.fleet.send(to, str(message.fields["kind"]), fields, arrays)
+        self.fleet.send(to, kind, fields, arrays)
 
     def _take_in(self, node: int, message: Message) -> None:
         """Rows of an edge's log, and of what its clients have released."""

@@ -17,7 +17,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,9 +292,8 @@ class Remote(Fleet):
         if where in ("0.0.0.0", "::"):
             where = socket.gethostname()
         for name, (_, file) in self.invited.items():
-            own = ", ".join(self.name(i).removeprefix("agent ") for i in self.hosts.agents[name])
             self.say(
-                f"agents {own}: take {file}, a key that holds until {self.until}, to {name}, "
+                f"{self.names(self.hosts.agents[name])}: take {file}, a key that holds until {self.until}, to {name}, "
                 f"and there: desim join {where}:{self.door.port} --with {file.name}"
             )
         self._until(self.hosts.wait, "joined", lambda name: name in self.joined)
@@ -304,6 +303,12 @@ class Remote(Fleet):
             BUILDING, "begun its agents", lambda name: self.controls.keys() >= {*agents[name]}
         )
         self._align()
+
+    def names(self, nodes: Sequence[int]) -> str:
+        """Those nodes in words: agents 0, 1, edge 0."""
+        words = [self.name(i) for i in nodes]
+        own = ", ".join(one.removeprefix("agent ") for one in words)
+        return f"agents {own}" if any(one.startswith("agent") for one in words) else own
 
     def _until(self, seconds: float, what: str, done: Callable[[str], bool]) -> None:
         """Wait until all hosts have done something; InputError that names one that has not."""
