@@ -132,6 +132,10 @@ def refuse(simulation: Simulation) -> None:
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
         "churn: found a section, or battery; deployed agents stay, unless you end their processes; "
         "allowed: none": settings.churn is not None,
+        "network.levels: found churn of edges; deployed edges stay, and one whose process ends is "
+        "the end of the run; allowed: none": any(
+            getattr(one, "churn", None) is not None for one in getattr(settings.tree, "tiers", ())
+        ),
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)
         and choice.losses is not None,
