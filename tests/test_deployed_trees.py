@@ -186,7 +186,9 @@ def test_an_order_comes_as_it_was_sent():
     order = Order(method.train, np.ones(3), own, 5, terms)
     fields, arrays = edge_server.sent_down(order, method)
     packed = edge_server.from_bytes(edge_server.as_bytes({"job": fields}))
-    letter = SimpleNamespace(payload=np.ones(3), order=SimpleNamespace(fields=packed, arrays=arrays))
+    letter = SimpleNamespace(
+        payload=np.ones(3), order=SimpleNamespace(fields=packed, arrays=arrays)
+    )
     found = edge_server.order_of(letter, method)
     assert (found.job, found.round, found.own.k) == (method.train, 5, 2)
     assert np.array_equal(found.own.x, own.x)
@@ -260,7 +262,9 @@ def test_what_no_tree_of_processes_does_is_refused(name, tmp_path):
 def test_edges_that_come_and_go_are_refused():
     simulation = prepare(load(tree([2, 2], 1))).simulation
     tiers = [SimpleNamespace(churn=object())]
-    settings = SimpleNamespace(**{**vars(simulation.settings), "tree": SimpleNamespace(tiers=tiers)})
+    settings = SimpleNamespace(
+        **{**vars(simulation.settings), "tree": SimpleNamespace(tiers=tiers)}
+    )
     with pytest.raises(InputError, match=r"network\.levels: found churn"):
         refuse(SimpleNamespace(**{**vars(simulation), "settings": settings}))
 

@@ -6,21 +6,28 @@ clients, of which it shows those whose replies are in a sum that it has used.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array, Int
-from desim.deployments.edge_server import FIELDS, EdgesStation, Members, from_bytes, reach_of, seated
+from desim.agent_names import numbers
+from desim.arrays import Array
+from desim.deployments.edge_server import (
+    FIELDS,
+    EdgesStation,
+    Members,
+    from_bytes,
+    reach_of,
+    seated,
+)
 from desim.deployments.fleet import Fleet
-from desim.deployments.hosts import node_named
 from desim.deployments.formats import Message, Torn, released_by, take_in
+from desim.deployments.hosts import node_named
 from desim.deployments.peer import ROWS
 from desim.deployments.real import RealWorld, conclude
 from desim.deployments.station import STATE, STEP, RealHub, coordinate
-from desim.agent_names import numbers
 from desim.engine.hub import Hub
 from desim.engine.settings import Settings
 from desim.engine.tree.cloud import Cloud, among
@@ -176,7 +183,7 @@ class Courier:
         self.before[node] = float(message.fields["before"])
 
     def _note(self, node: int, message: Message) -> None:
-        """What a node's state has become with a call, or an edge's: whose replies are in its own."""
+        """What a client's state has become with a call; of an edge, whose are in its sum."""
         number = int(message.fields["number"])
         if self.world.reserved:
             return
@@ -191,7 +198,7 @@ class Courier:
         self.show()
 
     def _whole(self, node: int, number: int) -> list[tuple[int, int]] | None:
-        """Clients, and numbers of their calls, whose replies are in that of a node; None: unknown."""
+        """Clients whose replies are in that of a node, with numbers of calls; None if unknown."""
         if node < self.clients:
             return [(node, number)] if number in self.states[node] else None
         if (taken := self.taken.get((node, number))) is None:
@@ -260,7 +267,7 @@ class Top:
 
 def nodes_of(settings: Settings) -> int:
     """How many processes there are besides the coordinator's."""
-    return settings.problem.agents + sum(one.number for one in _tiers(settings))
+    return int(settings.problem.agents + sum(one.number for one in _tiers(settings)))
 
 
 def _tiers(settings: Settings) -> Any:
@@ -296,8 +303,10 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     settings, tree = world.settings, world.settings.tree
     assert tree is not None
     tier, clients = tree.tiers[-1], settings.problem.agents
-    common: Any = among(settings, tier), world.observer, world.patience, world.sink
-    own = TopWorld(*common, reserved=world.reserved, whole=world)
+    own = TopWorld(
+        among(settings, tier), world.observer, world.patience, world.sink,
+        reserved=world.reserved, whole=world,
+    )  # fmt: skip
     own.log = world.log
     station = TopStation(own, OfCloud(fleet, tree, CLOUD), clients)
     courier = station.couriers = Courier(world, fleet, station)

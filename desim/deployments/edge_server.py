@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array, Int
+from desim.arrays import Int
 from desim.deployments import station
 from desim.deployments.client import Client, Letter
 from desim.deployments.consent import Arrays, found, named
@@ -37,16 +37,16 @@ from desim.deployments.real import RealWorld
 from desim.deployments.station import STEP, SYNC, RealHub, Sent, Station, coordinate
 from desim.engine.agents.programs import checked_requests
 from desim.engine.hub import Hub, Variables
-from desim.engine.patience import Patience
 from desim.engine.settings import Settings
 from desim.engine.tree.cloud import among
 from desim.engine.tree.edges import Edge, Order, Star, passed_on
-from desim.engine.world import Discard, World
+from desim.engine.world import World
 from desim.log.event_log import EventLog
 from desim.network.conditions.hierarchy import CLOUD, Tree
 from desim.network.timeline.record import UPLINK, Kind
 from desim.privacy.ledger.ledger import Mechanism, Terms, View
 
+AMOUNTS = ("sensitivity", "scale", "sampling")  # of terms
 LAST = 1e300  # s, of rows that are told when nothing more is to come
 
 # Who is who in a tree of processes: clients have the ids from 0 on, edges those after them.
@@ -72,7 +72,8 @@ def reach_of(tree: Tree, node: int) -> Int:
     """The clients (n,) under a node, which may be one."""
     if node != CLOUD and node < tree.tiers[0].first:
         return np.array([node])
-    return np.sort(np.concatenate([reach_of(tree, i) for i in np.flatnonzero(tree.above == node)]))
+    members = np.flatnonzero(tree.above == node).tolist()
+    return np.sort(np.concatenate([reach_of(tree, i) for i in members]))
 
 
 # A call as it goes down a tree: what is asked of clients, and what the program above remembers.
@@ -88,7 +89,7 @@ def sent_down(order: Order, method: Any) -> tuple[dict[str, Any], Arrays]:
     arrays["work"] = np.asarray(terms["work"], float)
     if charge is not None:
         fields["charge"] = [int(charge.mechanism), int(charge.view), float(charge.resolution)]
-        for name in ("sensitivity", "scale", "sampling", "coupled"):
+        for name in (*AMOUNTS, "coupled"):
             if (amounts := getattr(charge, name)) is not None:
                 arrays[f"charge {name}"] = np.asarray(amounts, float)
     fields["own"] = None
@@ -105,9 +106,10 @@ def order_of(letter: Letter, method: Any) -> Order:
     charge, own = None, None
     if "charge" in said:
         mechanism, view, resolution = said["charge"]
-        rows = (arrays[f"charge {name}"] for name in ("sensitivity", "scale", "sampling"))
-        more = resolution, arrays.get("charge coupled")
-        charge = Terms(Mechanism(int(mechanism)), View(int(view)), *rows, *more)
+        sensitivity, scale, sampling = (arrays[f"charge {name}"] for name in AMOUNTS)
+        kind, coupled = Mechanism(int(mechanism)), arrays.get("charge coupled")
+        own_terms = sensitivity, scale, sampling, float(resolution), coupled
+        charge = Terms(kind, View(int(view)), *own_terms)
     if said["own"] is not None:
         parts = {k.removeprefix("own "): one for k, one in arrays.items() if k.startswith("own ")}
         own = Variables({**said["own"], **parts})
@@ -120,7 +122,7 @@ FIELDS = " fields"  # the array that has the fields of what is passed on
 
 
 def as_bytes(fields: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """Fields as they pass through the cloud's process, which reads no numbers that are not finite."""
+    """Fields as they pass through the cloud's process, which reads finite numbers alone."""
     return np.frombuffer(json.dumps(dict(fields)).encode(), np.uint8)
 
 
@@ -198,7 +200,7 @@ class Members:
         """Let the clock begin, unless it has."""
 
     def wait(self, until: float) -> bool:
-        """Read what comes, until something has, or `until` s of time.monotonic(); whether any did."""
+        """Read until something has come, or until s of time.monotonic(); whether any has."""
         raise NotImplementedError
 
     def send(
@@ -294,10 +296,10 @@ class EdgesStation(MembersStation):
         return sent_down(self.star.order, hub.method)
 
     def _receive(self, frame: Frame, time: float) -> None:
-        if not 0.0 <= frame.count <= self.clients:
-            raise Torn(f"found a sum of {frame.count:g} replies; allowed: 0 to {self.clients}")
+        if not 0.0 <= frame.summed <= self.clients:
+            raise Torn(f"found a sum of {frame.summed:g} replies; allowed: 0 to {self.clients}")
         super()._receive(frame, time)
-        self.counts[frame.number] = frame.count
+        self.counts[frame.number] = frame.summed
 
     def _done(self, number: int, sent: Sent, said: dict[str, Any]) -> None:
         left, place = float(said["sent"]), (self.first + sent.agent, -1, sent.round_)
@@ -403,10 +405,10 @@ class Server(Client):
         header = counted(frame, count).header(place.keys[self.above & COORDINATOR], size)
         self.line.push(header, body)
         taken, first = edge.station.taken, self.members.first
-        said = {"number": letter.number, "got": letter.got, "begin": letter.got, "end": end}
-        said |= {"sent": sent, "late": 0.0, "taken": [[first + i, n] for i, n in taken.items()]}
+        times = {"got": letter.got, "begin": letter.got, "end": end, "sent": sent, "late": 0.0}
+        own = {"number": letter.number, "taken": [[first + i, n] for i, n in taken.items()]}
         taken.clear()
-        place.report("done", said, {} if inside else {"reply": total})
+        place.report("done", times | own, {} if inside else {"reply": total})
 
     def _part(self) -> None:
         """The run is over: tell the rest."""
@@ -427,9 +429,9 @@ def edge_of(place: Place, settings: Settings, method: Any) -> Edge:
     lowest = tier is tree.tiers[0]
     own = below(settings) if lowest else among(settings, tree.tiers[tree.tiers.index(tier) - 1])
     own = replace(own, log="all")
-    patience = Patience(own.problem.agents, own.rounds, own.horizon)
-    common: Any = own, Unseen(), patience, Discard()
-    world = EdgeWorld(*common, reserved=True, place=place)
+    world = EdgeWorld.alone(own, Unseen())
+    assert isinstance(world, EdgeWorld)
+    world.place, world.reserved = place, True
     members = OfEdge(place, tree, node)
     desk = MembersStation(world, members) if lowest else EdgesStation(world, members, clients)
     program = checked_requests(method.coordinator, method.kind, lambda: desk.now)

@@ -164,7 +164,7 @@ class Frame(NamedTuple):
         return (self.order << 32 | self.used) * 1e-9
 
     @property
-    def count(self) -> float:
+    def summed(self) -> float:
         """How many replies the sum is of that an edge sends, which the number of release tells."""
         return float(np.int64(self.release).view(np.float64))
 

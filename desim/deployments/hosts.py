@@ -292,8 +292,9 @@ class Remote(Fleet):
         if where in ("0.0.0.0", "::"):
             where = socket.gethostname()
         for name, (_, file) in self.invited.items():
+            who = self.names(self.hosts.agents[name])
             self.say(
-                f"{self.names(self.hosts.agents[name])}: take {file}, a key that holds until {self.until}, to {name}, "
+                f"{who}: take {file}, a key that holds until {self.until}, to {name}, "
                 f"and there: desim join {where}:{self.door.port} --with {file.name}"
             )
         self._until(self.hosts.wait, "joined", lambda name: name in self.joined)

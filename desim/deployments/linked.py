@@ -262,7 +262,9 @@ def _uneven(simulation: Simulation) -> Iterator[str]:
     for where, law in played.items() if simulation.settings.tree is not None else ():
         first = next(iter(played.values()))
         if (law[rows, :1] != first[rows, :1]).any():
-            text = "found another than at other levels; all connections of one machine have the same"
+            text = (
+                "found another than at other levels; all connections of one machine have the same"
+            )
             yield f"{where}.transport: {text}; allowed: one of them"
 
 

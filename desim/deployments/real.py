@@ -45,7 +45,9 @@ class Deferred:
         self.shown: deque[Shown] = deque()
         self.owed: list[tuple[int, int]] = []
         self.changed: dict[int, Array] = {}
-        self.models: dict[int, tuple[Any, Array]] = {}  # agents and their models, by number of the call
+        self.models: dict[
+            int, tuple[Any, Array]
+        ] = {}  # agents and their models, by number of the call
         self.x: Array | None = None
         self.waiting_bytes = 0
         self.latest = 0.0  # when s something was shown
@@ -75,7 +77,7 @@ class Deferred:
             self.catch_up()
 
     def arrived(self, number: int, who: Any, model: Array) -> None:
-        """Here is what the call of that number has made of the model of agent who, or of several."""
+        """Here is the model of agent who, or are those of several, after the call of a number."""
         self.models[number] = who, model.copy()
         self.waiting_bytes += model.nbytes
 

@@ -97,9 +97,7 @@ class Station:
         i, round_, said = sent.agent, sent.round_, report.fields
         if sent.down >= 0:
             got, place = float(said["got"]), (self.first + i, -1, round_)
-            write_message(
-                world.log, Kind.DELIVER, 0, *place, sent.down, -1, got, got - sent.time
-            )
+            write_message(world.log, Kind.DELIVER, 0, *place, sent.down, -1, got, got - sent.time)
             sent.down = -1
             if report.kind == "aborted":
                 self._aborted(sent, said)
@@ -487,9 +485,7 @@ def _nothing(us: Any, payload: Array) -> Array:
     return payload
 
 
-def serve(
-    place: Place, world: World, method: Any, asked: Asked | None, above: int = -1
-) -> None:
+def serve(place: Place, world: World, method: Any, asked: Asked | None, above: int = -1) -> None:
     """What an agent's process does; asked: where it tells nothing but what it releases.
 
     above: who calls it.

@@ -153,7 +153,11 @@ def of_round(
     """Who closed the round in both runs, and what of that one's part differs most."""
     number = int(row["round"])
     real, simulated = (one.get(number, -3) for one in closers)
-    same = f", simulated by {closing(simulated, name)}" if real != simulated else " in both" * (real >= 0)
+    same = (
+        f", simulated by {closing(simulated, name)}"
+        if real != simulated
+        else " in both" * (real >= 0)
+    )
     part = _largest(number, real, messages, computations) if real >= 0 else ""
     closer = "the coordinator" if real == -1 else closing(real, name)
     return f"closed by {closer}{same}" + (f": its {part}" if part else "")
@@ -166,8 +170,8 @@ def closing(who: int, name: Callable[[int], str]) -> str:
 
 def naming(run: Run) -> Callable[[int], str]:
     """What agents are called, and edges of a tree."""
-    return lambda who: called(who) if edge_of(run.manifest, who) is None else agent_named(
-        run.manifest, who
+    return lambda who: (
+        called(who) if edge_of(run.manifest, who) is None else agent_named(run.manifest, who)
     )
 
 
