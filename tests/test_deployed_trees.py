@@ -11,15 +11,18 @@ from test_deploy import PROBLEM, Stroke, deploy, killed, lines, plain, released 
 import desim
 from desim.deployments import cloud_server, edge_server, formats, hosts
 from desim.deployments.deployed import refuse
+from desim.deployments.peer import ROWS
 from desim.engine.hub import Variables
 from desim.engine.tree.edges import Order
 from desim.errors import InputError, RunError
+from desim.log.event_log import EventLog
 from desim.network.conditions.hierarchy import CLOUD
+from desim.network.timeline.record import RELEASED, Kind
 from desim.privacy.ledger.ledger import Mechanism, Terms, View
 from desim.runs.recording import prepare
 from desim.scenario.load import load
 
-ROWS = ["kind", "agent", "peer", "round", "bytes", "release"]
+COLUMNS = ["kind", "agent", "peer", "round", "bytes", "release"]
 PRIVATE = {"relation": "replace-one", "noise_seed": "scenario"}
 
 
@@ -43,7 +46,7 @@ def tree(sizes, *rounds, method="fedavg", cloud=3, level=None, **more):
 
 def rows_of(run):
     """What happened, without its times."""
-    return run.events[ROWS].astype({"kind": str}).sort_values(ROWS).reset_index(drop=True)
+    return run.events[COLUMNS].astype({"kind": str}).sort_values(COLUMNS).reset_index(drop=True)
 
 
 def same(given):
@@ -214,10 +217,17 @@ def test_edges_speak_to_their_own_alone():
     for node, kind in ((2, "order"), (5, "order"), (99, "order"), (0, "end"), (0, "state")):
         with pytest.raises(formats.Torn, match="allowed: orders"):
             one._report(4, formats.Message("to", {"node": node, "kind": kind}, arrays))
-    rows = np.array([[2, 0, 2]])
-    whole = {"ints": np.zeros((0, 4)), "floats": np.zeros((0, 3)), "whole": rows, "real": rows}
-    with pytest.raises(formats.Torn, match="others than its clients"):
-        one._report(4, formats.Message("rows", {"before": 1.0}, whole))
+    for who in (2, 5, 6):
+        log = EventLog()
+        log.add(Kind.RELEASE, 1, who, 1, 0.5)
+        rows = (
+            *formats.raw_rows(log, 1.0),
+            np.zeros((0, RELEASED[0]), int),
+            np.zeros((0, RELEASED[1])),
+        )
+        told = dict(zip(ROWS, rows, strict=True))
+        with pytest.raises(formats.Torn, match="rows of others"):
+            one._report(4, formats.Message("rows", {"before": 1.0}, told))
 
 
 FILES = {

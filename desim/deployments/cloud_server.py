@@ -23,7 +23,7 @@ from desim.deployments.edge_server import (
     seated,
 )
 from desim.deployments.fleet import Fleet
-from desim.deployments.formats import Message, Torn, released_by, take_in
+from desim.deployments.formats import Message, Torn, require_own, take_in
 from desim.deployments.hosts import node_named
 from desim.deployments.peer import ROWS
 from desim.deployments.real import RealWorld, conclude
@@ -174,10 +174,7 @@ class Courier:
     def _take_in(self, node: int, message: Message) -> None:
         """Rows of an edge's log, and of what its clients have released."""
         rows = [message.arrays[name] for name in ROWS]
-        reach = reach_of(self.tree, node)
-        who = released_by(self.clients, rows[2][:, 2]), rows[2][:, 0]
-        if not all(np.isin(one, reach).all() for one in who):
-            raise Torn("found releases of others than its clients")
+        require_own(node, self.clients, *rows, members=np.flatnonzero(self.above == node).tolist())
         take_in(self.world.log, *rows[:2])
         take_in(self.world.ledger, *rows[2:])
         self.before[node] = float(message.fields["before"])

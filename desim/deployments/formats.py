@@ -14,7 +14,7 @@ import hmac
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
@@ -277,13 +277,16 @@ def released_by(agents: int, release: Any) -> Any:
     return (release & ((1 << 48) - 1)) % agents
 
 
-def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array) -> None:
-    """Torn where rows of the log or of the ledger are not an agent's own."""
+def require_own(
+    agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array,
+    members: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """Torn where rows of the log or of the ledger are not an agent's own, or an edge's members'."""
     for numbers, others, width in ((ints, floats, EVENT), (whole, real, RELEASED)):
         if (numbers.shape, others.shape) != tuple((len(numbers), one) for one in width):
             raise Torn(f"found rows of shapes {numbers.shape} and {others.shape}")
     who = [ints[:, 1] // (1 << 32) - 1, whole[:, 0], released_by(agents, whole[:, 2])]
-    if any((one != agent).any() for one in who):
+    if not all(np.isin(one, [agent, *members]).all() for one in who):
         raise Torn(f"found rows of others than agent {agent}, which says them")
     kinds = ints[:, 3] & 255
     if not (np.isin(kinds, [*Kind]).all() and np.isfinite(floats[:, 0]).all()):
