@@ -230,6 +230,24 @@ def test_edges_speak_to_their_own_alone():
             one._report(4, formats.Message("rows", {"before": 1.0}, told))
 
 
+def test_a_client_whose_reports_make_no_sense_is_lost_to_its_edge():
+    buried, dropped = [], []
+    members = SimpleNamespace(first=0, bury=lambda *what: buried.append(what))
+    place = SimpleNamespace(greeted={1: "line"}, drop=dropped.append)
+    one = edge_server.Server.__new__(edge_server.Server)
+    one.place, one.edge = place, SimpleNamespace(station=SimpleNamespace(fleet=members))
+    report = formats.Message("of", {"node": 1, "kind": "done", "fields": {}}, {})
+    for error in (formats.Torn("gave up"), KeyError("number")):
+
+        def reported(i, message, error=error):
+            raise error
+
+        members.reported = reported
+        one._told(report)
+        assert buried.pop()[0] == 1
+    assert (dropped, place.greeted) == (["line"], {})
+
+
 FILES = {
     "hosts: {a: [0, 1, 2, 3, edge 0]}": "nobody who plays edge 1; allowed: all agents 0 to 3, edge",
     "hosts: {a: [0, 1, 2, 3, edge 0, edge 2]}": "found 6; allowed: agents 0 to 3, edge 0 to edge 1",

@@ -89,20 +89,20 @@ class TopWorld(RealWorld):
 class TopStation(EdgesStation):
     """Of the cloud: it shows the clients' states once a sum has been used that they are in."""
 
-    couriers: "Courier"
+    courier: "Courier"
 
     def take_over(self, number: int, agent: int, report: Message) -> None:
         """See Station."""
         if not self.world.reserved:
-            self.couriers.waiting.append((number, self.first + agent))
-            self.couriers.show()
+            self.courier.waiting.append((number, self.first + agent))
+            self.courier.show()
 
     def need(self, calls: Any) -> None:
         """See Station; clients' states come with their own reports."""
         calls = [*calls]
         super().need(calls)
         until = self.now + 5.0
-        while self.couriers.waiting and self.fleet.now < until and not self.fleet.comm.dead:
+        while self.courier.waiting and self.fleet.now < until and not self.fleet.comm.dead:
             self.fleet.wait(self.fleet.origin + self.fleet.now + STEP)
 
 
@@ -211,15 +211,21 @@ class Courier:
             if (calls := self._whole(edge, number)) is None:
                 return
             self.waiting.pop(0)
-            for client, call in calls:
+            self._forget(edge, number)
+            latest = dict(calls)
+            for client, call in latest.items():
                 for name, row in self.states[client][call].items():
                     if name not in state:
                         state[name] = np.zeros((self.clients, *row.shape))
                     state[name][client] = row
                 own = self.states[client]
                 self.states[client] = {k: one for k, one in own.items() if k > call}
-            who = np.array([client for client, _ in calls], np.int64)
+            who = np.array([*latest], np.int64)
             observer.arrived(number, who, state["x"][who])  # type: ignore[attr-defined]
+
+    def _forget(self, node: int, number: int) -> None:
+        for one in self.taken.pop((node, number), ()):
+            self._forget(*one)
 
     def _bury(self, node: int) -> None:
         """A process has died: a client is its edge's to miss, without an edge nobody goes on."""
@@ -306,7 +312,7 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     )  # fmt: skip
     own.log = world.log
     station = TopStation(own, OfCloud(fleet, tree, CLOUD), clients)
-    courier = station.couriers = Courier(world, fleet, station)
+    courier = station.courier = Courier(world, fleet, station)
     own.rows_by = courier.settled
     star = Star(own, station, np.arange(tier.number), np.arange(clients), CLOUD, tier.first, CLOUD)
     seated(star, RealHub(own, station, method), clients)

@@ -255,10 +255,11 @@ def deploy(
 ) -> Run:
     """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does.
 
-    One process for each agent and this one for the coordinator, in real seconds: between network
-    namespaces of this machine with the scenario's links, or plain `loopback`, or on `hosts`, a file
-    that says who plays which agents. Under barriers models have the bits of the simulation. Raise
-    InputError, with nothing written, where that cannot be; RunError as `desim.run`.
+    One process for each agent, and each edge of a tree, and this one for the coordinator, in real
+    seconds: between network namespaces of this machine with the scenario's links, or plain
+    `loopback`, or on `hosts`, a file that says who plays which agents. Under barriers models have
+    the bits of the simulation. Raise InputError, with nothing written, where that cannot be;
+    RunError as `desim.run`.
     """
     path = directory.named(out)
     if path is not None:

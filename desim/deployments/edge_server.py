@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from desim.arrays import Int
 from desim.deployments import station
 from desim.deployments.client import Client, Letter
 from desim.deployments.consent import Arrays, found, named
+from desim.deployments.fleet import ODD
 from desim.deployments.formats import (
     COORDINATOR,
     REPLY,
@@ -140,7 +142,7 @@ def from_bytes(array: NDArray[np.uint8]) -> dict[str, Any]:
 class Members:
     """What a `Station` needs of a fleet: the nodes below one coordinator, by numbers of their tier.
 
-    comm: the connections of the coordinator's process; dead: how members have died.
+    comm: the connections of the coordinator's process; keys: by member; dead: how members died.
     """
 
     dismissing = False
@@ -149,6 +151,7 @@ class Members:
         self.comm = comm
         self.first, who = members_of(tree, node)
         self.who = who.tolist()
+        self.keys = {i: comm.keys[self.first + i] for i in self.who}
         self.dead: dict[int, str] = {}
         self.reported: Any = None
         self.heard: Any = None
@@ -169,14 +172,9 @@ class Members:
         """Those whose processes run."""
         return [i for i in self.who if i not in self.dead]
 
-    @property
-    def keys(self) -> Mapping[int, bytes]:
-        """The key of each."""
-        return {i: self.comm.keys[self.first + i] for i in self.who}
-
-    @property
+    @cached_property
     def greeted(self) -> Mapping[int, Any]:
-        """The connection of each."""
+        """The connection of each; asked for once all are connected."""
         lines = self.comm.greeted
         return {i: lines[self.first + i] for i in self.who if self.first + i in lines}
 
@@ -382,9 +380,15 @@ class Server(Client):
         """A member's report, as the cloud's process passes it on."""
         said = message.fields
         report = Message(said["kind"], said["fields"], message.arrays)
-        self.members.reported(said["node"] - self.members.first, report)
+        try:
+            self.members.reported(said["node"] - self.members.first, report)
+        except (Torn, *ODD) as error:
+            self._miss(said["node"], f"told what is of no use ({type(error).__name__}: {error})")
 
-    def _miss(self, node: Any, how: str) -> None:
+    def _miss(self, node: int, how: str) -> None:
+        """A member is heard no more."""
+        if line := self.place.greeted.pop(node, None):
+            self.place.drop(line)
         self.members.bury(node, how)
 
     def _miss_told(self, message: Message) -> None:

@@ -152,10 +152,11 @@ class Fleet(Comm):
                 self.dead[agent] = f"failed ({fields['why']})"
             else:
                 if message.kind == "refused":
-                    text = f"agent {agent} refused a connection: {shortened(fields['why'])}"
+                    text = f"{self.name(agent)} refused a connection: {shortened(fields['why'])}"
                     self.turn_away(text, max(int(fields["number"]), 1))
                 elif message.kind == "failed" and fields.get("declined"):
-                    self.turn_away(f"agent {agent} declined a call: {shortened(fields['why'])}")
+                    why = shortened(fields["why"])
+                    self.turn_away(f"{self.name(agent)} declined a call: {why}")
                 self.reported(agent, message)
         except ODD as error:
             text = f"a message {shortened(message.kind)} that is of no use"
