@@ -2,13 +2,16 @@
 
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_deploy import PROBLEM, Stroke, deploy, killed, lines, plain, released  # noqa: F401
 
 import desim
+from analysis.fidelity import trees
 from desim.deployments import cloud_server, edge_server, formats, hosts
 from desim.deployments.deployed import refuse
 from desim.deployments.peer import ROWS
@@ -309,3 +312,15 @@ def test_clocks_of_trees_are_compared_level_by_level():
     }
     assert errors.rounds["error"].to_numpy() == pytest.approx(0.036)
     assert errors.worst.iloc[-1]["reason"].startswith("closed by edge ")
+
+
+def test_the_page_says_what_was_measured():
+    plays = pd.read_csv(trees.FILE)
+    assert plays["equal"].all()
+    assert set(plays["case"]) == {*trees.CASES}
+    text = (Path(trees.__file__).parents[1] / "docs" / "howto" / "hierarchy.md").read_text("utf-8")
+    assert [line for line in trees.table(plays) if line not in text] == []
+    quiet = plays[plays["load"] < 7.0]
+    assert (abs(quiet["simulated"] / quiet["real"] - 1.0) < 0.01).all()
+    plays.loc[plays["case"] == plays["case"][0], "real"] *= 1.01
+    assert [line for line in trees.table(plays) if line not in text] != []
