@@ -278,7 +278,7 @@ def released_by(agents: int, release: Any) -> Any:
 
 
 def require_own(
-    agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array,
+    agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array, *,
     members: Sequence[int] = (),
 ) -> None:  # fmt: skip
     """Torn where rows of the log or of the ledger are not an agent's own, or an edge's members'."""
