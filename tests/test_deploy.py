@@ -217,7 +217,7 @@ def late_reports(module):
     one = module.Station.__new__(module.Station)
     one.world = SimpleNamespace(
         log=None, reserved=False, state={"x": np.zeros((1, 1))},
-        observer=SimpleNamespace(arrived=lambda number, x: taken.append((number, float(x[0])))),
+        observer=SimpleNamespace(arrived=lambda number, i, x: taken.append((number, float(x[0])))),
     )  # fmt: skip
     one.latest, one.used, one.sent = [0], [0], {}
     for number in (1, 2):

@@ -785,11 +785,9 @@ def test_what_no_tree_does_is_refused_in_words(scenario, text):
         check(desim.load(scenario))
 
 
-def test_nobody_retimes_or_deploys_a_tree():
+def test_nobody_retimes_a_tree():
     run = played(refused())
     with pytest.raises(InputError, match="of whose edges' rounds no clock is kept"):
         desim.retime(run, network={"link": {"latency": "1 ms"}})
-    with pytest.raises(InputError, match="no process is an edge yet"):
-        desim.deploy(desim.load(refused()))
     with pytest.raises(InputError, match="a tree"):
         run.critical_path()

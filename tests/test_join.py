@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 from test_deploy import plain, scenario  # noqa: F401
+from test_deployed_trees import tree
 
 import desim
 from desim.deployments import doors, formats, hosts
@@ -92,11 +93,15 @@ def joining(waiting, host, told=None):
     return pid
 
 
-@pytest.mark.parametrize("method", ["fedavg", "dsgd"])
+@pytest.mark.parametrize("method", ["fedavg", "dsgd", "tree"])
 @pytest.mark.slow
 def test_two_hosts_play_the_bits_of_the_simulation(tmp_path, method):
-    given = scenario(method, network={"topology": "ring"} if method == "dsgd" else {})
-    waiting = Waiting(given, tmp_path)
+    named = {}
+    if method == "tree":  # each edge on another host than its clients
+        given, named = tree([2, 2], 2), {"alpha": [0, 1, "edge 1"], "beta": ["edge 0", 2, 3]}
+    else:
+        given = scenario(method, network={"topology": "ring"} if method == "dsgd" else {})
+    waiting = Waiting(given, tmp_path, **named)
     file = waiting.invitation("alpha")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     first = joining(waiting, "alpha")

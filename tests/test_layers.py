@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
     "runs": 8100,  # replies in trees; batteries, played until they agree; energy over the log
-    "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
+    "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
 }
@@ -45,9 +45,10 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    # scenario: attacks and robust sums, two modules that it builds
+    # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
+    # tree, whose edges they play by processes
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 71, "deployments": 43, "experiments": 85, "interface": 51,
+    "scenario": 144, "runs": 71, "deployments": 52, "experiments": 85, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

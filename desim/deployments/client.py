@@ -72,6 +72,8 @@ class Client:
     become; None where it tells all.
     """
 
+    above = -1  # who calls: the coordinator, or an edge of a tree
+
     def __init__(
         self, place: Place, world: World, method: Any, asked: Asked | None = None
     ) -> None:  # fmt: skip
@@ -209,10 +211,10 @@ class Client:
         body, inside = self._body(reply, size)
         frame = Frame(REPLY, place.agent, letter.number, letter.frame.round_, inside=inside)
         end = self.free = place.now
-        stream = self.line or place.connect(-1, self.port)
+        stream = self.line or place.connect(self.above, self.port)
         sent = place.now if self.line else end
         stream.closing = self.line is None
-        stream.push(frame.header(place.keys[COORDINATOR], size), body)
+        stream.push(frame.header(place.keys[self.above & COORDINATOR], size), body)
         fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
         shown = {} if self.consent is not None else state
         arrays = {f"state {name}": row for name, row in shown.items()}

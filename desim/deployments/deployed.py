@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from desim.deployments import peer, station
+from desim.deployments import cloud_server, edge_server, peer, station
 from desim.deployments.client import rehearse
+from desim.deployments.cloud_server import name_nodes, nodes_of
 from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet, Local, held, memory_left_alone
 from desim.deployments.formats import HEADER, Declined, abroad, raw_rows, take_in
@@ -113,7 +114,8 @@ class Deployment(Simulation):
                 program = checked_requests(
                     self.method.coordinator, self.method.kind, lambda: world.now
                 )
-                end = station.play(program, world, self.fleet, self.method)
+                played = station.play if world.settings.tree is None else cloud_server.play
+                end = played(program, world, self.fleet, self.method)
                 observer: Any = world.observer
                 observer.catch_up()
                 return end
@@ -125,16 +127,20 @@ def refuse(simulation: Simulation) -> None:
     """InputError for what no deployment plays."""
     settings, kind, budget = simulation.settings, simulation.method.kind, simulation.settings.budget
     choice, links = settings.participation, settings.links
+    tiers = () if settings.tree is None else settings.tree.tiers
     graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
     odd = {
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
         "churn: found a section, or battery; deployed agents stay, unless you end their processes; "
         "allowed: none": settings.churn is not None,
+        "network.levels: found churn of edges; deployed edges stay, and one whose process ends is "
+        "the end of the run; allowed: none": any(one.calendar is not None for one in tiers),
+        "network.topology: found a tree with a codec, or algorithm.aggregate; edges' processes "
+        "send sums as they are; allowed: means of what is not coded": bool(tiers)
+        and not all(one.codecs.plain and not one.hung for one in (settings, *tiers)),
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)
         and choice.losses is not None,
-        "network.topology: found a tree; no process is an edge yet; allowed: star, or "
-        "desim run": settings.tree is not None,
         "network.topology: found one that changes; connections are made once; "
         "allowed: one that stays": settings.changing is not None,
         "network.medium: found shared; TCP has no message to all; allowed: links": links is not None
@@ -169,6 +175,7 @@ def warm(simulation: Simulation) -> Asked:
     for name in ("links", "uplinks", "downlinks"):  # laws that no deployment needs code for
         if (links := getattr(now, name)) is not None:
             settings = replace(settings, **{name: links.bare})
+    settings = edge_server.below(settings)  # what edges ask for, a star does, too
     with at_once(), one_thread():
         rehearsal = replace(
             simulation, method=method, settings=settings, engine="agents", listeners=()
@@ -199,18 +206,29 @@ def server(
     """
     asked = rehearsed if reserved else None
 
-    def serve(place: Place) -> None:
+    def driven(place: Place) -> Callable[[], None]:
+        """What drives the process of an agent, or of an edge."""
+        tree, method = simulation.settings.tree, simulation.method
+        if tree is not None and place.agent >= tree.tiers[0].first:
+            return lambda: edge_server.serve(place, simulation.settings, method)
+        settings = edge_server.below(simulation.settings)
         with at_once(), np.errstate(all="ignore"):
-            rehearse(place, simulation.settings, simulation.method, asked, rehearsed.opening)
-        rehearsed.opening = None
-        settings = masking(replace(simulation.settings, log="all"))
+            rehearse(place, settings, method, asked, rehearsed.opening)
+        settings = masking(replace(settings, log="all"))
         if asked is not None:
             settings = replace(settings, noise_seed=secrets.randbits(64))
         world = World.alone(settings, Witness() if asked is None else Reserved())
+        if method.kind == "graph":
+            return lambda: peer.serve(place, world, method, asked)
+        above = -1 if tree is None else int(tree.above[place.agent])
+        return lambda: station.serve(place, world, method, asked, above)
+
+    def serve(place: Place) -> None:
+        drive = driven(place)
+        rehearsed.opening = None
         try:
             with at_once(), np.errstate(all="ignore"):
-                drives = peer if simulation.method.kind == "graph" else station
-                drives.serve(place, world, simulation.method, asked)
+                drive()
         except Ended:
             raise
         except BaseException as error:
@@ -239,10 +257,11 @@ def deploy(
 ) -> Run:
     """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does.
 
-    One process for each agent and this one for the coordinator, in real seconds: between network
-    namespaces of this machine with the scenario's links, or plain `loopback`, or on `hosts`, a file
-    that says who plays which agents. Under barriers models have the bits of the simulation. Raise
-    InputError, with nothing written, where that cannot be; RunError as `desim.run`.
+    One process for each agent, and each edge of a tree, and this one for the coordinator, in real
+    seconds: between network namespaces of this machine with the scenario's links, or plain
+    `loopback`, or on `hosts`, a file that says who plays which agents. Under barriers models have
+    the bits of the simulation. Raise InputError, with nothing written, where that cannot be;
+    RunError as `desim.run`.
     """
     path = directory.named(out)
     if path is not None:
@@ -266,7 +285,10 @@ def begin(
     if not hasattr(select, "epoll"):
         raise InputError(f"deploy: this is {sys.platform}; allowed: Linux, whose sockets it needs")
     prepared = prepare(scenario)
-    agents = prepared.simulation.problem.agents
+    tree, agents = prepared.simulation.settings.tree, nodes_of(prepared.simulation.settings)
+    if tree is not None and transport_of(scenario).connection == "new":
+        text = "edges keep theirs, over which they are known to their clients"
+        raise InputError(f"network: transport: connection: found new; {text}; allowed: kept")
     if hosts is None:
         network = network_of(prepared, loopback)
         fleet: Fleet = Local(agents, network)
@@ -275,7 +297,8 @@ def begin(
         elif isinstance(network, Loopback) and (text := network.unsettled()):
             fleet.warnings.append(text)
         return deployed(prepared, path, progress, force, fleet)
-    known = read_hosts(hosts, agents)
+    clients = prepared.simulation.problem.agents
+    known = read_hosts(hosts, clients, agents - clients)
     if transport_of(scenario).connection == "new":
         text = "hosts keep theirs, which are encrypted"
         raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
@@ -307,8 +330,12 @@ def network_of(prepared: Prepared, loopback: bool) -> Loopback:
 
 def transport_of(scenario: Scenario) -> Transport:
     """How the scenario has messages travel; TCP on kept connections where it does not say."""
+    network = scenario.network
     sides = ("uplink", "downlink") if scenario.kind == "coordinator" else ("link",)
-    for transport in (scenario.network.along(one).transport for one in sides):
+    links = [network.along(one) for one in sides]
+    for level in network.levels or ():
+        links += [one.applied(level.link) for one in (level.uplink, level.downlink)]
+    for transport in (one.transport for one in links):
         if transport is not None and transport.tcp is not None:
             return Transport(transport.tcp.connection, transport.tcp.congestion)
     return Transport()
@@ -324,9 +351,10 @@ def deployed(
 ) -> Run:
     """What `deploy` does once the scenario is built and it is known who plays."""
     simulation, scenario = prepared.simulation, prepared.scenario
-    network = fleet.network
+    network, tree = fleet.network, simulation.settings.tree
     try:
         refuse(simulation)
+        name_nodes(fleet, simulation.settings)
         reserved = secret(scenario)
         if reserved and simulation.method.shared is not None:
             text = "found os, so that the ends of a link would not share their noise"
@@ -341,7 +369,10 @@ def deployed(
             network.open()
         fleet.launch(server(simulation, _explaining(scenario), asked, reserved))
         asked.opening = None  # agents have theirs
-        (peer if simulation.method.kind == "graph" else station).assemble(fleet)
+        if tree is not None:
+            cloud_server.assemble(fleet, tree)
+        else:
+            (peer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
         return record(_real(prepared, observed, fleet, reserved), path, progress, force)
     finally:

@@ -47,6 +47,8 @@ class Fleet(Comm):
         self.dead: dict[int, str] = {}  # how agents died
         self.warnings: list[str] = []
         self.dismissing = False
+        self.parts: list[list[int]] = [[*range(agents)]]  # who leaves before others
+        self.name: Callable[[int], str] = "agent {}".format
         self.ended: set[int] = set()  # agents that have said farewell
         self.reported: Callable[[int, Message], None] = lambda agent, message: None
         self.buried: Callable[[int], None] = lambda agent: None
@@ -110,7 +112,7 @@ class Fleet(Comm):
             self.wait(time.monotonic() + 0.1)
             if self.dead:
                 agent, how = next(iter(self.dead.items()))
-                raise InputError(f"deploy: agent {agent} {how} before the run began")
+                raise InputError(f"deploy: {self.name(agent)} {how} before the run began")
             if time.monotonic() > until:
                 raise InputError(f"deploy: after {PATIENCE:g} s {what}{self.visited()}")
 
@@ -150,10 +152,11 @@ class Fleet(Comm):
                 self.dead[agent] = f"failed ({fields['why']})"
             else:
                 if message.kind == "refused":
-                    text = f"agent {agent} refused a connection: {shortened(fields['why'])}"
+                    text = f"{self.name(agent)} refused a connection: {shortened(fields['why'])}"
                     self.turn_away(text, max(int(fields["number"]), 1))
                 elif message.kind == "failed" and fields.get("declined"):
-                    self.turn_away(f"agent {agent} declined a call: {shortened(fields['why'])}")
+                    why = shortened(fields["why"])
+                    self.turn_away(f"{self.name(agent)} declined a call: {why}")
                 self.reported(agent, message)
         except ODD as error:
             text = f"a message {shortened(message.kind)} that is of no use"
@@ -201,11 +204,12 @@ class Fleet(Comm):
         May be called twice.
         """
         self.buried, self.dismissing = lambda agent: None, True
-        for i in self.alive:
-            self.send(i, "end", {})
-        until = time.monotonic() + PARTING
-        while not self.ended.issuperset(self.alive) and time.monotonic() < until:
-            self.wait(until)
+        for part in self.parts:
+            for i in part:
+                self.send(i, "end", {})
+            until = time.monotonic() + PARTING
+            while not {*part} <= {*self.ended, *self.dead} and time.monotonic() < until:
+                self.wait(until)
         if self.turned_away > 1:
             self.caution(f"{self.turned_away} connections were refused in all")
 

@@ -14,7 +14,7 @@ import hmac
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
@@ -163,6 +163,11 @@ class Frame(NamedTuple):
         """When s a letter between agents was sent, which the numbers of order and use tell."""
         return (self.order << 32 | self.used) * 1e-9
 
+    @property
+    def summed(self) -> float:
+        """How many replies the sum is of that an edge sends, which the number of release tells."""
+        return float(np.int64(self.release).view(np.float64))
+
     def header(self, key: bytes, size: int | None = None) -> bytes:
         """What goes before the body, of `size` bytes; key: of sender and receiver, see `keys`."""
         kind = self.kind if self.inside else self.kind | ELSEWHERE
@@ -179,6 +184,11 @@ def stamped(letter: Frame, time: float) -> Frame:
     """The letter, which says that it was sent at `time` s."""
     word = max(round(time * 1e9), 0)
     return letter._replace(order=word >> 32, used=word & 0xFFFFFFFF)
+
+
+def counted(reply: Frame, count: float) -> Frame:
+    """The reply, which says of how many replies it is the sum."""
+    return reply._replace(release=int(np.float64(count).view(np.int64)))
 
 
 def size_of(bits: int) -> int:
@@ -267,13 +277,16 @@ def released_by(agents: int, release: Any) -> Any:
     return (release & ((1 << 48) - 1)) % agents
 
 
-def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array) -> None:
-    """Torn where rows of the log or of the ledger are not an agent's own."""
+def require_own(
+    agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array, *,
+    members: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """Torn where rows of the log or of the ledger are not an agent's own, or an edge's members'."""
     for numbers, others, width in ((ints, floats, EVENT), (whole, real, RELEASED)):
         if (numbers.shape, others.shape) != tuple((len(numbers), one) for one in width):
             raise Torn(f"found rows of shapes {numbers.shape} and {others.shape}")
     who = [ints[:, 1] // (1 << 32) - 1, whole[:, 0], released_by(agents, whole[:, 2])]
-    if any((one != agent).any() for one in who):
+    if not all(np.isin(one, [agent, *members]).all() for one in who):
         raise Torn(f"found rows of others than agent {agent}, which says them")
     kinds = ints[:, 3] & 255
     if not (np.isin(kinds, [*Kind]).all() and np.isfinite(floats[:, 0]).all()):

@@ -5,6 +5,8 @@ The file says where the coordinator waits, and which host plays which agents.
 port: 7077                # address: 0.0.0.0 and wait: 120 s unless others are given
 hosts: {alpha: [0, 1, 2], beta: [3, 4]}
 data: own                 # every host has its own agents' rows alone; same: all have all
+
+Edges of a tree are named: alpha: [0, 1, edge 0].
 """
 
 import hashlib
@@ -15,7 +17,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,7 @@ from desim.runs.recording import Prepared
 
 KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")
+EDGE = re.compile(r"edge (\d{1,7})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
 MAX_INVITATION_BYTES = 1 << 20  # bytes
@@ -71,8 +74,11 @@ class Invitation:
     identity: Identity
 
 
-def read_hosts(path: Path, agents: int) -> Hosts:
-    """What the file says of `agents` agents; InputError with all that is wrong."""
+def read_hosts(path: Path, agents: int, edges: int = 0) -> Hosts:
+    """What the file says of so many agents and edges; InputError with all that is wrong.
+
+    Edges have the ids after those of agents.
+    """
     from desim.scenario.load import read
 
     tree = read(path)
@@ -96,16 +102,34 @@ def read_hosts(path: Path, agents: int) -> Hosts:
         wait = units.seconds(data.get("wait", "120 s"))
     except ValueError as error:
         found.append(f"{path}: wait: {error}")
-    found += _wrong(path, named, agents)
+    named = {name: _nodes(numbers, agents) for name, numbers in named.items()}
+    found += _wrong(path, named, agents, edges)
     if found:
         raise InputError(found)
     own = {str(name): tuple(numbers) for name, numbers in named.items()}
     return Hosts(str(data.get("address", "0.0.0.0")), port, wait, own, rows)
 
 
-def _wrong(path: Path, named: Mapping[str, Any], agents: int) -> list[str]:
+def _nodes(said: Any, agents: int) -> Any:
+    """What a host is to play, with ids for the names of edges."""
+    if not isinstance(said, list):
+        return said
+    names = [EDGE.fullmatch(one) if isinstance(one, str) else None for one in said]
+    return [
+        one if name is None else agents + int(name[1])
+        for one, name in zip(said, names, strict=True)
+    ]
+
+
+def node_named(node: int, agents: int) -> str:
+    """A node of a tree in words, of so many agents: agent 3, edge 0."""
+    return f"agent {node}" if node < agents else f"edge {node - agents}"
+
+
+def _wrong(path: Path, named: Mapping[str, Any], agents: int, edges: int) -> list[str]:
     """What is wrong with the agents of hosts."""
     found, owner = [], dict[int, str]()
+    allowed = f"agents 0 to {agents - 1}" + (f", edge 0 to edge {edges - 1}" if edges else "")
     for name, numbers in named.items():
         where = f"{path}: hosts.{name}"
         if not NAME.fullmatch(str(name)):
@@ -118,17 +142,18 @@ def _wrong(path: Path, named: Mapping[str, Any], agents: int) -> list[str]:
             found.append(f"{where}: found {show(numbers)}; allowed: a list of agents")
             continue
         for i in numbers:
-            if type(i) is not int or not 0 <= i < agents:
-                found.append(f"{where}: found {show(i)}; allowed: agents 0 to {agents - 1}")
+            if type(i) is not int or not 0 <= i < agents + edges:
+                found.append(f"{where}: found {show(i)}; allowed: {allowed}")
             elif i in owner:
-                found.append(f"{where}: found agent {i}, which {owner[i]} plays; allowed: once")
+                who = node_named(i, agents)
+                found.append(f"{where}: found {who}, which {owner[i]} plays; allowed: once")
             else:
                 owner[i] = str(name)
-    missing = [i for i in range(agents) if i not in owner]
+    missing = [i for i in range(agents + edges) if i not in owner]
     if missing and not found:
-        found.append(
-            f"{path}: hosts: found nobody who plays agent {missing[0]}; allowed: all agents"
-        )
+        who = node_named(missing[0], agents)
+        text = f"found nobody who plays {who}; allowed: all {allowed if edges else 'agents'}"
+        found.append(f"{path}: hosts: {text}")
     return found
 
 
@@ -267,9 +292,9 @@ class Remote(Fleet):
         if where in ("0.0.0.0", "::"):
             where = socket.gethostname()
         for name, (_, file) in self.invited.items():
-            own = ", ".join(map(str, self.hosts.agents[name]))
+            who = self.names(self.hosts.agents[name])
             self.say(
-                f"agents {own}: take {file}, a key that holds until {self.until}, to {name}, "
+                f"{who}: take {file}, a key that holds until {self.until}, to {name}, "
                 f"and there: desim join {where}:{self.door.port} --with {file.name}"
             )
         self._until(self.hosts.wait, "joined", lambda name: name in self.joined)
@@ -280,6 +305,12 @@ class Remote(Fleet):
         )
         self._align()
 
+    def names(self, nodes: Sequence[int]) -> str:
+        """Those nodes in words: agents 0, 1, edge 0."""
+        words = [self.name(i) for i in nodes]
+        own = ", ".join(one.removeprefix("agent ") for one in words)
+        return f"agents {own}" if any(one.startswith("agent") for one in words) else own
+
     def _until(self, seconds: float, what: str, done: Callable[[str], bool]) -> None:
         """Wait until all hosts have done something; InputError that names one that has not."""
         until = time.monotonic() + seconds
@@ -289,7 +320,7 @@ class Remote(Fleet):
                 raise InputError(f"--hosts: {self.why}")
             if self.dead:
                 agent, how = next(iter(self.dead.items()))
-                self.why = f"agent {agent} {how}"
+                self.why = f"{self.name(agent)} {how}"
                 raise InputError(f"--hosts: {self.why} before the run began")
             self.wait(time.monotonic() + 0.1)
 

@@ -16,7 +16,7 @@ from desim.deployments.deployed import secret, server, warm
 from desim.deployments.doors import Caller, lasting, name_of
 from desim.deployments.fleet import Children, ending, held, memory_left_alone, settle_memory
 from desim.deployments.formats import Declined, Torn, abroad, packed, printable
-from desim.deployments.hosts import common, read_invitation
+from desim.deployments.hosts import common, node_named, read_invitation
 from desim.deployments.place import Loopback, Place
 from desim.deployments.streams import HASTE, Closed, Control, Poll, by_source
 from desim.errors import DesimError, InputError
@@ -182,9 +182,9 @@ class Host:
                 for agent in self.said["agents"][self.caller.host]:
                     self.children.begin(
                         agent, partial(self._place, agent), serve,
-                        lambda text, agent=agent: _complain(f"agent {agent}: {text}"),  # type: ignore[misc]
+                        lambda text, agent=agent: _complain(f"{self._name(agent)}: {text}"),  # type: ignore[misc]
                     )  # fmt: skip
-            self.say(f"playing {len(self.children.pids)} agents")
+            self.say(f"playing {len(self.children.pids)} {self.kinds}")
             while self._turn(lost):
                 pass
         finally:
@@ -193,6 +193,14 @@ class Host:
         if lost:
             raise InputError(f"lost: {', '.join(lost)}")
         self.say("the run is over")
+
+    @property
+    def kinds(self) -> str:
+        """What it plays, in words."""
+        return "agents" if self.prepared.simulation.settings.tree is None else "agents and edges"
+
+    def _name(self, agent: int) -> str:
+        return node_named(agent, self.prepared.simulation.problem.agents)
 
     def _place(self, agent: int) -> Place:
         self.poll.close()
@@ -220,6 +228,6 @@ class Host:
             return False
         for agent in [*self.children.pids]:
             if status := self.children.status(agent):
-                lost.append(f"agent {agent} {ending(status)}")
+                lost.append(f"{self._name(agent)} {ending(status)}")
                 self.control.say("died", {"agent": agent, "how": ending(status)})
         return True

@@ -251,7 +251,21 @@ def refused(simulation: Simulation) -> list[str]:
         if links.contention != NONE and not links.lines.shape[1]:
             text = "each link has a line of its own"
             found.append(f"{where}.contention: found one; {text}; allowed: none, or network.behind")
-    return found
+    return [*found, *_uneven(simulation)]
+
+
+def _uneven(simulation: Simulation) -> Iterator[str]:
+    """In which ways connections of one level of a tree are others than those of another."""
+    laws = {where: links.transport.law for where, links in sides(simulation).items()}
+    played = {where: law for where, law in laws.items() if law.shape[1]}
+    rows = [tcp.KIND, tcp.NEW, tcp.RESTARTS]
+    for where, law in played.items() if simulation.settings.tree is not None else ():
+        first = next(iter(played.values()))
+        if (law[rows, :1] != first[rows, :1]).any():
+            text = (
+                "found another than at other levels; all connections of one machine have the same"
+            )
+            yield f"{where}.transport: {text}; allowed: one of them"
 
 
 def _unlike(where: str, law: Array) -> Iterator[str]:
@@ -288,9 +302,23 @@ def remarks(simulation: Simulation) -> list[str]:
 
 def sides(simulation: Simulation) -> dict[str, Links]:
     """The scenario's links by where it says them."""
-    settings = simulation.settings
+    settings, tree = simulation.settings, simulation.settings.tree
     named = {"link": settings.links, "uplink": settings.uplinks, "downlink": settings.downlinks}
-    return {f"network.{name}": links for name, links in named.items() if links is not None}
+    found = {f"network.{name}": links for name, links in named.items() if links is not None}
+    if tree is None:
+        return found
+    above = tree.above  # -1 there is each client's own edge
+    for name, row, client in (("uplink", 1, 0), ("downlink", 0, 1)):
+        links = found[f"network.{name}"]
+        ends = links.ends.copy()
+        ends[row] = above[ends[client]]
+        found[f"network.{name}"] = links._replace(ends=ends)
+    for k, tier in enumerate(reversed(tree.tiers)):
+        found |= {
+            f"network.levels[{k}].uplink": tier.uplinks,
+            f"network.levels[{k}].downlink": tier.downlinks,
+        }
+    return found
 
 
 def plan_of(simulation: Simulation, transport: Transport) -> Plan:

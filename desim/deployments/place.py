@@ -291,6 +291,7 @@ class Place(Comm):
             "end": self._end,
         }  # fmt: skip
         self.parting: Callable[[], None] = lambda: None
+        self.parted: Callable[[Any, str], None] = lambda node, why: None  # who is heard no more
         self._refused, self._reports, self._reported, self._why = 0, 0, 0.0, ""
         self.watch(control, self._obey)
 
@@ -309,14 +310,15 @@ class Place(Comm):
         """Say on a new connection who is at this end."""
         stream.push(Frame(HELLO, self.agent, 0).header(self.keys[stream.owner & COORDINATOR]))
 
-    def wait(self, until: float = FAR) -> None:
-        """Read what comes, until something has, or `until` s of the run's time."""
+    def wait(self, until: float = FAR) -> bool:
+        """Read what comes, until something has, or `until` s of the run's time; whether any did."""
         moment = until + self.origin if self.origin < np.inf else FAR
         moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
         ready = self.poll.wait(moment)
         if self.origin == np.inf and self.control in ready:  # it says when the clock begins
             ready = [self.control]
         self.read(ready)
+        return bool(ready)
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()`."""
@@ -334,8 +336,11 @@ class Place(Comm):
     def torn(self, stream: Stream, torn: Torn) -> None:
         """See Comm; the coordinator hears of whom this agent hears no more."""
         owner = stream.owner
-        self.turn_away(str(torn), owner if self.greeted.get(owner) is stream else -1)
+        known = self.greeted.get(owner) is stream
+        self.turn_away(str(torn), owner if known else -1)
         self.drop(stream)
+        if known:
+            self.parted(owner, f"sent what was refused ({torn})")
 
     def closed(self, stream: Stream, closed: Closed) -> None:
         """See Comm."""

@@ -45,7 +45,9 @@ class Deferred:
         self.shown: deque[Shown] = deque()
         self.owed: list[tuple[int, int]] = []
         self.changed: dict[int, Array] = {}
-        self.models: dict[int, Array] = {}  # agents' models, by number of the call
+        self.models: dict[
+            int, tuple[Any, Array]
+        ] = {}  # agents and their models, by number of the call
         self.x: Array | None = None
         self.waiting_bytes = 0
         self.latest = 0.0  # when s something was shown
@@ -74,9 +76,9 @@ class Deferred:
         if self.inner.rows.targets:
             self.catch_up()
 
-    def arrived(self, number: int, model: Array) -> None:
-        """The model of an agent after the call of that number is here."""
-        self.models[number] = model.copy()
+    def arrived(self, number: int, who: Any, model: Array) -> None:
+        """Here is the model of agent who, or are those of several, after the call of a number."""
+        self.models[number] = who, model.copy()
         self.waiting_bytes += model.nbytes
 
     @property
@@ -94,10 +96,12 @@ class Deferred:
         """See the next one; models that never came, of agents that died, stay as they were."""
         one, x = self.shown.popleft(), self.x
         assert x is not None
-        self.waiting_bytes -= 8 * (len(one.model) + (len(one.owed) + len(one.changed)) * x.shape[1])
-        for agent, number in one.owed:
+        self.waiting_bytes -= 8 * (len(one.model) + len(one.changed) * x.shape[1])
+        for _, number in one.owed:
             if number in self.models:
-                x[agent] = self.models.pop(number)
+                who, model = self.models.pop(number)
+                self.waiting_bytes -= model.nbytes
+                x[who] = model
         for agent, row in one.changed.items():
             x[agent] = row
         if self.reserved:

@@ -62,8 +62,10 @@ class Station:
     """
 
     ahead = False
+    first = 0  # id of the first agent in the log
+    node = COORDINATOR  # who sends its frames
 
-    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
+    def __init__(self, world: RealWorld, fleet: Any) -> None:
         self.world, self.fleet = world, fleet
         agents = world.settings.problem.agents
         self.sent: dict[int, Sent] = {}  # by number
@@ -94,10 +96,8 @@ class Station:
             return
         i, round_, said = sent.agent, sent.round_, report.fields
         if sent.down >= 0:
-            got = float(said["got"])
-            write_message(
-                world.log, Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time
-            )
+            got, place = float(said["got"]), (self.first + i, -1, round_)
+            write_message(world.log, Kind.DELIVER, 0, *place, sent.down, -1, got, got - sent.time)
             sent.down = -1
             if report.kind == "aborted":
                 self._aborted(sent, said)
@@ -106,11 +106,9 @@ class Station:
         if report.kind == "done" and sent.used:
             self.take_over(number, i, report)
         if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
-            release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
             seconds, came = sent.came - float(said["sent"]), sent.came
-            write_message(
-                world.log, Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds
-            )
+            about = round_, sent.up, self._release(sent), came, seconds
+            write_message(world.log, Kind.DELIVER, UPLINK, -1, self.first + i, *about)
             sent.up = -1
         self.forget(number)
 
@@ -122,6 +120,11 @@ class Station:
         if sent.report.kind != "done" or sent.came < np.inf:
             del self.sent[number]
 
+    def _release(self, sent: Sent) -> int:
+        """The id of what a reply releases."""
+        place = sent.agent, sent.round_, sent.exchange
+        return int(release_id(self.world.settings.problem.agents, *place))
+
     def _aborted(self, sent: Sent, said: dict[str, Any]) -> None:
         world, cut, begin = self.world, float(said["cut"]), float(said["begin"])
         if cut > begin:
@@ -130,8 +133,7 @@ class Station:
             world.filter.refund(sent.agent, sent.price)
 
     def _done(self, number: int, sent: Sent, said: dict[str, Any]) -> None:
-        world, i, round_ = self.world, sent.agent, sent.round_
-        release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
+        world, i, round_, release = self.world, sent.agent, sent.round_, self._release(sent)
         end, begin, left = (float(said[name]) for name in ("end", "begin", "sent"))
         world.log.add(Kind.COMPUTE, UPLINK, i, round_, end, seconds=end - begin)
         world.log.add(Kind.RELEASE, UPLINK, i, round_, left, release=release)
@@ -153,7 +155,7 @@ class Station:
                     state[key] = np.zeros((agents, *row.shape))
                 state[key][agent] = row
         observer: Any = self.world.observer
-        observer.arrived(number, state["x"][agent])
+        observer.arrived(number, agent, state["x"][agent])
 
     @property
     def now(self) -> float:
@@ -171,7 +173,7 @@ class Station:
         job, bound = self._job(hub, assigned.job)
         self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
-            world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
+            self._activate(i, hub.round, now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
             hub.calls.due[i] = np.inf
             self.arrived.discard(i)
@@ -192,6 +194,10 @@ class Station:
             if world.filter is not None:
                 world.filter.spend(i, price)
         self._let_go(frames)
+
+    def _activate(self, i: int, round_: int, now: float) -> None:
+        """Write that agent i is called."""
+        self.world.log.add(Kind.ACTIVATE, 0, i, round_, now)
 
     def _job(self, hub: Any, job: Any) -> tuple[dict[str, Any], Arrays]:
         """The job of a call as an order has it."""
@@ -230,9 +236,7 @@ class Station:
             self.orders[i] = {} if arrays else fields | {"number": self.ordered}
             self.fleet.send(i, "order", fields | {"number": self.ordered}, arrays)
         order = int(self.orders[i].get("number", self.ordered))
-        frame = Frame(
-            kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
-        )  # fmt: skip
+        frame = Frame(kind, self.node, number, sent.round_, order, self.used[i], inside=inside)
         return number, frame.header(self.fleet.keys[i], sent.down) + body
 
     def _body(self, payload: Array, size: int) -> tuple[bytes, bool]:
@@ -250,7 +254,7 @@ class Station:
             stream.push(frame)
         for number, _ in frames:
             sent = self.sent[number]
-            place = -1, sent.agent, sent.round_, sent.down, -1
+            place = -1, self.first + sent.agent, sent.round_, sent.down, -1
             write_message(self.world.log, Kind.SEND, 0, *place, sent.time, 0.0)
 
     def _receive(self, frame: Frame, time: float) -> None:
@@ -283,7 +287,7 @@ class Station:
         if message.kind == "synced":
             self._synced[agent] = min(float(fields["time"]), self.now)
         elif message.kind == "failed" and not self.fleet.dismissing:
-            raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
+            raise at(float(fields["time"]), f"{self.name(agent)}: {fields['why']}")
         elif message.kind in ("done", "aborted", "got"):
             sent = self.sent.get(int(fields["number"]))
             if message.kind == "aborted" and sent is not None and sent.came < np.inf:
@@ -296,13 +300,20 @@ class Station:
         """An agent has died: what it sent is charged, what it owes is lost."""
         for sent in self.sent.values():
             if sent.agent == agent and sent.report is None and sent.came < np.inf:
-                release = release_id(len(self.latest), agent, sent.round_, sent.exchange)
-                about = sent.came, agent, sent.round_, int(release), sent.terms, 1
-                self.world.ledger.charge_one(*about)
+                self._charge(sent)
         self._synced[agent] = np.inf
-        self.world.caution(f"agent {agent} {self.fleet.dead[agent]} at {self.now:.3g} s")
+        self.world.caution(f"{self.name(agent)} {self.fleet.dead[agent]} at {self.now:.3g} s")
         if agent not in self.arrived:
             self.lost.add(agent)
+
+    def _charge(self, sent: Sent) -> None:
+        """A reply came whose agent has died before it told of it."""
+        about = sent.came, sent.agent, sent.round_, self._release(sent), sent.terms, 1
+        self.world.ledger.charge_one(*about)
+
+    def name(self, i: int) -> str:
+        """Agent i in words."""
+        return f"agent {i}"
 
     def collect(self, opened: float) -> float:
         """Wait until the policy closes the collection; when s that was, inf if the run is over."""
@@ -336,7 +347,7 @@ class Station:
     def _require_alive(self) -> None:
         """RunError where a collection never closes because agents have died."""
         calls, policy = self.hub.calls, self.world.settings.policy
-        some_live = len(self.fleet.dead) < len(self.latest)
+        some_live = bool(self.fleet.alive)
         if not self.lost or (policy.limited and some_live and not policy.at_least):
             return
         awaited = calls.pending > 0
@@ -352,7 +363,7 @@ class Station:
         others = len(self.fleet.dead) - 1
         more = f" and {others} more" if others else ""
         wait = f"policy {self.world.settings.policy.kind} waits for it{more}"
-        text = f"nobody can go on: agent {first} {how} in round {self.hub.round}, and {wait}"
+        text = f"nobody can go on: {self.name(first)} {how} in round {self.hub.round}, and {wait}"
         return at(self.now, text)
 
     def _idle(self) -> None:
@@ -390,10 +401,13 @@ class Station:
             return values_of(sent.body)
         self.need([(i, self.latest[i])])
         if sent.report is None:
-            raise at(
-                self.now, f"agent {i} {self.fleet.dead.get(i, 'is silent')}: its reply is lost"
-            )
+            how = self.fleet.dead.get(i, "is silent")
+            raise at(self.now, f"{self.name(i)} {how}: its reply is lost")
         return np.asarray(sent.report.arrays["reply"], float)
+
+    def ended(self) -> float:
+        """When the program, which has nothing more to do, was over, s."""
+        return _ended(self)
 
     def use(self, i: int) -> None:
         """The latest reply of agent i is used: its state is what its job has made of it."""
@@ -471,19 +485,25 @@ def _nothing(us: Any, payload: Array) -> Array:
     return payload
 
 
-def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
-    """What an agent's process does; asked: where it tells nothing but what it releases."""
+def serve(place: Place, world: World, method: Any, asked: Asked | None, above: int = -1) -> None:
+    """What an agent's process does; asked: where it tells nothing but what it releases.
+
+    above: who calls it.
+    """
     client = getattr(world.settings.trust, "client", Client)(place, world, method, asked)
-    place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
+    client.above = above
+    place.handlers["line"] = lambda message: meet(client, message.fields)
     lasting = place.network.transport.connection == "kept"
     place.report("ready", {"port": -1 if lasting else place.listen([-1])})
     client.live()
 
 
-def _meet(client: Client, port: int) -> None:
-    client.port = port
+def meet(client: Client, said: dict[str, Any]) -> None:
+    """Connect a client to the port that is said, of the process that calls it."""
+    client.port = int(said["port"])
+    client.place.network.peers = said.get("places", ())
     if client.place.network.transport.connection == "kept":
-        client.line = client.place.connect(-1, port)
+        client.line = client.place.connect(client.above, client.port)
         client.place.greet(client.line)
 
 
@@ -502,14 +522,14 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     station = getattr(world.settings.trust, "station", Station)(world, fleet)
     hub = station.hub = RealHub(world, station, method)
     try:
-        return _coordinate(program(hub), hub, station)
+        return coordinate(program(hub), hub, station)
     finally:
         fleet.dismiss()
         late = max(station.late, default=(0.0, 0, 0))
         conclude(world, fleet, len(station.late), station.computed, late)
 
 
-def _ended(station: Station) -> float:
+def _ended(station: Any) -> float:
     """When a program that has nothing more to do was over, s: what it took to look is no time."""
     observer: Any = station.world.observer
     settings, now = station.world.settings, station.now
@@ -519,13 +539,14 @@ def _ended(station: Station) -> float:
     return float(observer.latest or now)
 
 
-def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
+def coordinate(generator: Any, hub: RealHub, station: Station) -> float:
+    """Play a program whose agents the hub calls; return the end of it, or of the run, s."""
     answer: Any = None
     while True:
         try:
             generator.send(answer)
         except StopIteration:
-            return _ended(station)
+            return station.ended()
         except Exhausted:
             return station.now
         opened = station.now if station.opened is None else station.opened

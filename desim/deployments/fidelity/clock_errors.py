@@ -73,6 +73,9 @@ def unlike(real: Run, simulated: Run) -> list[str]:
         ".".join(place) for place in differing([real, simulated])
         if place[0] not in FREE or place[:2] == ("network", "topology")
     ]  # fmt: skip
+    levels = [getattr(run.known, "network", None) and _played(run) for run in (real, simulated)]
+    if all(levels) and levels[0] != levels[1]:
+        odd.append("network.levels")
     if odd:
         more = f" and {len(odd) - NAMED} more" if len(odd) > NAMED else ""
         text = f"are different scenarios: they differ in {', '.join(odd[:NAMED])}{more}"
@@ -81,6 +84,12 @@ def unlike(real: Run, simulated: Run) -> list[str]:
         return []
     seeds = " and ".join(str(run.manifest.get("seed")) for run in (real, simulated))
     return [f"found seeds {seeds}; allowed: one seed, so that both are asked for the same"]
+
+
+def _played(run: Run) -> list[tuple[Any, ...]]:
+    """What edges of a tree do, level by level."""
+    levels = run.scenario.network.levels or ()
+    return [(one.rounds, one.policy, one.participation) for one in levels]
 
 
 def _who(run: Run) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.agent_names import called
+from desim.agent_names import agent_named, called, edge_of
 from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.numerics.later import pd
@@ -60,8 +60,9 @@ def matches_of(real: Run, simulated: Run) -> dict[str, Matched]:
     alone.
     """
     known = real.known
-    star = known is None or known.network.topology.kind == "star"
-    free = bool(known and star and known.policy.kind in FREE)
+    star = known is None or known.network.topology.kind in ("star", "tree")
+    policies = [known.policy, *(one.policy for one in known.network.levels or ())] if known else []
+    free = star and any(one.kind in FREE for one in policies)
     found = {}
     for what, table, owner in (
         ("messages", messages, LINK), ("computations", computations, ["agent"])
@@ -147,19 +148,31 @@ def of_round(
     closers: tuple[Mapping[int, int], Mapping[int, int]],
     messages: "pd.DataFrame",
     computations: "pd.DataFrame",
+    name: Callable[[int], str],
 ) -> str:
     """Who closed the round in both runs, and what of that one's part differs most."""
     number = int(row["round"])
     real, simulated = (one.get(number, -3) for one in closers)
-    same = f", simulated by {named(simulated)}" if real != simulated else " in both" * (real >= 0)
+    same = (
+        f", simulated by {closing(simulated, name)}"
+        if real != simulated
+        else " in both" * (real >= 0)
+    )
     part = _largest(number, real, messages, computations) if real >= 0 else ""
-    closer = "the coordinator" if real == -1 else named(real)
+    closer = "the coordinator" if real == -1 else closing(real, name)
     return f"closed by {closer}{same}" + (f": its {part}" if part else "")
 
 
-def named(who: int) -> str:
+def closing(who: int, name: Callable[[int], str]) -> str:
     """Who closes a wait."""
-    return {-2: "the deadline", -3: "nobody"}.get(who, called(who))
+    return {-2: "the deadline", -3: "nobody"}.get(who) or name(who)
+
+
+def naming(run: Run) -> Callable[[int], str]:
+    """What agents are called, and edges of a tree."""
+    return lambda who: (
+        called(who) if edge_of(run.manifest, who) is None else agent_named(run.manifest, who)
+    )
 
 
 def _largest(
@@ -188,16 +201,16 @@ COLUMNS = ["what", "who", "round", "real", "simulated", "error", "relative", "re
 def worst(real: Run, simulated: Run, matches: Mapping[str, Matched]) -> "pd.DataFrame":
     """What is farthest off in seconds: WORST messages, computations and rounds, columns COLUMNS."""
     messages, computations = matches["messages"].frame, matches["computations"].frame
-    closers = _closers(real), _closers(simulated)
+    closers, name = (_closers(real), _closers(simulated)), naming(real)
     reasons: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
         "message": lambda row: (
-            f"{called(int(row['sender']))} to {called(int(row['receiver']))}",
+            f"{name(int(row['sender']))} to {name(int(row['receiver']))}",
             of_message(row, messages),
         ),
         "computation": lambda row: (
             f"agent {int(row['agent'])}", of_computation(row, computations)
         ),
-        "round": lambda row: ("all", of_round(row, closers, messages, computations)),
+        "round": lambda row: ("all", of_round(row, closers, messages, computations, name)),
     }  # fmt: skip
     records: list[tuple[Any, ...]] = []
     for what, reason in reasons.items():
@@ -219,6 +232,8 @@ def _largest_rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 def _closers(run: Run) -> Mapping[int, int]:
     """Who closed each round: the closer of its last wait."""
     waits = run.waits()
+    if (hub := waits["agent"] < 0).any():  # of a tree, where edges wait, too
+        waits = waits[hub]
     last = waits.sort_values("time", kind="stable").groupby("round").tail(1)
     return dict(zip(last["round"].astype(int), last["closer"].astype(int), strict=True))
 
@@ -257,8 +272,9 @@ class _Collections:
 
     def __init__(self, run: Run) -> None:
         events = run.events
-        self._void = hearing(run.scenario)["void"]
-        limit = run.scenario.policy.deadline
+        levels = run.scenario.network.levels  # the cloud's replies are those of edges
+        self._void = hearing(run.scenario)["void"] and not run.scenario.network.topology.tree
+        limit = (levels[0] if levels else run.scenario).policy.deadline
         self._limit = np.inf if limit is None else float(limit)
         closed, hub = events[events["kind"] == "aggregate"], events[events["agent"] < 0]
         at_hub = closed[closed["agent"] < 0].sort_values("round")

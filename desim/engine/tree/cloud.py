@@ -28,6 +28,15 @@ class Nodes:
         return getattr(self.__dict__["problem"], name)
 
 
+def among(settings: Any, tier: Tier) -> Any:
+    """The settings of stars whose agents are the edges of a tier."""
+    return replace(
+        settings, tree=None, problem=Nodes(settings.problem, tier.number), churn=None,
+        uplinks=tier.uplinks, downlinks=tier.downlinks, policy=tier.policy,
+        participation=tier.participation, intake=AT_ONCE, codecs=tier.codecs, hung=tier.hung,
+    )  # fmt: skip
+
+
 class Cloud(Hub):
     """`hub` of the method's program on top: it calls edges, and shows its models to the run."""
 
@@ -105,13 +114,7 @@ class Hierarchy:
 
     def _world(self, tier: Tier) -> StarWorld:
         """The world of stars whose agents are the edges of this tier."""
-        settings: Any = self.world.settings
-        own = replace(
-            settings, tree=None, problem=Nodes(settings.problem, tier.number), churn=None,
-            uplinks=tier.uplinks, downlinks=tier.downlinks, policy=tier.policy,
-            participation=tier.participation, intake=AT_ONCE, codecs=tier.codecs, hung=tier.hung,
-        )  # fmt: skip
-        return StarWorld.below(self.world, own)
+        return StarWorld.below(self.world, among(self.world.settings, tier))
 
     def _edge(
         self, tier: Tier, j: int, world: StarWorld, below: list[Edge], first: int,
