@@ -290,13 +290,17 @@ def test_what_no_tree_of_processes_does_is_refused(name, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_edges_that_come_and_go_are_refused():
+@pytest.mark.parametrize(
+    ("has", "text"),
+    [({"calendar": object()}, "churn"), ({"codecs": SimpleNamespace(plain=False)}, "a codec")],
+)
+def test_edges_that_come_and_go_or_code_sums_are_refused(has, text):
     simulation = prepare(load(tree([2, 2], 1))).simulation
-    tiers = [SimpleNamespace(churn=object())]
+    tiers = [SimpleNamespace(**has)]
     settings = SimpleNamespace(
         **{**vars(simulation.settings), "tree": SimpleNamespace(tiers=tiers)}
     )
-    with pytest.raises(InputError, match=r"network\.levels: found churn"):
+    with pytest.raises(InputError, match=rf"network\.levels: found {text}"):
         refuse(SimpleNamespace(**{**vars(simulation), "settings": settings}))
 
 

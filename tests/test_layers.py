@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
     "runs": 8070,  # batteries, played until they agree; clients; energy over the log
-    "deployments": 10530,  # edges of a tree as processes: agents above, coordinators below
+    "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
 }

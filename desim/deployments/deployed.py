@@ -127,6 +127,7 @@ def refuse(simulation: Simulation) -> None:
     """InputError for what no deployment plays."""
     settings, kind, budget = simulation.settings, simulation.method.kind, simulation.settings.budget
     choice, links = settings.participation, settings.links
+    tiers = () if settings.tree is None else settings.tree.tiers
     graph = kind == "graph" and budget is not None and budget.on_exhausted == "stop"
     odd = {
         "algorithm: a central method has nobody to talk to; allowed: desim run": kind == "central",
@@ -134,8 +135,10 @@ def refuse(simulation: Simulation) -> None:
         "allowed: none": settings.churn is not None,
         "network.levels: found churn of edges; deployed edges stay, and one whose process ends is "
         "the end of the run; allowed: none": any(
-            getattr(one, "churn", None) is not None for one in getattr(settings.tree, "tiers", ())
+            getattr(one, "calendar", None) is not None for one in tiers
         ),
+        "network.levels: found a codec; the processes of edges send sums as they are; allowed: "
+        "none": any(not one.codecs.plain for one in tiers if hasattr(one, "codecs")),
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)
         and choice.losses is not None,

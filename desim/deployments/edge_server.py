@@ -244,8 +244,11 @@ class MembersStation(Station):
         self._synced[members.who] = 0.0
         self.taken: dict[int, int] = {}
 
-    def played(self, program: Any, hub: Any, begin: float) -> float:
-        """Play a program from now on, which a call of `begin` s has brought; return its end s."""
+    def played(self, program: Any, hub: Any, begin: float, attending: Any = None) -> float:
+        """Play a program from now on, which a call of `begin` s has brought; return its end s.
+
+        attending: of edges that come and go; processes are there.
+        """
         self.opened = None
         return coordinate(program(hub), hub, self)
 
