@@ -70,6 +70,10 @@ TREES = {
     "passed on": tree([2, 2], 1, algorithm={"server": {"momentum": 0.5}}),
     "increments in turn": tree([2, 2], 2, method="fed-plt"),
     "three levels": tree([2, 1, 2], 1, 2, method="scaffold", cloud=2),
+    "rules and codecs": tree(
+        [2, 3], 2, algorithm={"aggregate": "median"}, level={"aggregate": "median"},
+        codec={"top-k": 0.2},
+    ),
     "some": tree([2, 2], 2, level={"participation": {"uniform": 1}}),
     "noise": tree(
         [2, 2], 2, method="fed-plt", problem={"clip": 1.0}, privacy=PRIVATE,
@@ -290,13 +294,18 @@ def test_what_no_tree_of_processes_does_is_refused(name, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_edges_that_come_and_go_are_refused():
+@pytest.mark.parametrize(
+    ("has", "text"),
+    [({"calendar": object()}, "churn"), ({"codecs": SimpleNamespace(plain=False)}, "a codec")],
+)
+def test_edges_that_come_and_go_or_code_sums_are_refused(has, text):
     simulation = prepare(load(tree([2, 2], 1))).simulation
-    tiers = [SimpleNamespace(churn=object())]
+    sent = SimpleNamespace(plain=True)
+    tiers = [SimpleNamespace(**{"calendar": None, "codecs": sent, **has})]
     settings = SimpleNamespace(
         **{**vars(simulation.settings), "tree": SimpleNamespace(tiers=tiers)}
     )
-    with pytest.raises(InputError, match=r"network\.levels: found churn"):
+    with pytest.raises(InputError, match=rf"network\.levels: found {text}"):
         refuse(SimpleNamespace(**{**vars(simulation), "settings": settings}))
 
 

@@ -135,9 +135,8 @@ def refuse(simulation: Simulation) -> None:
         "allowed: none": settings.churn is not None,
         "network.levels: found churn of edges; deployed edges stay, and one whose process ends is "
         "the end of the run; allowed: none": any(one.calendar is not None for one in tiers),
-        "network.topology: found a tree with a codec, or algorithm.aggregate; edges' processes "
-        "send sums as they are; allowed: means of what is not coded": bool(tiers)
-        and not all(one.codecs.plain and not one.hung for one in (settings, *tiers)),
+        "network.levels: found a codec; the processes of edges send sums as they are; allowed: "
+        "none": any(not one.codecs.plain for one in tiers),
         "participation.choose: found one by losses; real agents send their replies and nothing "
         "beside; allowed: another choice": isinstance(choice, Chooser)
         and choice.losses is not None,

@@ -244,8 +244,11 @@ class MembersStation(Station):
         self._synced[members.who] = 0.0
         self.taken: dict[int, int] = {}
 
-    def played(self, program: Any, hub: Any, begin: float) -> float:
-        """Play a program from now on, which a call of `begin` s has brought; return its end s."""
+    def played(self, program: Any, hub: Any, begin: float, attending: Any = None) -> float:
+        """Play a program from now on, which a call of `begin` s has brought; return its end s.
+
+        attending: of edges that come and go; processes are there.
+        """
         self.opened = None
         return coordinate(program(hub), hub, self)
 
@@ -443,7 +446,7 @@ def edge_of(place: Place, settings: Settings, method: Any) -> Edge:
     edge = Edge(
         world, desk, np.array(members.who), reach_of(tree, node), node, members.first, address,
         program=program, rounds=tier.rounds, in_turn=tree.in_turn, log=world.passed,
-        show=lambda moved, reach: None,
+        show=lambda moved, reach: None, attending=None,
     )  # fmt: skip
     seated(edge, RealHub(world, desk, method), clients)
     return edge

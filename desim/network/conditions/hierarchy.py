@@ -80,6 +80,8 @@ class Tree:
     def rounds(self) -> int:
         """Of clients, at most, for each round of the cloud."""
         return prod(tier.rounds for tier in self.tiers)
+
+    @property
     def above(self) -> Int:
         """Ids (nodes,) of the coordinators to which clients and edges talk, by their own."""
         owners = [tier.first + tier.owner for tier in self.tiers]
