@@ -17,10 +17,10 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13600,  # stars of stars; metrics of each client; sums of replies, trusted ones
+    "engine": 13605,  # devices that others turn, too; stars of stars; metrics of each client; sums of replies, trusted ones
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
-    "runs": 8070,  # batteries, played until they agree; clients; energy over the log
+    "runs": 8345,  # batteries, one event after the other; clients; energy over the log
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.arrays import Array
-from desim.engine.presences import endless
 from desim.errors import InputError
 from desim.network.timeline.record import Kind
-from desim.scenario.batteries import Batteries, Charging
+
+if TYPE_CHECKING:
+    from desim.scenario import batteries
 
 TURNS = 1 << 16  # of one agent, by its battery alone, in a run
 IN_VAIN = 1000  # of all while nobody is done, or sends anything; a run without an end has none
@@ -36,7 +37,7 @@ def too_often(agent: int, time: float) -> InputError:
     return InputError(f"battery: {text}; allowed: more capacity, or a higher level")
 
 
-def edges(charger: Charging) -> Iterator[tuple[float, float]]:
+def edges(charger: "batteries.Charging") -> Iterator[tuple[float, float]]:
     """When, s, a charger has other watts, and which: those from 0 s on first."""
     first, rows = 0.0, [*zip(charger.times.tolist(), charger.watts.tolist(), strict=True)]
     begun = False
@@ -56,7 +57,7 @@ def edges(charger: Charging) -> Iterator[tuple[float, float]]:
 class Battery:
     """One agent's: what it holds, J, at a time, s, and what takes or brings W from then on."""
 
-    def __init__(self, agent: int, of: Batteries) -> None:
+    def __init__(self, agent: int, of: "batteries.Batteries") -> None:
         self.agent, self.charger = agent, of.chargers[agent]
         self.charge, self.capacity, self.level = (
             float(one[agent]) for one in (of.charge, of.capacity, of.level)
@@ -191,7 +192,7 @@ class Attended:
         """As Absences."""
         self.absences.begun(begin, seconds, work, round_)
         battery = self.battery
-        if battery.lasting < seconds < np.inf and endless(self.absences.world, battery.agent):
+        if battery.lasting < seconds < np.inf and self.absences.endless:
             text = (
                 f"agent {battery.agent} computes for {seconds:.4g} s in round {round_}, of which "
             )
@@ -209,7 +210,7 @@ class Attended:
 class Drain:
     """The batteries of a play, which decide beside churn who is up: see `Churn.live`."""
 
-    def __init__(self, of: Batteries) -> None:
+    def __init__(self, of: "batteries.Batteries") -> None:
         self.of = of
         self._begin()
 
