@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13605,  # devices that others turn, too; stars of stars; metrics of each client; sums of replies, trusted ones
+    "engine": 13605,  # devices that batteries turn; stars of stars; sums of replies, trusted ones
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
     "runs": 8345,  # batteries, one event after the other; clients; energy over the log
