@@ -57,7 +57,7 @@ class Depletion:
         self.horizon = scenario.stop.time or 0.0  # up to which churn is written down
         self.turns: list[Array] = [np.zeros(0)] * agents
         self.blind = not by_values(scenario, self.simulation)
-        less = {"checkpoints": None, "iterates": False}
+        less: dict[str, Any] = {"checkpoints": None, "iterates": False}
         less |= {"metrics": (), "sample": None} if self.blind else {}
         observe = scenario.observe.model_copy(update=less)
         kept = scenario.listeners if changing(scenario) else ()
