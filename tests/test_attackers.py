@@ -598,11 +598,17 @@ def test_rules_and_attacks_are_listed():
     assert {"mimic", "silence", "delay", "label-flip", "inner-product"} <= attacking
 
 
-def test_a_geometric_median_bears_what_its_steps_leave_little_of():
-    for n, f, steps in [(9, 2, 8), (9, 4, 8), (9, 4, 100), (5, 1, 3)]:
-        rows = np.repeat([[0.0], [1e6]], [n - f, f], axis=0)
-        left = robust_rules.geometric_median(rows, 1e-9, steps)[0] / 1e6
-        assert robust_rules.pull_left(n, f, steps) == pytest.approx(left, rel=1e-6)
-        assert robust_rules.pull_left(n, f, steps + 1) != pytest.approx(left, rel=1e-6)
-    bears = {k: Rule("geometric-median", iterations=k).borne(9) for k in (1, 8, 100)}
-    assert bears == {1: 0, 8: 3, 100: 4}
+@pytest.mark.parametrize("n", [5, 9, 10, 25])
+def test_a_geometric_median_bears_fewer_than_half_however_far_they_are(n):
+    """Eight steps end as near to honest replies as the least sum of distances, or nearly."""
+    f, random = Rule("geometric-median").borne(n), np.random.default_rng(n)
+    assert f == (n - 1) // 2
+    honest = 5.0 + random.normal(size=(n - f, 20))
+    way, centre = random.normal(size=20) / 20**0.5, honest.mean(axis=0)
+    spread = np.linalg.norm(honest - centre, axis=1).max()
+    for far in (1e3, 1e6, 1e12):
+        rows = np.concatenate([honest, np.tile(centre + far * way, (f, 1))])
+        found = robust_rules.geometric_median(rows, 1e-6, 8)
+        assert np.linalg.norm(found - centre) < 2.5 * spread
+        from_mean = robust_rules.geometric_median(rows, 1e-6, 8, rows.mean(axis=0))
+        assert np.linalg.norm(from_mean - centre) > 1e-3 * far

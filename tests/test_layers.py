@@ -17,10 +17,10 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13740,  # stars of stars, whose edges leave; metrics of each client; trusted sums
+    "engine": 13745,  # devices that batteries turn; stars of stars, whose edges leave; metrics of
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 8100,  # replies in trees; batteries, played until they agree; energy over the log
+    "runs": 8375,  # batteries, one event after the other; replies in trees; batteries, played
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy

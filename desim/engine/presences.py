@@ -180,6 +180,11 @@ class Absences:
         if self.attempts == MANY:
             self.world.caution(often(self.agent, begin, seconds, round_))
 
+    @property
+    def endless(self) -> bool:
+        """Whether the run has no end where this agent is never done."""
+        return endless(self.world, self.agent)
+
     def turned(self, time: float, computing: bool) -> None:
         """The agent leaves or comes back at `time` s; RunError if that would go on for ever."""
         computing = computing and time > self.since

@@ -35,7 +35,7 @@ def multi_krum(rows, f, m):
 
 
 def geometric_median(rows, nu, iterations, start=None):
-    v = average(rows) if start is None else start
+    v = coordinate_median(rows) if start is None else start
     for _ in range(iterations):
         beta = [1.0 / max(nu, norm(minus(v, row))) for row in rows]
         v = [

@@ -82,6 +82,11 @@ class Clock(simpy.Environment):
         self.void += 1
         event.callbacks.append(lambda _: setattr(self, "void", self.void - 1))
 
+    @property
+    def left(self) -> int:
+        """How many events are to come, but for those who leave or come back."""
+        return len(self._queue) - self.churning - self.void
+
     def last(self) -> simpy.Event:
         """Return an event that happens now, after everything else that happens now."""
         return self.at(self.now, lambda: None, LAST)
@@ -93,12 +98,15 @@ class Clock(simpy.Environment):
         hopeful: whether a limit ends one of those that are open, if no more messages come.
         """
         horizon, steps, ticked = world.settings.horizon, 0, wall.monotonic()
+        live = None if world.settings.churn is None else world.settings.churn.live
         while not finished() and not world.reached:
-            left = len(self._queue) - self.churning - self.void
-            if (left <= 0 and not (self.resting and self.churning)) or self.peek() == np.inf:
+            if live is not None:
+                live.look(self, world.log)
+            resting = self.resting and self.churning
+            if (self.left <= 0 and not resting) or self.peek() == np.inf:
                 self._silent(world)
                 return False
-            if left <= self.limits and not self.churning and not hopeful():
+            if self.left <= self.limits and not self.churning and not hopeful():
                 return False
             failed = world.observer.failed  # others have not come that far yet
             if self.peek() > min(horizon, world.stopped, failed.time if failed else np.inf):
@@ -135,13 +143,17 @@ class Device:
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
+        self.absent = 0  # for how many reasons it is down
         self.absences: Any = None
         if world.settings.churn is not None:
             from desim.engine.presences import Absences
 
-            self.absences = Absences(world, agent, world.settings.churn)
+            churn = world.settings.churn
+            self.absences = Absences(world, agent, churn)
+            if churn.live is not None:
+                self.absences = churn.live.attending(self, self.absences)
             clock.churning += 1
-            clock.process(self._churn(world.settings.churn.calendar))
+            clock.process(self._churn(churn.calendar))
 
     def work(
         self, duration: Callable[[float], float], work: float, round_: int, waits: Waits
@@ -214,8 +226,16 @@ class Device:
             now_up, until = is_up(calendar, self.agent, until)
             if now_up != here:
                 here = now_up
-                self.up.succeed() if here else self._leave()
+                self.turn(here)
         self.clock.churning -= 1
+
+    def turn(self, here: bool) -> None:
+        """One of the reasons for which it may be down comes, or goes."""
+        self.absent += -1 if here else 1
+        if here and self.absent == 0:
+            self.up.succeed()
+        elif not here and self.absent == 1:
+            self._leave()
 
     def _leave(self) -> None:
         self.up, self.forgot = self.clock.event(), True

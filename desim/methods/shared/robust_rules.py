@@ -79,27 +79,18 @@ def geometric_median(
 ) -> Array:  # fmt: skip
     """Where the sum of distances to rows (n, dim) is least, about: smoothed Weiszfeld steps.
 
-    RFA: Pillutla, Kakade, Harchaoui 2022 (arXiv 1912.13445), Algorithm 2, from the mean, or start
-    (dim,), on; nu: the distance below which a row counts as that far away.
+    RFA: Pillutla, Kakade, Harchaoui 2022 (arXiv 1912.13445), Algorithm 2, from start (dim,) on; nu:
+    the distance below which a row counts as that far away. It starts at the coordinate-wise median,
+    which fewer than half of the rows cannot drag away: of the mean, so many steps leave the more of
+    a lie, the larger it is.
     """
     rows = ordered(rows)
-    v = mean_of(rows) if start is None else start
+    v = coordinate_median(rows) if start is None else start
     for _ in range(iterations):
         distance = np.sqrt(np.add.reduce((rows - v) ** 2, axis=1))
         beta = 1.0 / np.maximum(nu, distance)  # (5)
         v = np.add.reduce(beta[:, None] * rows, axis=0) / np.add.reduce(beta)  # (6)
     return np.asarray(v)
-
-
-def pull_left(n: int, f: int, iterations: int) -> float:
-    """Where `geometric_median` ends, at most, between n - f rows at 0 and f far away at 1.
-
-    (5) and (6) on a line, from the mean on: each step leaves about f / (n - f).
-    """
-    d = f / n
-    for _ in range(iterations):
-        d = f * d / ((n - f) * (1.0 - d) + f * d)
-    return d
 
 
 def shortened(rows: Array, tau: float) -> Array:

@@ -21,7 +21,6 @@ from desim.methods.shared.robust_rules import (
     mixed_with_nearest,
     multi_krum,
     ordered,
-    pull_left,
     sound,
     trimmed_mean,
 )
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from desim.engine.requests import Replies
     from desim.engine.world import World
 
-TOO_FAR = 0.01  # of the distance of liars: what steps towards a geometric median may leave of it
 BUCKETS = 1  # sub-counter of the draws of buckets, apart from those of who attacks
 
 
@@ -75,8 +73,6 @@ class Rule(NamedTuple):
         if self.kind == "multi-krum":  # the mean of more takes some of them in for sure
             bears["multi-krum"] = min(self.f, n - self.m)
         most = min(bears.get(self.kind, (n - 1) // 2), (n - 1) // 2)
-        while self.kind == "geometric-median" and pull_left(n, most, self.iterations) > TOO_FAR:
-            most -= 1
         if self.nearest:  # with it a mean is a rule, too
             most = self.nearest if self.kind == "mean" else min(most, self.nearest)
         return most  # an attacker spoils one bucket at most

@@ -372,11 +372,13 @@ START = 3  # sub-counter of the draw of a day's start, apart from those of trace
 class Churn:
     """When agents are up; forgets: one that leaves loses its state.
 
-    What comes while an agent is down waits for it, unless links say that it misses that.
+    What comes while an agent is down waits for it, unless links say that it misses that. live: what
+    else decides, as it happens, on the engine that plays one event after the other.
     """
 
     calendar: Calendar
     forgets: bool = False
+    live: Any = None
 
     @cached_property
     def longest(self) -> NDArray[np.float64]:

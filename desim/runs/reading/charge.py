@@ -17,6 +17,7 @@ from desim.columns import Pieces
 from desim.errors import InputError
 from desim.numerics.jit import kernel
 from desim.numerics.later import pd
+from desim.runs import drain
 from desim.runs.reading.energy import TURNS as TURNED
 from desim.runs.reading.energy import (
     Activity,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from desim.scenario.watts import Power
 
 SAME = 1e-9  # relative, of two times that differ by rounding: a battery ends what it ends with
-TURNS = 1 << 16  # of one agent, by its battery alone, in a run
 
 
 @kernel
@@ -187,14 +187,13 @@ def _charge(
     charging = power[np.searchsorted(times, starts, "right") - 1]
     gone = np.zeros(len(edges))
     np.add.at(gone, np.searchsorted(edges, moved), -taken.turns[2][logged])
-    curve, found = np.zeros(len(edges)), np.empty(TURNS)
+    curve, found = np.zeros(len(edges)), np.empty(drain.TURNS)
     n = walked(
         edges, *rates, np.cumsum(gone)[:-1] > 0.0, lost[:-1], charging, float(of.charge[agent]),
         float(of.capacity[agent]), float(of.level[agent]), curve, found,
     )  # fmt: skip
     if n < 0:
-        text = f"agent {agent} is empty or back {TURNS} times until {until:.6g} s"
-        raise InputError(f"battery: {text}; allowed: more capacity, or a higher level")
+        raise drain.too_often(agent, until)
     empty = found[:n].copy()
     if n % 2:
         lacking = float(of.level[agent] - curve[-1])

@@ -6,7 +6,6 @@ from desim.scenario.sections.algorithm import Policy
 from desim.scenario.sections.battery import Battery
 from desim.scenario.sections.devices import STATELESS, Churn, Compute
 from desim.scenario.sections.network import Network
-from desim.scenario.sections.observe_and_stop import Stop
 from desim.scenario.tree import Found
 
 
@@ -17,13 +16,6 @@ def something_empties_it(battery: Battery | None, compute: Compute, network: Net
     if compute.power is None and network.power is None:
         text = "found a section without power, so that nothing empties it"
         yield ("battery",), f"{text}; allowed: with compute.power or network.power"
-
-
-def batteries_end(battery: Battery | None, stop: Stop) -> Found:
-    """When batteries are empty is looked for without what is learnt, which ends such runs."""
-    if battery is not None and stop.rounds is None and stop.time is None:
-        text = "found with stop.metric alone, which no play without training meets"
-        yield ("battery",), f"{text}; allowed: with stop.rounds or stop.time, too"
 
 
 def batteries_are_felt(

@@ -26,7 +26,7 @@ class Weiszfeld(Strict):
     nu: Positive = 1e-6
     """the distance below which a reply counts as that far away"""
     iterations: Count = 8
-    """steps from the mean on"""
+    """steps from the median of each coordinate on"""
 
 
 class Clipping(Strict):
