@@ -204,7 +204,7 @@ def losses(who, x, data, out):
 
 
 def losses_from(first, x, data):
-    """Losses at x (dim,) of the `loss.together` rows from each of first (n,) on, 0 past the last."""
+    """Losses (n, together) at x (dim,) of so many rows, from each of first (n,) on; then zeros."""
     out = np.zeros((len(first), data.loss.together))
     for r, low in enumerate(first):
         part = slice(low, low + data.loss.together)

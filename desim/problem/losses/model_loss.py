@@ -18,6 +18,7 @@ from desim.problem.models.user_model import Facts, Model, Rows
 
 TOGETHER = 1024  # rows that are measured at a time, at most
 ROOM = 1 << 26  # bytes of their inputs
+HASHES = "fixed_sha256", "first_sha256"
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,8 +54,8 @@ class ModelLoss(Loss):
         found = {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
         if self.model is None:
             return found
-        hashes = {key: getattr(self.model, key) for key in ("fixed_sha256", "first_sha256")}
-        return found | {key: one for key, one in hashes.items() if one}
+        known = {key: getattr(self.model, key) for key in ("hardware", *HASHES)}
+        return found | {key: one for key, one in known.items() if one}
 
     @property
     def linear(self) -> bool:

@@ -9,6 +9,7 @@ from desim.interface.cli.options import (
     Overrides,
     ScenarioFile,
     load_scenario,
+    option,
     output_option,
     with_out,
 )
@@ -25,9 +26,16 @@ def run(
     ] = None,
     override: Overrides = None,
     force: Force = False,
+    workers: Annotated[
+        int | None, option("workers", "N", "Processes that train a problem.model; default: none.")
+    ] = None,
+    dask: Annotated[
+        str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster that trains it.")
+    ] = None,
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.interface.cli.progress import announced, progress_bar
+    from desim.runs.batches import shared_out
     from desim.runs.directory import next_free
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
@@ -36,7 +44,11 @@ def run(
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
     try:
-        with progress_bar(loaded.name) as progress, announced(progress.compiling):
+        with (
+            shared_out(loaded, workers, dask),
+            progress_bar(loaded.name) as progress,
+            announced(progress.compiling),
+        ):
             prepared = prepare(loaded)
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
