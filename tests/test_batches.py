@@ -15,6 +15,7 @@ import desim
 from desim.errors import InputError, RunError
 from desim.problem.kernels.modelled import elsewhere
 from desim.runs import batches
+from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import loaded
 
@@ -60,7 +61,7 @@ class Here:
 
 def plugged():
     """The module of the plug-in."""
-    return sys.modules[batches.module_of(PLUGIN)]
+    return sys.modules[registry.module_of(PLUGIN)]
 
 
 @contextmanager
@@ -194,8 +195,8 @@ def test_on_a_graphics_card_parts_are_the_groups_of_one_machine(monkeypatch):
     monkeypatch.setattr(type(data.loss.model), "hardware", "Card A")
     assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [2, 4, 5]
     monkeypatch.setattr(type(data.loss.model), "threads", True)
-    monkeypatch.setattr(batches, "threads", lambda: 2)
-    assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [2, 4, 5]
+    monkeypatch.setattr(batches, "threads", lambda: 3)
+    assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [1, 3, 5]
     whole = desim.run(case)
     with by(Here()):
         assert bits(desim.run(case)) == bits(whole)

@@ -25,7 +25,7 @@ from desim.experiments.studies import work
 from desim.experiments.studies.folder import finished
 from desim.experiments.studies.work import Job, Result, run_job
 from desim.numerics.cores import cores
-from desim.runs.processes import Worker, Workers, beginning, connected, in_turn, refuse_unfit
+from desim.runs import processes
 
 KILLED = "workers: a process ended before its work was done"
 
@@ -38,10 +38,10 @@ def mapped(
     Both must pickle. What they raise is raised here; RunError where a process is killed.
     """
     spawn, others = multiprocessing.get_context("spawn"), {*multiprocessing.active_children()}
-    with ProcessPoolExecutor(min(workers, len(tasks)), spawn, _begin, (make,)) as processes:
+    with ProcessPoolExecutor(min(workers, len(tasks)), spawn, _begin, (make,)) as executor:
         try:
-            with beginning():
-                results = [processes.submit(_done, do, task) for task in tasks]
+            with processes.beginning():
+                results = [executor.submit(_done, do, task) for task in tasks]
             yield from (one.result() for one in results)
         except BrokenProcessPool:
             raise RunError(f"{KILLED}; allowed: --workers 1, which needs less memory") from None
@@ -113,7 +113,7 @@ class Turns:
 SHARE = 0.8  # of the machine's free memory, for all processes together
 
 
-class Players(Workers):
+class Players(processes.Workers):
     """Processes that play runs."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Players(Workers):
         """How many jobs wait."""
         return len(self.turns)
 
-    def next_for(self, worker: Worker) -> Tried | None:
+    def next_for(self, worker: processes.Worker) -> Tried | None:
         """What a process does next: see `Turns.take`."""
         return self.turns.take(worker.last.root if worker.last else "")
 
@@ -141,7 +141,7 @@ class Players(Workers):
         """A job has ended."""
         self.turns.heard(job.key)
 
-    def failed(self, worker: Worker, why: str) -> Result:
+    def failed(self, worker: processes.Worker, why: str) -> Result:
         """The job has failed, and with it nothing else."""
         assert worker.job is not None
         self.turns.heard(worker.job.key)
@@ -154,12 +154,12 @@ def on_cluster(jobs: Iterable[Job], address: str) -> Iterator[Result]:
     InputError where no scheduler answers at `address`, RunError when it is gone later. A job whose
     worker is killed goes to another one, as Dask does it; one that kills several of them fails.
     """
-    with connected(address) as client:
+    with processes.connected(address) as client:
         yield from _gathered(client, {job.key: job for job in jobs}, address)
 
 
 def _task(job: Job) -> Result:
-    in_turn()
+    processes.in_turn()
     return run_job(job)
 
 
@@ -203,7 +203,7 @@ Play = Callable[[list[Job]], Iterator[Result]]
 
 def check(workers: int | None, dask: str | None, memory: float | None) -> None:
     """Raise InputError for numbers that no one can work with; see `desim.study`."""
-    refuse_unfit(workers, dask)
+    processes.refuse_unfit(workers, dask)
     if dask is not None and memory is not None:
         raise InputError("dask: found memory too; allowed: the cluster has its own")
     if memory is not None and not 1e8 <= memory < math.inf:

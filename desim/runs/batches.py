@@ -31,7 +31,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import InputError, RunError, raised, shortened
 from desim.numerics.jit import threads
-from desim.problem.kernels.modelled import Arrays, Job, Modelled, computed, elsewhere
+from desim.problem.kernels import modelled
 from desim.runs.directory import versions
 from desim.runs.processes import (
     PATIENCE,
@@ -41,7 +41,7 @@ from desim.runs.processes import (
     in_turn,
     refuse_unfit,
 )
-from desim.scenario.registry import load_plugin, module_of
+from desim.scenario import registry
 from desim.scenario.schema import Scenario
 
 # What travels.
@@ -82,10 +82,10 @@ class Part(NamedTuple):
     """
 
     place: slice
-    job: Job
+    job: modelled.Job
     arrays: tuple[Packed, ...]
     common: tuple[Any, ...]
-    data: Modelled
+    data: modelled.Modelled
     shape: tuple[int, ...]
     token: int
 
@@ -94,12 +94,12 @@ class Part(NamedTuple):
         """How many."""
         return int(self.place.stop - self.place.start)
 
-    def result(self, data: Modelled, rows: slice = slice(None)) -> Array:
+    def result(self, data: modelled.Modelled, rows: slice = slice(None)) -> Array:
         """What the job gives for some of its rows, in this process."""
         whole = [one.array[rows] for one in self.arrays]
         out = np.empty((len(whole[0]), *self.shape))
 
-        def arrays(part: slice) -> Arrays:
+        def arrays(part: slice) -> modelled.Arrays:
             return tuple(one[part] for one in whole)
 
         with _one:  # at a time in a process: how many threads a library has is the process's
@@ -107,7 +107,7 @@ class Part(NamedTuple):
                 with data.loss.model.computing():
                     out[:] = self.job(*whole, *self.common, data)
             else:
-                computed(self.job, arrays, len(out), self.common, data, out)
+                modelled.computed(self.job, arrays, len(out), self.common, data, out)
         return out
 
 
@@ -154,8 +154,8 @@ class Shipment:
         with _one:
             if self.packed:
                 for path in self.plugins:
-                    if module_of(path) not in sys.modules:
-                        load_plugin(path)
+                    if registry.module_of(path) not in sys.modules:
+                        registry.load_plugin(path)
                 self.whole, self.packed = pickle.loads(self.packed), b""
             now = circumstances(self.whole[2])
             for name, value in self.here.items():
@@ -362,8 +362,8 @@ class Batches:
         self._left: set[str] = set()  # jobs too small for them
 
     def __call__(
-        self, job: Job, arrays: Callable[[slice], Arrays], rows: int, common: tuple[Any, ...],
-        data: Modelled, out: Array,
+        self, job: modelled.Job, arrays: Callable[[slice], modelled.Arrays], rows: int,
+        common: tuple[Any, ...], data: modelled.Modelled, out: Array,
     ) -> bool:  # fmt: skip
         """Set `out` to what the job gives; False, and nothing done, where there is no gain."""
         name = job.__name__
@@ -397,7 +397,7 @@ class Batches:
         seconds = {f"{name}_seconds": round(one, 3) for name, one in self.seconds.items()}
         return {**self.crew.where, **self.jobs, **seconds, "lost": self.crew.lost}
 
-    def _shipped(self, data: Modelled) -> tuple[int, Shipment]:
+    def _shipped(self, data: modelled.Modelled) -> tuple[int, Shipment]:
         """The shipment of the data, and its number: once, for as long as the run lasts."""
         whole = data.A, data.b, data.loss
         key = tuple(map(id, whole))
@@ -411,7 +411,7 @@ class Batches:
             self._shipments[key] = len(self._shipments), there
         return self._shipments[key]
 
-    def _places(self, rows: int, data: Modelled) -> list[slice]:
+    def _places(self, rows: int, data: modelled.Modelled) -> list[slice]:
         """How rows are cut: on a graphics card as `computed` would, whose bits may depend on it."""
         if data.loss.model.hardware:
             many = min(threads(), rows) if data.loss.model.threads else 1
@@ -423,7 +423,7 @@ class Batches:
             cuts = [rows * k // many for k in range(many + 1)]
         return [slice(low, high) for low, high in pairwise(cuts)]
 
-    def _result(self, part: Part, said: Answer, data: Modelled) -> Array:
+    def _result(self, part: Part, said: Answer, data: modelled.Modelled) -> Array:
         """What was said, if it is what would be said here."""
         if said.found is None:  # here it raises the same, where it can be seen in which line
             part.result(data)
@@ -437,7 +437,7 @@ class Batches:
         return found
 
     @staticmethod
-    def _why(part: Part, found: Array, data: Modelled) -> str:
+    def _why(part: Part, found: Array, data: modelled.Modelled) -> str:
         """Why its bits are not those of here."""
         if not data.loss.model.hardware and same(found, part.result(data)):
             text = "an agent's numbers depend on who is computed with it"
@@ -491,11 +491,11 @@ def shared_out(
             crew = Local(workers or 0)
             ends.callback(crew.end)
         batches = Batches(crew, tuple(path.resolve() for path in scenario.plugins))
-        ends.callback(elsewhere.reset, elsewhere.set(batches))
+        ends.callback(modelled.elsewhere.reset, modelled.elsewhere.set(batches))
         yield
 
 
 def facts() -> dict[str, Any]:
     """The manifest's entry on workers, of a run that has some."""
-    found = elsewhere.get()
+    found = modelled.elsewhere.get()
     return {"workers": found.facts} if isinstance(found, Batches) else {}

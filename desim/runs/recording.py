@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -129,9 +130,7 @@ def run(
     path = place.named(out)
     if path is not None:
         place.check_free(path, force)
-    ready = loaded(scenario, overrides)
-    with batches.shared_out(ready, workers, dask):
-        return played(ready, path, progress, force)
+    return record(prepare(loaded(scenario, overrides)), path, progress, force, workers, dask)
 
 
 def played(
@@ -150,11 +149,15 @@ def record(
     path: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    workers: int | None = None,
+    dask: str | None = None,
 ) -> Run:
     """Play what was prepared into directory `path`, or memory; see `run`."""
-    if path is None:
-        return carry_out(prepared, None, Tables, progress)
-    with place.claim(path, prepared.begun, force):
+    with ExitStack() as around:
+        around.enter_context(batches.shared_out(prepared.scenario, workers, dask))
+        if path is None:
+            return carry_out(prepared, None, Tables, progress)
+        around.enter_context(place.claim(path, prepared.begun, force))
         return carry_out(prepared, path, partial(Tables, path), progress)
 
 

@@ -35,7 +35,6 @@ def run(
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.interface.cli.progress import announced, progress_bar
-    from desim.runs.batches import shared_out
     from desim.runs.directory import next_free
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
@@ -44,16 +43,12 @@ def run(
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
     try:
-        with (
-            shared_out(loaded, workers, dask),
-            progress_bar(loaded.name) as progress,
-            announced(progress.compiling),
-        ):
+        with progress_bar(loaded.name) as progress, announced(progress.compiling):
             prepared = prepare(loaded)
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force)
+            played = record(prepared, path, progress, force, workers, dask)
     except KeyboardInterrupt:
         played = left(path, before)
     tell(played)
