@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from desim.experiments import pool
+from desim.runs import processes
 
 LOADED = [
     "desim.experiments.studies.work", "desim.experiments.ranking.worlds",
@@ -28,11 +29,9 @@ def forked() -> Iterator[None]:
     several = get_context("forkserver")
     several.set_forkserver_preload(LOADED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            pool,
-            "multiprocessing",
-            SimpleNamespace(get_context=lambda _: several, active_children=active_children),
-        )
+        there = SimpleNamespace(get_context=lambda _: several, active_children=active_children)
+        for one in (pool, processes):
+            patch.setattr(one, "multiprocessing", there)
         yield
         server = psutil.Process(forkserver._forkserver._forkserver_pid)
         assert not [one for one in server.children() if one.status() != psutil.STATUS_ZOMBIE]

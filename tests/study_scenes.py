@@ -36,6 +36,6 @@ def with_failures() -> dict[str, Any]:
     return changed(grid={"algorithm.local.step": steps, "seed": "0..2"}, compare={})
 
 
-def stillborn(pipe: Any) -> None:
+def stillborn(pipe: Any, do: Any) -> None:
     """A worker that ends before it begins."""
     raise SystemExit(3)

@@ -13,16 +13,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3080,  # units of power, of energy, of joules a byte; names of edges
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
-    "problem": 8770,  # own test rows, of which no word is learnt; optima and small tables, kept
+    "problem": 8870,  # calls of models as pure functions, in one place; own test rows; optima, kept
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13745,  # devices that batteries turn; stars of stars, whose edges leave; metrics of
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 8375,  # batteries, one event after the other; replies in trees; batteries, played
+    "runs": 9095,  # batches on workers, the pool of processes; batteries, one event after the
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
-    "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
+    "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
@@ -48,7 +48,7 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
     # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
     # tree, whose edges they play by processes
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 71, "deployments": 52, "experiments": 85, "interface": 51,
+    "scenario": 144, "runs": 73, "deployments": 52, "experiments": 86, "interface": 51,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
@@ -91,8 +91,8 @@ FENCES = {
     "pyarrow": "desim.log",
     "perfetto": "desim.runs.exports.perfetto",
     "dp_accounting": "desim.privacy",
-    "distributed": "desim.experiments.pool",
-    "psutil": "desim.experiments.pool",
+    "distributed": "desim.experiments.pool desim.runs.processes desim.runs.batches",
+    "psutil": "desim.experiments.pool desim.runs.processes",
     "optuna": "desim.experiments.tuning.sampling",
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),

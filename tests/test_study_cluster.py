@@ -14,10 +14,10 @@ from study_scenes import BASE, STUDY, changed
 
 import desim
 from desim.errors import InputError, RunError
-from desim.experiments import pool
 from desim.experiments.studies.folder import store_run
 from desim.experiments.studies.study import plan, study
 from desim.experiments.studies.work import Job, run_job
+from desim.runs import processes
 
 pytestmark = pytest.mark.filterwarnings("default")  # of dask's own modules
 
@@ -75,7 +75,7 @@ def test_a_scheduler_that_goes_away_loses_nothing(tmp_path):
 
 
 def test_nobody_at_the_address_is_bad_input(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "PATIENCE", 0.3)
+    monkeypatch.setattr(processes, "PATIENCE", 0.3)
     for address in ("tcp://127.0.0.1:1", "nonsense://x"):
         with pytest.raises(InputError, match="no scheduler answers at"):
             study(STUDY, tmp_path / "out", dask=address)

@@ -16,14 +16,13 @@ from test_resume import unlike
 
 import desim
 from desim.errors import Diverged, InputError, RunError
-from desim.experiments import pool
 from desim.experiments.studies import study as study_module
 from desim.experiments.studies import trials, work
 from desim.experiments.studies.folder import check_free
 from desim.experiments.studies.study import study
 from desim.experiments.studies.trials import Asked, measured
 from desim.experiments.studies.work import Result
-from desim.runs import directory
+from desim.runs import directory, processes
 from desim.runs import recording as playing
 from desim.runs import replay as resuming
 from desim.runs.directory import UNLISTED
@@ -172,7 +171,7 @@ def test_a_target_that_was_met_before_a_failure_counts_and_no_other(tmp_path):
 @pytest.mark.slow
 def test_what_is_stored_starts_no_process(tmp_path, monkeypatch):
     first = study(STUDY, tmp_path, workers=0)
-    monkeypatch.setattr(pool.Worker, "begun", lambda: pytest.fail("a process was started"))
+    monkeypatch.setattr(processes.Worker, "begun", lambda _: pytest.fail("a process was started"))
     again = study(STUDY, tmp_path, workers=2)
     pd.testing.assert_frame_equal(first.runs, again.runs)
     assert all(one.stored for one in again.results.values())

@@ -16,8 +16,8 @@ from mutant import mutant
 from study_scenes import BASE, STUDY, changed, stillborn
 
 from desim.errors import RunError
-from desim.experiments import pool
 from desim.experiments.studies.study import study
+from desim.runs import processes
 
 WORKER = "import multiprocessing, os, pathlib, time\nif multiprocessing.parent_process():\n    "
 DIES = WORKER + "os.kill(os.getpid(), 9)\n"
@@ -58,7 +58,7 @@ def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_cannot_begin_are_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "serve", stillborn)
+    monkeypatch.setattr(processes, "serve", stillborn)
     with pytest.raises(RunError, match=r"processes end before they begin \(exit code 3\)"):
         study(STUDY, tmp_path, workers=1)
     assert set(pd.read_parquet(tmp_path / "runs.parquet")["status"]) == {"stopped"}
@@ -134,26 +134,26 @@ def killed(module, patch):
 
     several = SimpleNamespace(Pipe=Pipe, Process=process)
     patch.setattr(module, "multiprocessing", SimpleNamespace(get_context=lambda _: several))
-    jobs = [SimpleNamespace(key=key, root=key, place=None) for key in "ab"]
-    workers = module.Workers()
+    patch.setattr(module.Workers, "waiting", lambda _: 2)
+    workers = module.Workers(print)
     with pytest.raises(KeyboardInterrupt):
-        next(workers.results(jobs, 2, 10**9))
+        next(workers.results(2))
     workers.end()
     return [one.killed for one in begun]
 
 
 @pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_while_processes_begin_loses_none(monkeypatch):
-    assert killed(pool, monkeypatch) == [True, True]
+    assert killed(processes, monkeypatch) == [True, True]
     right = "with beginning():  # Ctrl-C is heard once"
     wrong = "with contextlib.nullcontext():  #"
-    assert killed(mutant(pool, right, wrong), monkeypatch) == [False]
+    assert killed(mutant(processes, right, wrong), monkeypatch) == [False]
 
 
 def test_signals_that_were_blocked_stay_blocked():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with pool.beginning():
+        with processes.beginning():
             pass
         assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     finally:

@@ -16,12 +16,12 @@ from tuner_scenes import TUNER, VARY, private, tuner
 import desim
 from desim.amounts import amount
 from desim.errors import InputError
-from desim.experiments import pool
 from desim.experiments.studies.cases import key_of
 from desim.experiments.tuning import search as book_module
 from desim.experiments.tuning.sampling import Random, size
 from desim.experiments.tuning.search import front, until
 from desim.experiments.tuning.tune import explained, table
+from desim.runs import processes
 from desim.scenario.load import resolved_yaml
 from desim.scenario.varied import Range, vary
 
@@ -378,7 +378,7 @@ def _played(path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_processes")
 def test_a_tuner_that_was_killed_goes_on(found, tmp_path):
-    several = pool.multiprocessing.get_context("spawn")
+    several = processes.multiprocessing.get_context("spawn")
     process = several.Process(target=_played, args=(tmp_path / "t",))
     process.start()
     runs = tmp_path / "t" / "runs"

@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
 from desim.problem.losses.model_loss import ModelLoss
+from desim.runs import batches
 from desim.runs import directory as place
 from desim.runs.directory import files_of
 from desim.runs.interruption import Interruption, preparing
@@ -111,20 +113,24 @@ def run(
     overrides: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
 ) -> Run:
     """Play a scenario and return the run, stored in directory `out` or kept in memory.
 
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
-    far the run is; force: replace the run that `out` holds. Raise InputError, with nothing written,
-    for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
-    as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`;
-    again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is
-    that of a run that was killed.
+    far the run is; force: replace the run that `out` holds; workers: how many processes compute for
+    a problem.model, or dask: of which scheduler's cluster; the bits are the same. Raise InputError,
+    with nothing written, for a wrong scenario or directory, and RunError for a run that
+    failed, once it is stored as far as it came; its attribute `run` is the run. Ctrl-C ends a run
+    early: its status is `stopped`; again, half a second later or more, it raises AtOnce, a
+    KeyboardInterrupt, and the directory is that of a run that was killed.
     """
     path = place.named(out)
     if path is not None:
         place.check_free(path, force)
-    return played(loaded(scenario, overrides), path, progress, force)
+    return record(prepare(loaded(scenario, overrides)), path, progress, force, workers, dask)
 
 
 def played(
@@ -143,11 +149,15 @@ def record(
     path: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    workers: int | None = None,
+    dask: str | None = None,
 ) -> Run:
     """Play what was prepared into directory `path`, or memory; see `run`."""
-    if path is None:
-        return carry_out(prepared, None, Tables, progress)
-    with place.claim(path, prepared.begun, force):
+    with ExitStack() as around:
+        around.enter_context(batches.shared_out(prepared.scenario, workers, dask))
+        if path is None:
+            return carry_out(prepared, None, Tables, progress)
+        around.enter_context(place.claim(path, prepared.begun, force))
         return carry_out(prepared, path, partial(Tables, path), progress)
 
 
@@ -222,7 +232,7 @@ def carry_out(
         interruption.close()
         seconds = time.perf_counter() - began
         spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
-        manifest = head | _ending(outcome, seconds, *spent)
+        manifest = head | _ending(outcome, seconds, *spent) | batches.facts()
         store = _stored(path, tables, outcome, manifest)
     plain.look(over=True)
     made = Run(manifest, store, path, prepared.scenario)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -342,11 +343,16 @@ def load_plugin(path: Path) -> list[str]:
     return sorted([*found.methods, *found.losses, *found.models, *found.datasets, *found.listeners])
 
 
+def module_of(path: Path) -> str:
+    """The name of a plug-in's module: the same in all processes, which send each other objects."""
+    return f"desim_plugin_{path.stem}_{sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+
+
 def _imported(path: Path) -> Any:
     if not path.is_file():
         why = "is no regular file" if path.exists() else "does not exist"
         raise InputError(f"plugins: {path} {why}")
-    label = f"desim_plugin_{path.stem}_{abs(hash(path.resolve())):x}"
+    label = module_of(path)
     spec = importlib.util.spec_from_file_location(label, path)
     if spec is None or spec.loader is None:
         raise InputError(f"plugins: {path} is not a Python file")

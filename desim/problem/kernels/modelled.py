@@ -4,7 +4,9 @@ A call takes some agents at a time with as many rows each, and each agent's numb
 own rows, parameters and address alone: what else is in a call changes no bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,28 +128,61 @@ def _scaled_sums(who, w, size, round, step, seed, printed, data):
     return out
 
 
+# Who computes: this process, or what a run has put into `elsewhere`.
+
+
+Arrays = tuple[np.ndarray, ...]
+Job = Callable[..., np.ndarray]  # job(*arrays, *common, data): rows (n, ...) of arrays (n, ...)
+# elsewhere(job, arrays of a slice of rows, rows, common, data, out): False where it leaves all here
+Elsewhere = Callable[[Job, Callable[[slice], Arrays], int, tuple[Any, ...], Modelled, Any], bool]
+elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+
+
+def computed(job, arrays, rows, common, data, out):
+    """Set each row of `out` to what the job gives for the rows of arrays(slice), here.
+
+    A job is a pure function: a row depends on its own numbers alone, so that any slices do. Groups
+    of rows go together, on all threads where the model bears that.
+    """
+
+    def run(low, high):
+        for near in range(low, high, data.group):
+            part = slice(near, min(near + data.group, high))
+            out[part] = job(*arrays(part), *common, data)
+
+    with one_blas_thread(), data.loss.model.computing():
+        in_parts(run, rows, np.inf if data.loss.model.threads else 0.0)
+
+
+def _shared_out(job, arrays, rows, common, data, out):
+    """As `computed`, by whoever computes for this run."""
+    other = elsewhere.get()
+    if other is None or not other(job, arrays, rows, common, data, out):
+        computed(job, arrays, rows, common, data, out)
+
+
 def batch_gradients(who, x, count, round, step, seed, data, out):
     """The part of gradients.batch_gradient for models; every array has the layout that it says."""
     size = np.minimum(count, np.diff(data.start)[who])
-    live = np.flatnonzero(size)
-    out[size == 0] = 0.0
+    live, found = np.flatnonzero(size), out
+    if len(live) < len(out):
+        out[size == 0] = 0.0
+        found = np.empty((len(live), out.shape[1]))
 
-    def run(low, high):
-        some = live[low:high]
-        for near in range(0, len(some), data.group):
-            part = some[near : near + data.group]
-            w, places = x[part].astype(data.kind), who[part]
-            g = _scaled_sums(places, w, size[part], round[part], step, seed, False, data)
-            ridge, lasso = data.ridge[places, None], data.lasso[places, None]
-            out[part] = g + (ridge * x[part] + lasso * np.sign(x[part]))
+    def arrays(part):
+        some = live[part]
+        return who[some], x[some], size[some], round[some]
 
-    with one_blas_thread(), data.loss.model.computing():
-        in_threads(run, len(live), data)
+    _shared_out(gradients_of, arrays, len(live), (step, seed), data, found)
+    if found is not out:
+        out[live] = found
 
 
-def in_threads(run, rows, data):
-    """Call run(low, high) on all rows, in parts on all threads where the model bears that."""
-    in_parts(run, rows, np.inf if data.loss.model.threads else 0.0)
+def gradients_of(who, x, size, round, step, seed, data):
+    """Gradients (n, dim) of agents who (n,) on batches of size (n,) rows at x (n, dim)."""
+    g = _scaled_sums(who, x.astype(data.kind), size, round, step, seed, False, data)
+    ridge, lasso = data.ridge[who, None], data.lasso[who, None]
+    return g + (ridge * x + lasso * np.sign(x))
 
 
 def losses(who, x, data, out):
@@ -155,40 +190,62 @@ def losses(who, x, data, out):
 
     Where x (n, dim) is one model for all (a broadcast array), rows of several agents go together.
     """
-    A, b, start, loss = data.A, data.b, data.start, data.loss
-    together = x.strides[0] == 0 and np.array_equal(who, np.arange(len(start) - 1))
-    with one_blas_thread(), data.loss.model.computing():
-        if together:
-            out[:] = np.add.reduceat(loss.losses(A, b, x[0]), start[:-1])
-        else:
-            for r, i in enumerate(who):
-                part = slice(start[i], start[i + 1])
-                out[r] = np.sum(loss.losses(A[part], b[part], x[r]))
+    if x.strides[0] == 0 and np.array_equal(who, np.arange(len(data.start) - 1)):
+        rows = len(data.b)
+        first = np.arange(0, rows, data.loss.together)
+        each = np.empty((len(first), data.loss.together))
+        _shared_out(losses_from, lambda part: (first[part],), len(first), (x[0],), data, each)
+        out[:] = np.add.reduceat(each.ravel()[:rows], data.start[:-1])
+    else:
+        found = np.empty((len(who), 1))
+        _shared_out(losses_of, lambda part: (who[part], x[part]), len(who), (), data, found)
+        out[:] = found[:, 0]
     out *= data.scale[who]
+
+
+def losses_from(first, x, data):
+    """Losses (n, together) at x (dim,) of so many rows, from each of first (n,) on; then zeros."""
+    out = np.zeros((len(first), data.loss.together))
+    for r, low in enumerate(first):
+        part = slice(low, low + data.loss.together)
+        found = data.loss.losses(data.A[part], data.b[part], x)
+        out[r, : len(found)] = found
+    return out
+
+
+def losses_of(who, x, data):
+    """The sums (n, 1) of the losses of all rows of agents who (n,) at x (n, dim)."""
+    spans = [slice(*data.start[i : i + 2]) for i in who]
+    found = [data.loss.losses(data.A[own], data.b[own], x[r]) for r, own in enumerate(spans)]
+    return np.array([[np.sum(one)] for one in found])
 
 
 def train(work, who, v, shift, round, epochs, seed, plan, data, out):
     """Train `out` in place, as local.Trainer does, a group of agents at a time."""
+    rates = plan[1]
 
-    def run(low, high):
-        for near in range(low, high, data.group):
-            part = slice(near, min(near + data.group, high))
-            own = shift[part] if len(shift) else shift
-            _train(who[part], v[part], own, round[part], epochs[part], seed, plan, data, out[part])
+    def arrays(part):
+        own = who[part]
+        w = out[part].astype(data.kind)
+        c = np.zeros((len(w), w.shape[1] if len(shift) or rates[2, own].any() else 0), w.dtype)
+        if rates[2, own].any():
+            c += rates[2, own, None] * v[part]
+        if len(shift):
+            c -= shift[part]
+        return own, w, c, round[part], epochs[part]
 
-    with one_blas_thread(), data.loss.model.computing():
-        in_threads(run, len(who), data)
+    _shared_out(trained, arrays, len(who), (seed, plan), data, out)
 
 
-def _train(who, v, shift, round, epochs, seed, plan, data, out):
-    codes, rates, printed = plan
-    w = out.astype(data.kind)
+def trained(who, w, c, round, epochs, seed, plan, data):
+    """What agents who (n,) come to from w (n, dim), (n, dim); c (n, dim) pulls, or (n, 0) nothing.
+
+    Both are of the data's kind, as the result is.
+    """
+    codes, _, printed = plan
+    w = w.copy()
+    c = c if c.shape[1] else np.zeros_like(w)
     u = w.copy() if (codes[0, who] == ACCELERATED).any() else np.empty_like(w)
-    c = np.zeros_like(w)
-    if rates[2, who].any():
-        c += rates[2, who, None] * v
-    if len(shift):
-        c -= shift
     rows = np.diff(data.start)[who]
     size = np.where(codes[0, who] == SGD, np.minimum(codes[1, who], rows), rows)
     ridge, lasso = data.ridge.astype(data.kind), data.lasso.astype(data.kind)
@@ -201,7 +258,7 @@ def _train(who, v, shift, round, epochs, seed, plan, data, out):
         _step(own, now, step, seed, plan, ridge, lasso, centre, at, g, left)
         if len(live) < len(who):
             w[some], u[some] = at, left
-    out[:] = w
+    return w
 
 
 # Estimates from values for models of users: the equations of `zeroth`, row by row.
@@ -250,18 +307,37 @@ def _estimate(i, x, u1, u2, samples, q, c, round, step, seed, deviation, noise, 
 
 def descend(who, x, c, q, samples, round, steps, seed, deviation, noise, data, out):
     """The part of zeroth.descend for models: out (n, dim)."""
-    with one_blas_thread(), data.loss.model.computing():
-        for r, i in enumerate(who):
-            w = x[r].copy()
-            for t, (length, u1, u2) in enumerate(steps.T, 1):
-                own = q[r], c[r], round[r], t, seed_word(seed), deviation[r], noise[r], data
-                w -= length * _estimate(i, w, u1, u2, int(samples[r]), *own)
-            out[r] = w
+    every = who, x, c, q, samples, round, deviation, noise
+    arrays, common = partial(_slices, every), (steps, seed_word(seed))
+    _shared_out(descended, arrays, len(who), common, data, out)
+
+
+def _slices(arrays, part):
+    return tuple(one[part] for one in arrays)
+
+
+def descended(who, x, c, q, samples, round, deviation, noise, steps, seed, data):
+    """Where so many steps lead agents who (n,) from x (n, dim): (n, dim)."""
+    w = x.copy()
+    for r, i in enumerate(who):
+        for t, (length, u1, u2) in enumerate(steps.T, 1):
+            own = q[r], c[r], round[r], t, seed, deviation[r], noise[r], data
+            w[r] -= length * _estimate(i, w[r], u1, u2, int(samples[r]), *own)
+    return w
 
 
 def estimates(who, x, u1, u2, samples, q, c, round, step, seed, deviation, noise, data, out):
     """The part of zeroth.estimates for models: out (n, dim)."""
-    with one_blas_thread(), data.loss.model.computing():
-        for r, i in enumerate(who):
-            own = q[r], c[r], round[r], step[r], seed_word(seed), deviation[r], noise[r], data
-            out[r] = _estimate(i, x[r], u1[r], u2[r], samples, *own)
+    every = who, x, u1, u2, q, c, round, step, deviation, noise
+    arrays, common = partial(_slices, every), (samples, seed_word(seed))
+    _shared_out(estimated, arrays, len(who), common, data, out)
+
+
+def estimated(who, x, u1, u2, q, c, round, step, deviation, noise, samples, seed, data):
+    """The estimates (n, dim) of agents who (n,) at x (n, dim)."""
+    each = [
+        _estimate(i, x[r], u1[r], u2[r], samples, q[r], c[r], round[r], step[r], seed,
+                  deviation[r], noise[r], data)
+        for r, i in enumerate(who)
+    ]  # fmt: skip
+    return np.array(each)

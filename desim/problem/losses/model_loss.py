@@ -18,6 +18,7 @@ from desim.problem.models.user_model import Facts, Model, Rows
 
 TOGETHER = 1024  # rows that are measured at a time, at most
 ROOM = 1 << 26  # bytes of their inputs
+HASHES = "fixed_sha256", "first_sha256"
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,8 +54,8 @@ class ModelLoss(Loss):
         found = {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
         if self.model is None:
             return found
-        hashes = {key: getattr(self.model, key) for key in ("fixed_sha256", "first_sha256")}
-        return found | {key: one for key, one in hashes.items() if one}
+        known = {key: getattr(self.model, key) for key in ("hardware", *HASHES)}
+        return found | {key: one for key, one in known.items() if one}
 
     @property
     def linear(self) -> bool:
@@ -123,7 +124,7 @@ class ModelLoss(Loss):
 
     def losses(self, inputs: Any, labels: Any, x: Array) -> Array:
         """Losses (rows,) of all rows at the model x (dim,), float64, some rows at a time."""
-        x, out, many = x.astype(self.model.facts.precision), np.empty(len(labels)), self._many
+        x, out, many = x.astype(self.model.facts.precision), np.empty(len(labels)), self.together
         for low in range(0, len(out), many):
             part = slice(low, low + many)
             out[part] = self.model.loss(x, Rows(inputs[part], labels[part]))
@@ -131,7 +132,7 @@ class ModelLoss(Loss):
 
     def predictions(self, A: Array, x: Array) -> Array:
         """What the model x (dim,) says of rows A (rows, *shape)."""
-        x, many = x.astype(self.model.facts.precision), self._many
+        x, many = x.astype(self.model.facts.precision), self.together
         none = np.zeros(many)
         parts = [A[low : low + many] for low in range(0, len(A), many)]
         with self.model.computing():
@@ -139,8 +140,8 @@ class ModelLoss(Loss):
         return np.concatenate(said)
 
     @property
-    def _many(self) -> int:
-        """Rows that are measured at a time."""
+    def together(self) -> int:
+        """Rows that are measured at a time: on their number bits may depend."""
         facts: Facts = self.model.facts
         row = math.prod(facts.shape) * np.dtype(facts.precision).itemsize
         return max(1, min(TOGETHER, ROOM // row))

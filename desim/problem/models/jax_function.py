@@ -210,6 +210,11 @@ class JaxModel(Model):
         with self._here():
             return np.array(self._flat(seed)[0])
 
+    @property
+    def hardware(self) -> str:
+        """The kind of graphics card."""
+        return "" if self.device.platform == "cpu" else str(self.device.device_kind)
+
     def loss(self, x: Array, rows: Rows) -> Array:
         """The loss (m,) of each row at x (dim,), without random layers."""
         return self._of_rows(self._losses, few, x, rows.inputs, rows.labels).astype(float)

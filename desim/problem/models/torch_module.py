@@ -214,6 +214,11 @@ class TorchModel(Model):
         """Hash of the module's buffers and of its parameters that do not train."""
         return parts_of.fixed_sha256(self.copies.module, self.type)
 
+    @property
+    def hardware(self) -> str:
+        """The kind of graphics card."""
+        return "" if self.device.type == "cpu" else str(torch.cuda.get_device_name(self.device))
+
     def settled(self) -> None:
         """InputError where the module is no function of its parameters and rows."""
         refuse_unsettled(self)

@@ -174,6 +174,11 @@ class Model(ABC):
         """Hash of the numbers that no training changes, as a frozen backbone's; "": unknown."""
         return ""
 
+    @property
+    def hardware(self) -> str:
+        """What it computes on, where that is a kind of graphics card; else nothing."""
+        return ""
+
     def settled(self) -> None:
         """InputError where a gradient has changed what the model is."""
         return

@@ -9,6 +9,7 @@ from desim.interface.cli.options import (
     Overrides,
     ScenarioFile,
     load_scenario,
+    option,
     output_option,
     with_out,
 )
@@ -25,6 +26,12 @@ def run(
     ] = None,
     override: Overrides = None,
     force: Force = False,
+    workers: Annotated[
+        int | None, option("workers", "N", "Processes that train a problem.model; default: none.")
+    ] = None,
+    dask: Annotated[
+        str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster that trains it.")
+    ] = None,
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.interface.cli.progress import announced, progress_bar
@@ -41,7 +48,7 @@ def run(
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force)
+            played = record(prepared, path, progress, force, workers, dask)
     except KeyboardInterrupt:
         played = left(path, before)
     tell(played)

@@ -1,0 +1,225 @@
+"""Batches of a run on workers: the bits of one machine, or a refusal; whoever is killed."""
+
+import pickle
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from forked import forked
+from mutant import mutant
+from scenarios_of_models import modelled
+
+import desim
+from desim.errors import InputError, RunError
+from desim.problem.kernels.modelled import elsewhere
+from desim.runs import batches
+from desim.scenario import registry
+from desim.scenario.build import build
+from desim.scenario.load import loaded
+
+PLUGIN = Path(__file__).parent / "plugins" / "shared_models.py"
+GRAPH = {"topology": "ring", "link": {"latency": "10 ms"}}
+CASES = {
+    "training": {},
+    "few at a time": {"policy": {"buffer": 2}, "compute": {"speed": {"uniform": [500, 2000]}}},
+    "gradients": {"algorithm": {"name": "dsgd", "alpha": 0.05, "batch": 3}, "network": GRAPH},
+    "values": {
+        "algorithm": {"name": "d-zoa", "rho": 1.0, "inner": 2, "samples": 2, "step": 0.3},
+        "network": GRAPH,
+        "observe": {"metrics": ["loss", "consensus"]},
+    },
+}
+
+
+def scenario(fault="", **changes):
+    """Five agents whose model is that of the plug-in."""
+    given = modelled(**changes)
+    given["engine"] = "cohort"
+    given["problem"] |= {"agents": 5, "model": {"name": "shared-quadratic", "fault": fault}}
+    return loaded({**given, "plugins": [str(PLUGIN)]})
+
+
+class Here:
+    """Two workers of this process, who have but what is sent to them."""
+
+    def __init__(self, module=batches, slots=2):
+        self.module, self.where, self.lost, self.slots = module, {"here": slots}, 0, lambda: slots
+
+    def answers(self, parts, shipment):
+        there = plugged()
+        for part in reversed(parts):
+            there.THERE = True
+            try:
+                arrived = pickle.loads(pickle.dumps((part, shipment)))
+                said = self.module.answer(*arrived, "worker w")
+            finally:
+                there.THERE = False
+            yield said
+
+
+def plugged():
+    """The module of the plug-in."""
+    return sys.modules[registry.module_of(PLUGIN)]
+
+
+@contextmanager
+def by(crew, module=batches):
+    """Context in which a crew computes."""
+    found = module.Batches(crew, (PLUGIN,))
+    token = elsewhere.set(found)
+    try:
+        yield found
+    finally:
+        elsewhere.reset(token)
+
+
+def bits(run):
+    """All that a run has."""
+    tables = [one.to_csv(float_format="%a") for one in (run.events, run.metrics, run.releases)]
+    arrays = {**run.state, "model": run.model}
+    return tables, {name: None if a is None else a.tobytes() for name, a in arrays.items()}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return scenario(**CASES[request.param])
+
+
+def test_the_bits_are_those_of_one_machine(case, monkeypatch):
+    monkeypatch.setattr(batches, "WATCHED", 10**6)
+    alone = desim.run(case)
+    with by(Here()) as found:
+        together = desim.run(case)
+    assert bits(together) == bits(alone)
+    assert found.facts["sent"] > 0
+    assert together.manifest["workers"]["here"] == found.facts["here"]
+    assert "workers" not in alone.manifest
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("out[part.place] = self", "out[: part.rows] = self"),
+        ("rows = half if np.array_equal(half, rows) else rows", "rows = half"),
+        ("(bits == bits[0]).all()", "(bits == bits[0]).any()"),
+        ("rows * k // many for k in range(many + 1)]", "rows * k // many for k in range(many)]"),
+    ],
+)
+def test_wrong_twins_have_others(right, wrong, monkeypatch):
+    case = scenario()
+    alone, twin = bits(desim.run(case)), mutant(batches, right, wrong)
+    monkeypatch.setitem(sys.modules, twin.__name__, twin)  # where what is sent has its classes
+    with by(Here(twin, slots=1), twin):
+        try:
+            found = bits(desim.run(case))
+        except RunError as error:  # they are found out
+            found = str(error)
+    assert found != alone
+    assert isinstance(found, tuple) or "other bits there" in found
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("company", "worker w: an agent's numbers depend on who is computed with it; allowed"),
+        ("bits", "worker w: trained has other bits there than here; allowed: this machine's kind"),
+        ("raises", "worker w: ValueError: no gradient today, which does not happen here"),
+    ],
+)
+def test_what_would_have_other_bits_is_refused(fault, why):
+    with by(Here(slots=1)), pytest.raises(RunError, match=why):
+        desim.run(scenario(fault))
+
+
+def test_what_a_model_raises_is_said_as_on_one_machine():
+    case, said = scenario("everywhere"), []
+    for crew in (None, Here()):
+        with pytest.raises(RunError) as error, by(crew) if crew else pytest.MonkeyPatch.context():
+            desim.run(case)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert "shared_models.py, line" in said[0]
+
+
+def test_jobs_that_are_too_small_stay_here(monkeypatch, caplog):
+    case, real = scenario(stop={"rounds": 8}), batches.answer
+    for seconds, stays in ((0.0, True), (1e9, False)):
+        timed = partial(lambda seconds, *a: real(*a)._replace(seconds=seconds), seconds)
+        caplog.clear()
+        with monkeypatch.context() as patch, by(Here()) as found:
+            patch.setattr(batches, "answer", timed)
+            desim.run(case)
+        assert any("jobs (trained) too small" in text for text in caplog.messages) is stays
+        assert (found.facts["here"] > 15) is stays
+
+
+def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
+    case, own = scenario(), modelled(model=None)
+    for arguments, why in (
+        ({"workers": -1}, "workers: found -1; allowed: a whole number, at least 0"),
+        ({"workers": 2, "dask": "tcp://a:1"}, "dask: found workers too"),
+    ):
+        with pytest.raises(InputError, match=why):
+            desim.run(case, tmp_path / "out", **arguments)
+    with pytest.raises(InputError, match=r"found with loss squared; allowed: a problem\.model"):
+        desim.run(own, tmp_path / "out", workers=2)
+    assert not (tmp_path / "out").exists()
+    with batches.shared_out(loaded(own), workers=0):
+        assert batches.facts() == {}
+
+
+def test_a_worker_that_is_not_as_here_says_in_what(tmp_path):
+    data = build(scenario()).problem.data
+    whole, here = (data.A, data.b, data.loss), batches.circumstances(data.loss)
+    for plugins, known, why in (
+        ((tmp_path / "gone.py",), here, r"gone\.py does not exist"),
+        ((), here | {"numpy": "0.1"}, "found numpy .*; allowed: 0.1, as here"),
+        ((), here | {"device": "Card A"}, "found device the processor; allowed: Card A"),
+        ((), here | {"model": "another"}, "found another file of the model"),
+    ):
+        sent = pickle.loads(pickle.dumps(batches.Shipment(whole, plugins, known)))
+        part = batches.Part(slice(0, 1), print, (), (), data, (), 0)
+        with pytest.raises(InputError, match=why):
+            sent.unpacked()
+        assert batches.answer(part, sent, "w").refused
+    assert pickle.loads(pickle.dumps(batches.Shipment(whole, (), here))).unpacked()[2] == data.loss
+
+
+def test_on_a_graphics_card_parts_are_the_groups_of_one_machine(monkeypatch):
+    case = scenario()
+    data = build(case).problem.data
+    monkeypatch.setattr(type(data), "group", property(lambda _: 2))
+    assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [1, 2, 3, 4, 5]
+    monkeypatch.setattr(type(data.loss.model), "hardware", "Card A")
+    assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [2, 4, 5]
+    monkeypatch.setattr(type(data.loss.model), "threads", True)
+    monkeypatch.setattr(batches, "threads", lambda: 3)
+    assert [one.stop for one in batches.Batches(Here(), ())._places(5, data)] == [1, 3, 5]
+    whole = desim.run(case)
+    with by(Here()):
+        assert bits(desim.run(case)) == bits(whole)
+
+
+def test_a_process_that_is_killed_changes_nothing_but_a_sentence(tmp_path, caplog):
+    case = scenario(str(tmp_path / "mark"))
+    alone = bits(desim.run(case))
+    with forked():
+        found = desim.run(case, workers=2)
+    assert bits(found) == alone
+    assert found.manifest["workers"]["lost"] == 1
+    assert any("a process ended (signal 9); another one does its" in one for one in caplog.messages)
+
+
+@pytest.mark.filterwarnings("default")  # of dask's own modules
+@pytest.mark.slow
+def test_a_dask_cluster_has_the_same_bits(tmp_path):
+    from distributed import LocalCluster
+
+    case = scenario()
+    with LocalCluster(n_workers=2, processes=False, dashboard_address=":0") as machines:
+        found = desim.run(case, dask=machines.scheduler_address)
+        machines.scale(0)
+    assert bits(found) == bits(desim.run(case))
+    assert found.manifest["workers"]["sent"] > 0
