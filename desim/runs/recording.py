@@ -12,11 +12,11 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -44,6 +44,9 @@ from desim.scenario.load import loaded
 from desim.scenario.noise_target import completed
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import dumped
+
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
 
 # Checkpoints: what a run that goes on after a kill need not compute again, in one file.
 
@@ -111,11 +114,13 @@ def run(
     overrides: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """Play a scenario and return the run, stored in directory `out` or kept in memory.
 
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
-    far the run is; force: replace the run that `out` holds. Raise InputError, with nothing written,
+    far the run is; force: replace the run that `out` holds; trackers: others that are told of it,
+    desim.TensorBoard("logs") or desim.MLflow("mlruns"), with the same bits. Raise InputError, with nothing written,
     for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
     as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`;
     again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is
@@ -124,7 +129,7 @@ def run(
     path = place.named(out)
     if path is not None:
         place.check_free(path, force)
-    return played(loaded(scenario, overrides), path, progress, force)
+    return record(prepare(loaded(scenario, overrides)), path, progress, force, trackers)
 
 
 def played(
@@ -143,8 +148,15 @@ def record(
     path: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """Play what was prepared into directory `path`, or memory; see `run`."""
+    if trackers:
+        from desim.runs.trackers import tracked
+
+        title = prepared.scenario.name if path is None else path.resolve().name
+        return tracked(trackers, title, prepared, partial(record, path=path, progress=progress,
+                                                          force=force))  # fmt: skip
     if path is None:
         return carry_out(prepared, None, Tables, progress)
     with place.claim(path, prepared.begun, force):

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from desim.errors import InputError, gathering
 from desim.interface.cli.options import (
+    Board,
+    Flow,
     Force,
     Overrides,
     ScenarioFile,
     load_scenario,
     output_option,
+    trackers,
     with_out,
 )
 from desim.interface.cli.progress import begun, left, remark, tell
@@ -25,6 +28,8 @@ def run(
     ] = None,
     override: Overrides = None,
     force: Force = False,
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.interface.cli.progress import announced, progress_bar
@@ -32,6 +37,7 @@ def run(
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
 
+    told = trackers(tensorboard, mlflow)
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
@@ -41,7 +47,7 @@ def run(
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force)
+            played = record(prepared, path, progress, force, told)
     except KeyboardInterrupt:
         played = left(path, before)
     tell(played)
