@@ -36,7 +36,9 @@ def expected(run):
     }
     instants = dict(zip(rows.time, rows["round"], strict=True)).items()
     came = run.events[run.events.kind == "deliver"]
-    found["bytes delivered"] = [(t, k, float(came.bytes[came.time <= t].sum())) for t, k in instants]
+    found["bytes delivered"] = [
+        (t, k, float(came.bytes[came.time <= t].sum())) for t, k in instants
+    ]
     spent = run.epsilon()
     view, delta, method = (spent.attrs[one] for one in ("view", "delta", "method"))
     name = f"epsilon/{view}/record/replace-one/delta {delta:g}/{method}"

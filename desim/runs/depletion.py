@@ -12,7 +12,6 @@ a clock would have it. (A waveform relaxation: Lelarasmee, Ruehli, Sangiovanni-V
 These plays leave arithmetic out (desim.engine.blind) where that changes no time.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from desim.engine.play import BLIND, Simulation
 from desim.errors import InputError
 from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
+from desim.loggers import logger
 from desim.runs.reading.charge import SAME, charges
 from desim.runs.reading.energy import DONE
 from desim.scenario import batteries
@@ -172,12 +172,12 @@ class Depletion:
 @contextmanager
 def unheard() -> Iterator[None]:
     """Nothing is said of plays that are only tried."""
-    logger = logging.getLogger("desim")
-    logger.addFilter(_nothing)
+    heard = logger("run")
+    heard.addFilter(_nothing)
     try:
         yield
     finally:
-        logger.removeFilter(_nothing)
+        heard.removeFilter(_nothing)
 
 
 def _nothing(_: Any) -> bool:

@@ -27,6 +27,7 @@ from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised
 from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
+from desim.loggers import logger
 from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
@@ -225,6 +226,8 @@ def carry_out(
     The directory has its manifest. Raise RunError and AtOnce as `run` does.
     """
     began, before, head = time.perf_counter(), plain.seconds, prepared.head
+    heard, name = logger("run"), head["name"]
+    heard.info("%s: played by engine %s: %s", name, head["engine"], head["why"])
     with Interruption() as interruption:
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if outcome.status == "failed" and interruption.pressed > 1:
@@ -236,6 +239,7 @@ def carry_out(
         spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
         manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
+    heard.info("%s: %s after %.3g s: %s", name, outcome.status, seconds, outcome.reason)
     plain.look(over=True)
     made = Run(manifest, store, path, prepared.scenario)
     if prepared.written is not None:

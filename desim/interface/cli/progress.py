@@ -3,6 +3,7 @@
 The progress of long commands is a bar on a terminal, else a line at every tenth or every minute.
 """
 
+import logging
 import math
 import re
 import shutil
@@ -140,13 +141,30 @@ def silent() -> bool:
 
 
 @contextmanager
-def silence(wanted: bool) -> Iterator[None]:
-    """Within it commands are silent, or as they were."""
+def silence(wanted: bool, wordy: bool = False) -> Iterator[None]:
+    """Within it commands are silent, or as they were; wordy: desim's records are shown, too.
+
+    Of these warnings are otherwise, and where commands are silent errors.
+    """
     token = _silent.set(wanted or _silent.get())
+    records, shown = logging.getLogger("desim"), Shown()
+    before = records.level
+    records.setLevel(logging.DEBUG if wordy else logging.ERROR if silent() else logging.WARNING)
+    records.addHandler(shown)
     try:
         yield
     finally:
+        records.removeHandler(shown)
+        records.setLevel(before)
         _silent.reset(token)
+
+
+class Shown(logging.Handler):
+    """Says records on standard error, with the logger that they come from."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        complain(f"{record.name}: {record.getMessage()}")
 
 
 # Bars and lines of progress.

@@ -6,7 +6,6 @@ what fails later (a full disk) ends the tracker, with a warning, and never the r
 """
 
 import json
-import logging
 import math
 import os
 import re
@@ -23,10 +22,11 @@ from desim.agent_names import NETWORK
 from desim.arrays import Array
 from desim.engine.signals import Listener
 from desim.errors import DesimError, InputError, RunError
+from desim.loggers import logger
 from desim.runs.reading.series import Meter, delivered, leaves
 from desim.runs.run import Run
 
-logger = logging.getLogger("desim.trackers")
+heard = logger("trackers")
 MAX_LETTERS = 500  # of a parameter
 HEAD = ("seed", "engine", "scenario_sha256", "problem_sha256")  # of the manifest
 
@@ -105,7 +105,7 @@ class Tracker(Listener):
         except Exception as error:
             self.lost = str(error).strip() or type(error).__name__
             text = "%s: %s; nothing more of the run is written there, and the run goes on"
-            logger.warning(text, type(self).__name__, self.lost.splitlines()[0])
+            heard.warning(text, type(self).__name__, self.lost.splitlines()[0])
             with suppress(Exception):
                 self.ends("interrupted", "")
 
@@ -123,7 +123,7 @@ def spent(run: Run) -> dict[str, Callable[[Array], Array]]:
     try:
         found["bytes delivered"] = delivered(run).by
     except InputError:
-        logger.info("%s: no bytes: the log leaves messages out", run.name)
+        heard.info("%s: no bytes: the log leaves messages out", run.name)
     if run.powered:
         found["joules"] = run.joules_by
     try:
@@ -133,7 +133,7 @@ def spent(run: Run) -> dict[str, Callable[[Array], Array]]:
             name = f"epsilon/{view}/{account.unit}/{account.relation}/{terms}"
             found[re.sub(r"[^\w\-. /:]", "-", name)] = Meter(*account.growth).by
     except DesimError as error:
-        logger.info("%s: no epsilon: %s", run.name, error)
+        heard.info("%s: no epsilon: %s", run.name, error)
     return found
 
 

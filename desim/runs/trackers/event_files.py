@@ -41,7 +41,9 @@ class TensorBoard(Tracker):
             place.mkdir(parents=True, exist_ok=True)
             self.file = (place / NAME).open("wb")
         except OSError as error:
-            raise InputError(f"tensorboard: {place}: cannot be written ({error.strerror})") from None
+            raise InputError(
+                f"tensorboard: {place}: cannot be written ({error.strerror})"
+            ) from None
         self.records, self.described = RecordWriter(self.file), set[str]()
         self.records.write(event_pb2.Event(file_version=VERSION).SerializeToString())
         self._write(summary_v2.hparams_pb(parameters, trial_id=title, start_time_secs=0.0))

@@ -1,6 +1,5 @@
 """`desim export`: a run for another program, or for other eyes."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
