@@ -1,8 +1,7 @@
 """Records of Python's `logging`: desim's loggers, which say nothing unless somebody listens.
 
-run        how a run is played and how it ended; warnings while it plays
-compile    kernels that are compiled (info), or read from where they are kept (debug)
-trackers   what a tracker could not write
+`desim.run` says how a run is played and how it ended, and warnings while it plays; `desim.compile`
+which kernels are compiled (info) or read (debug); `desim.trackers` what could not be written.
 """
 
 import logging

@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 13600,  # stars of stars; metrics of each client; sums of replies, trusted ones
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
-    "runs": 8070,  # batteries, played until they agree; clients; energy over the log
+    "runs": 8460,  # trackers: TensorBoard, MLflow; batteries, played until they agree; clients; energy over the log
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
@@ -51,11 +51,11 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
-    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed readers columns "
-    "memory fields method model signals torch jax losses __init__ __main__"
+    "errors units amounts agent_names arrays loggers masks npz shapes tabulated unplayed readers "
+    "columns memory fields method model signals torch jax losses __init__ __main__"
 ).split()
 LAYERS = [  # one floor a line: parts of it do not need each other, or are one room
-    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed",
+    "errors units amounts agent_names arrays loggers masks npz shapes tabulated unplayed",
     "numerics readers columns memory",
     "problem.models",
     "problem.losses losses",
@@ -93,6 +93,8 @@ FENCES = {
     "distributed": "desim.experiments.pool",
     "psutil": "desim.experiments.pool",
     "optuna": "desim.experiments.tuning.sampling",
+    "tensorboard": "desim.runs.trackers.event_files",
+    "mlflow": "desim.runs.trackers.experiment_runs",
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",

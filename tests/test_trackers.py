@@ -139,7 +139,7 @@ def test_a_full_disk_ends_the_tracker_alone(tmp_path, monkeypatch, caplog):
     assert same(run, desim.run(CASES["star"]))
     (said,) = [one.getMessage() for one in caplog.records]
     assert said.startswith("TensorBoard: [Errno 28] No space left on device; nothing more")
-    with pytest.raises(InputError, match="export: TensorBoard: .* No space left"):
+    with pytest.raises(InputError, match=r"export: TensorBoard: .* No space left"):
         desim.export(run, "tensorboard", tmp_path / "late")
     made = mutant(trackers, "except Exception as error", "except ValueError as error")
     monkeypatch.setattr(trackers.Tracker, "forgiven", made.Tracker.forgiven)

@@ -121,11 +121,11 @@ def run(
 
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
     far the run is; force: replace the run that `out` holds; trackers: others that are told of it,
-    desim.TensorBoard("logs") or desim.MLflow("mlruns"), with the same bits. Raise InputError, with nothing written,
-    for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
-    as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`;
-    again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is
-    that of a run that was killed.
+    desim.TensorBoard("logs") or desim.MLflow("mlruns"), with the same bits. Raise InputError, with
+    nothing written, for a wrong scenario or directory, and RunError for a run that failed, once it
+    is stored as far as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status
+    is `stopped`; again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the
+    directory is that of a run that was killed.
     """
     path = place.named(out)
     if path is not None:

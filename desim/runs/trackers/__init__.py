@@ -138,7 +138,7 @@ def spent(run: Run) -> dict[str, Callable[[Array], Array]]:
 
 
 def parameters(head: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario by dotted key, the seed, and versions: numbers and booleans, the rest as text."""
+    """The scenario by dotted key, seed and versions: numbers and booleans, the rest as text."""
     found = {".".join(place): _parameter(one) for place, one in leaves(written)}
     found |= {name: _parameter(head[name]) for name in HEAD if name in head}
     return found | {f"version.{name}": str(one) for name, one in head["versions"].items()}
@@ -155,7 +155,8 @@ def tracked(
     trackers: Sequence[Tracker], title: str, prepared: Any, play: Callable[[Any], Run]
 ) -> Run:
     """Play what was prepared (`desim.runs.recording.Prepared`) with these trackers."""
-    simulation, known = prepared.simulation, None
+    simulation = prepared.simulation
+    known: Any = None
     listeners = *simulation.listeners, *(partial(_itself, one) for one in trackers)
     heard = replace(prepared, simulation=replace(simulation, listeners=listeners))
     written = prepared.written or prepared.scenario.written()
@@ -182,7 +183,7 @@ def tell(tracker: Tracker, run: Run, title: str) -> None:
     """Tell a tracker of a run that is over; InputError where it cannot write all of it."""
     tracker.follow(title, parameters(run.manifest, run.written))
     rows = run.metrics
-    tracker.rows("metrics", {name: np.array(rows[name].tolist()) for name in rows})
+    tracker.rows("metrics", {str(name): np.array(rows[name].tolist()) for name in rows})
     tracker.leave(run)
     if tracker.lost:
         raise InputError(f"export: {type(tracker).__name__}: {tracker.lost}")
