@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 13600,  # stars of stars; metrics of each client; sums of replies, trusted ones
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
-    "runs": 8460,  # trackers: TensorBoard, MLflow; batteries, played until they agree; clients; energy over the log
+    "runs": 8460,  # trackers: TensorBoard, MLflow; batteries, until they agree; clients; energy
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
