@@ -35,6 +35,7 @@ from desim.problem.losses.model_loss import ModelLoss
 from desim.runs import directory as place
 from desim.runs.directory import files_of
 from desim.runs.interruption import Interruption, preparing
+from desim.runs.pace import seen
 from desim.runs.premises import premises
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
@@ -120,17 +121,19 @@ def run(
     """Play a scenario and return the run, stored in directory `out` or kept in memory.
 
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
-    far the run is; force: replace the run that `out` holds; trackers: others that are told of it,
-    desim.TensorBoard("logs") or desim.MLflow("mlruns"), with the same bits. Raise InputError, with
-    nothing written, for a wrong scenario or directory, and RunError for a run that failed, once it
-    is stored as far as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status
-    is `stopped`; again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the
-    directory is that of a run that was killed.
+    far the run is, which a notebook shows without; force: replace the run that `out` holds;
+    trackers: others that are told of it, desim.TensorBoard("logs") or desim.MLflow("mlruns"), with
+    the same bits. Raise InputError, with nothing written, for a wrong scenario or directory, and
+    RunError for a run that failed, once it is stored as far as it came; its attribute `run` is the
+    run. Ctrl-C ends a run early: its status is `stopped`; again, half a second later or more, it
+    raises AtOnce, a KeyboardInterrupt, and the directory is that of a run that was killed.
     """
     path = place.named(out)
     if path is not None:
         place.check_free(path, force)
-    return record(prepare(loaded(scenario, overrides)), path, progress, force, trackers)
+    prepared = prepare(loaded(scenario, overrides))
+    with seen(prepared.scenario.name, progress) as told:
+        return record(prepared, path, told, force, trackers)
 
 
 def played(
