@@ -30,6 +30,11 @@ def test_options_say_which_records_are_shown(option, capsys):
     assert logging.getLogger("desim").level == before
 
 
+def test_what_a_program_listens_to_is_its_own(capsys, monkeypatch):
+    monkeypatch.setattr(logger("run"), "level", logging.INFO)
+    assert said(progress, None, capsys) == SHOWN[None].split()
+
+
 def test_wrong_options_are_noticed(capsys):
     made = mutant(progress, "logging.ERROR if silent() else logging.WARNING", "logging.WARNING")
     assert said(made, "-q", capsys) != ["error"]

@@ -146,9 +146,10 @@ def silence(wanted: bool, wordy: bool = False) -> Iterator[None]:
     Of these warnings are otherwise, and where commands are silent errors.
     """
     token = _silent.set(wanted or _silent.get())
-    records, shown = logging.getLogger("desim"), Shown()
+    level = logging.DEBUG if wordy else logging.ERROR if silent() else logging.WARNING
+    records, shown = logging.getLogger("desim"), Shown(level)
     before = records.level
-    records.setLevel(logging.DEBUG if wordy else logging.ERROR if silent() else logging.WARNING)
+    records.setLevel(level)
     records.addHandler(shown)
     try:
         yield

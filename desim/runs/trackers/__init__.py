@@ -165,8 +165,8 @@ def tracked(
         for one in trackers:
             one.follow(title, values)
             begun.append(one)
-        known = play(heard)
-        return known
+        known = played = play(heard)
+        return played
     except RunError as error:
         known = error.run
         raise
