@@ -17,11 +17,11 @@ from staged import DEVICES, TEXT, Staged
 
 import desim
 from desim import __main__ as start
-from desim import amounts
+from desim import amounts, pace
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
 from desim.interface.cli import COMMANDS, main, progress
-from desim.runs import pace, recording
+from desim.runs import recording
 from desim.runs.reading import waits
 from desim.scenario import build, catalogue, registry
 

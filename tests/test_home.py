@@ -3,6 +3,7 @@
 import inspect
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Unpack, get_origin
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from cases import star
 from mutant import mutant
 
 import desim
+from desim import pace
 from desim.errors import InputError
 from desim.interface import plots
-from desim.runs import pace
 
 jedi = pytest.importorskip("jedi")  # which comes with what plays notebooks
 NOT_CALLED = {"KINDS", "METRICS", "Scenario", "__version__"}
@@ -24,7 +25,7 @@ def vague(call):
     return [
         one.name for one in found
         if one.name != "self" and (one.annotation is one.empty or one.kind is one.VAR_POSITIONAL
-        or (one.kind is one.VAR_KEYWORD and "Unpack" not in str(one.annotation)))
+        or (one.kind is one.VAR_KEYWORD and get_origin(one.annotation) is not Unpack))
     ]  # fmt: skip
 
 

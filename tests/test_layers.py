@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 3080,  # units of power, of energy, of joules a byte; names of edges
+    "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte; edges
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
     "problem": 8770,  # own test rows, of which no word is learnt; optima and small tables, kept
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
@@ -51,11 +51,11 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
-    "errors units amounts agent_names arrays loggers masks npz shapes tabulated unplayed readers "
-    "columns memory fields method model signals torch jax losses __init__ __main__"
+    "errors units amounts agent_names arrays loggers masks npz pace shapes tabulated unplayed "
+    "readers columns memory fields method model signals torch jax losses __init__ __main__"
 ).split()
 LAYERS = [  # one floor a line: parts of it do not need each other, or are one room
-    "errors units amounts agent_names arrays loggers masks npz shapes tabulated unplayed",
+    "errors units amounts agent_names arrays loggers masks npz pace shapes tabulated unplayed",
     "numerics readers columns memory",
     "problem.models",
     "problem.losses losses",

@@ -7,9 +7,10 @@ import pytest
 from mutant import mutant
 
 import desim
+from desim import pace
 from desim.errors import InputError
 from desim.interface.cli import main, progress
-from desim.runs import directory, pace
+from desim.runs import directory
 from desim.scenario import registry
 
 

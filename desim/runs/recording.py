@@ -31,11 +31,11 @@ from desim.loggers import logger
 from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
+from desim.pace import seen
 from desim.problem.losses.model_loss import ModelLoss
 from desim.runs import directory as place
 from desim.runs.directory import files_of
 from desim.runs.interruption import Interruption, preparing
-from desim.runs.pace import seen
 from desim.runs.premises import premises
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store

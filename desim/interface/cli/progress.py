@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from desim.errors import DesimError
-from desim.runs.pace import Pace, description, fraction
+from desim.pace import Pace, description, fraction
 
 if TYPE_CHECKING:
     from desim.engine.world import Progress

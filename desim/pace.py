@@ -5,15 +5,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from desim.amounts import duration
 
-if TYPE_CHECKING:
-    from desim.engine.world import Progress
-
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
+Progress = Any  # desim.engine.world.Progress, which stands above
 
 
 class Pace:
@@ -44,14 +42,14 @@ class Pace:
         return f"{text}, {duration((1.0 - share) * (now - begin) / gained)} left"
 
 
-def fraction(now: "Progress") -> float | None:
+def fraction(now: Progress) -> float | None:
     """How much of the run is done, by the limit that is nearest; None without one."""
     parts = [now.round / now.rounds] if now.rounds else []
     parts += [now.time / now.horizon] if now.horizon else []
     return min(max(parts), 1.0) if parts else None
 
 
-def description(now: "Progress") -> str:
+def description(now: Progress) -> str:
     """Where the run stands, in words."""
     rounds = f"round {now.round}" + (f"/{now.rounds}" if now.rounds else "")
     metric = f", {now.metric[0]} {now.metric[1]:.3g}" if now.metric else ""
@@ -64,8 +62,8 @@ SOON = 1.0  # s of a run of which no notebook says anything
 
 @contextmanager
 def seen(
-    name: str, progress: "Callable[[Progress], None] | None"
-) -> "Iterator[Callable[[Progress], None] | None]":
+    name: str, progress: Callable[[Progress], None] | None
+) -> Iterator[Callable[[Progress], None] | None]:
     """What to tell progress to: the caller's, in a notebook else a line, which is empty in the end.
 
     name: of the run.
@@ -89,7 +87,7 @@ class Line:
         self.name, self.pace, self.clock = name, Pace(clock), clock
         self.display, self.handle, self.began = display, None, clock()
 
-    def __call__(self, now: "Progress") -> None:
+    def __call__(self, now: Progress) -> None:
         """Show how far the run is, if it has lasted a while."""
         pace = self.pace.words(now.round, fraction(now), "rounds/s")
         if self.clock() - self.began >= SOON:
