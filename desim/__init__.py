@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from desim.runs.retime import retime
     from desim.runs.run import Run
     from desim.runs.run import open_run as open
+    from desim.runs.trackers.event_files import TensorBoard
+    from desim.runs.trackers.experiment_runs import MLflow
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
 
@@ -39,10 +41,12 @@ __all__ = [
     "DesimError",
     "Diverged",
     "InputError",
+    "MLflow",
     "Run",
     "RunError",
     "Scenario",
     "Study",
+    "TensorBoard",
     "__version__",
     "calibrate",
     "clock_errors",
@@ -83,9 +87,11 @@ _HOMES = {
     "run": "desim.runs.recording:run",
     "study": "desim.experiments.studies.study:study",
     "tune": "desim.experiments.tuning.tune:tune",
+    "MLflow": "desim.runs.trackers.experiment_runs:MLflow",
     "Run": "desim.runs.run:Run",
     "Scenario": "desim.scenario.schema:Scenario",
     "Study": "desim.experiments.studies.study:Study",
+    "TensorBoard": "desim.runs.trackers.event_files:TensorBoard",
     **{
         name: f"desim.errors:{name}"
         for name in ("Deadlock", "DesimError", "Diverged", "InputError", "RunError")

@@ -17,7 +17,7 @@ from staged import DEVICES, TEXT, Staged
 
 import desim
 from desim import __main__ as start
-from desim import amounts
+from desim import amounts, pace
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
 from desim.interface.cli import COMMANDS, main, progress
@@ -446,8 +446,8 @@ def test_sizes_are_readable():
 )
 def test_progress_in_numbers_and_words(now, fraction, text):
     fields = dict(zip(("time", "horizon", "round", "rounds", "metric"), now, strict=True))
-    assert progress.fraction(SimpleNamespace(**fields)) == fraction
-    assert progress.description(SimpleNamespace(**fields)) == text
+    assert pace.fraction(SimpleNamespace(**fields)) == fraction
+    assert pace.description(SimpleNamespace(**fields)) == text
 
 
 def test_a_bar_is_shown_on_terminals_only(monkeypatch, capsys):

@@ -15,7 +15,7 @@ PAGES = sorted(
     if not NOT_WRITTEN & set(path.relative_to(DOCS).parts)
 )
 
-NEEDING_TORCH = {"howto/torch.md"}
+NEEDING = {"howto/torch.md": "torch", "howto/track.md": "tensorboard"}
 
 
 def test_the_gallery_shows_every_figure():
@@ -36,8 +36,8 @@ def desk(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_does_what_the_page_says(page, desk):
-    if page in NEEDING_TORCH:
-        pytest.importorskip("torch", reason="the page is about torch, which is not installed")
+    if page in NEEDING:
+        pytest.importorskip(NEEDING[page], reason="the page is about what is not installed")
     assert pages.mistake((DOCS / page).read_text("utf-8"), desk) == ""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 3080,  # units of power, of energy, of joules a byte; names of edges
+    "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte; edges
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
     "problem": 8870,  # calls of models as pure functions, in one place; own test rows; optima, kept
     "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
@@ -20,7 +20,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "engine": 13745,  # devices that batteries turn; stars of stars, whose edges leave; metrics of
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9095,  # batches on workers, the pool of processes; batteries, one event after the
+    "runs": 9485,  # trackers: TensorBoard, MLflow; batches on workers, the pool of processes
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
@@ -52,11 +52,11 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
-    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed readers columns "
-    "memory fields method model signals torch jax losses __init__ __main__"
+    "errors units amounts agent_names arrays loggers masks npz pace shapes tabulated unplayed "
+    "readers columns memory fields method model signals torch jax losses __init__ __main__"
 ).split()
 LAYERS = [  # one floor a line: parts of it do not need each other, or are one room
-    "errors units amounts agent_names arrays masks npz shapes tabulated unplayed",
+    "errors units amounts agent_names arrays loggers masks npz pace shapes tabulated unplayed",
     "numerics readers columns memory",
     "problem.models",
     "problem.losses losses",
@@ -94,6 +94,8 @@ FENCES = {
     "distributed": "desim.experiments.pool desim.runs.processes desim.runs.batches",
     "psutil": "desim.experiments.pool desim.runs.processes",
     "optuna": "desim.experiments.tuning.sampling",
+    "tensorboard": "desim.runs.trackers.event_files",
+    "mlflow": "desim.runs.trackers.experiment_runs",
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",

@@ -7,6 +7,7 @@ import pytest
 from mutant import mutant
 
 import desim
+from desim import pace
 from desim.errors import InputError
 from desim.interface.cli import main, progress
 from desim.runs import directory
@@ -41,7 +42,7 @@ def check_pace(module):
 
 
 def test_pace_is_that_of_the_latest_seconds():
-    check_pace(progress)
+    check_pace(pace)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_pace_is_that_of_the_latest_seconds():
 )
 def test_a_wrong_pace_is_noticed(right, wrong):
     with pytest.raises((AssertionError, ZeroDivisionError)):
-        check_pace(mutant(progress, right, wrong))
+        check_pace(mutant(pace, right, wrong))
 
 
 def check_lines(module, capsys):

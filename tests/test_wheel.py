@@ -12,6 +12,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import trove_classifiers
+from markdown_it import MarkdownIt
+from packaging.metadata import Metadata
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,11 +40,15 @@ def lacking(files):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with wheel and sdist of this tree, and of the example of a plug-in."""
+    """The folder with this tree's sdist, the wheel made of that, and a wheel of a plug-in."""
     folder = tmp_path_factory.mktemp("dist")
-    for project in (ROOT, EXAMPLE):
-        command = [sys.executable, "-c", BUILD, str(project), "build", "-d", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for project, kind in ((ROOT, "sdist"), (folder, "wheel"), (EXAMPLE, "wheel")):
+        if project == folder:
+            with tarfile.open(next(folder.glob("desim-*.tar.gz"))) as archive:
+                archive.extractall(folder, filter="data")
+            project = next(folder.glob("desim-*/"))
+        command = [sys.executable, "-c", BUILD, str(project), "build", "-t", kind]
+        done = subprocess.run([*command, "-d", folder], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -62,14 +69,43 @@ def test_the_wheel_holds_the_code_and_the_scenarios(wheel):
     licence = next(one for one in files if one.endswith("licenses/LICENSE"))
     entry = licence.replace("licenses/LICENSE", "entry_points.txt")
     assert b"desim = desim.__main__:main" in zipfile.ZipFile(wheel).read(entry)
+    assert sum(one.endswith("/quickstart.yaml") for one in files) == 1
+
+
+def broken(text):
+    """What of a package's metadata a registry refuses, or leads nowhere on its page."""
+    found = Metadata.from_email(text, validate=True)  # or it raises
+    assert found.description_content_type == "text/markdown"
+    tree = MarkdownIt().parse(found.description)
+    inner = [one for token in tree for one in token.children or ()]
+    places = [one.attrGet("href") or one.attrGet("src") or "http" for one in inner]
+    titles = sum(token.type == "heading_open" for token in tree)
+    unknown = {one for one in found.classifiers if one not in trove_classifiers.classifiers}
+    return [one for one in places if not one.startswith("http")], titles, unknown
+
+
+def test_a_registry_can_show_the_package(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(one for one in archive.namelist() if one.endswith("dist-info/METADATA"))
+        text = archive.read(name).decode()
+    links, titles, unknown = broken(text)
+    assert (links, unknown) == ([], set())
+    assert titles == (ROOT / "README.md").read_text("utf-8").count("\n## ") + 1
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert len(broken(text.partition("\n\n")[0] + "\n\n" + page)[0]) > 9
+    assert broken(text.replace("Typing :: Typed", "Typing :: Said"))[2] == {"Typing :: Said"}
+    with pytest.raises(ExceptionGroup):
+        broken(text.replace("Requires-Dist: numpy", "Requires-Dist: numpy="))
 
 
 def test_the_sdist_holds_what_a_test_needs(built):
     with tarfile.open(next(built.glob("desim-*.tar.gz"))) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     wanted = "README.md CHANGELOG.md LICENSE tests/cases.py scenarios/papers/fed-plt.yaml"
+    assert not [one for one in files if one.startswith(".ci") or "__pycache__" in one]
     assert files >= {
         *wanted.split(),
+        "hatch_build.py",
         "desim/interface/cli/__init__.py",
         "analysis/reproductions/README.md",
     }

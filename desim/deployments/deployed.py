@@ -425,7 +425,8 @@ def _explaining(scenario: Scenario) -> Callable[[BaseException], str | None]:
         return lambda error: blame(error, scenario)
 
     def explained(error: BaseException) -> str:
-        print(blame(error, scenario) or f"{type(error).__name__}: {error}", file=sys.stderr)
+        text = blame(error, scenario) or f"{type(error).__name__}: {error}"
+        print(text, file=sys.stderr)  # noqa: T201 (no record, which might be stored)
         return abroad(error, scenario.written())
 
     return explained

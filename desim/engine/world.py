@@ -1,6 +1,5 @@
 """What a run is made of apart from the algorithm: built from a scenario, played by an engine."""
 
-import logging
 import math
 import time as wall
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from desim.engine.settings import Settings
 from desim.engine.signals import Signals, Sink
 from desim.errors import Diverged, RunError
 from desim.log.event_log import FLUSH_ROWS, LEVELS, EventLog
+from desim.loggers import logger
 from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.ledger import Ledger
 
@@ -199,7 +199,7 @@ class World:
         """Say, once, what takes long and why; logs and results do not show it."""
         if text not in self.cautions and len(self.cautions) < CAUTIONS:
             self.cautions.append(text)
-            logging.getLogger("desim").warning("desim: %s", text)
+            logger("run").warning("%s", text)
 
     def interrupted(self) -> float:
         """End here, between two steps: nobody is told any more. Return the end, s."""

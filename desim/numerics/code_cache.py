@@ -26,6 +26,7 @@ from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime import rtsys
 
+from desim.loggers import logger
 from desim.numerics.cache import cache_home
 
 try:
@@ -198,6 +199,7 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
         self, function: Callable[..., Any], path: Path, impl: Any = caching.CompileResultCacheImpl
     ) -> None:
         self._function, self._path, self._impl_class = function, path, impl
+        self._called = f"{function.__module__}.{function.__qualname__}"
 
     def __getattr__(self, name: str) -> Any:
         """What numba sets at the beginning: where the files are, which takes a while."""
@@ -212,10 +214,14 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
         """The stored code; numba would first import all that it compiles with, .2 s of it."""
         rtsys.initialize(target)
         with self._guard_against_spurious_io_errors(), suppress(*UNREADABLE):
-            return self._load_overload(signature, target)
+            found = self._load_overload(signature, target)
+            if found is not None:
+                logger("compile").debug("%s: read", self._called)
+            return found
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """Keep the code, if there is room: a run that compiles needs no disk for it."""
+        logger("compile").info("%s: compiled", self._called)
         with suppress(OSError):
             super().save_overload(signature, data)
 

@@ -14,7 +14,6 @@ relaxation: Lelarasmee, Ruehli, Sangiovanni-Vincentelli 1982.)
 These plays leave arithmetic out (desim.engine.blind) where that changes no time.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
+from desim.loggers import logger
 from desim.runs.drain import Drain
 from desim.runs.reading.charge import SAME, charges
 from desim.runs.reading.energy import DONE
@@ -156,12 +156,12 @@ class Depletion:
 @contextmanager
 def unheard() -> Iterator[None]:
     """Nothing is said of plays that are only tried."""
-    logger = logging.getLogger("desim")
-    logger.addFilter(_nothing)
+    heard = logger("run")
+    heard.addFilter(_nothing)
     try:
         yield
     finally:
-        logger.removeFilter(_nothing)
+        heard.removeFilter(_nothing)
 
 
 def _nothing(_: Any) -> bool:

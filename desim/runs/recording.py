@@ -12,12 +12,12 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -28,9 +28,11 @@ from desim.engine.world import Progress
 from desim.errors import AtOnce, Differs, RunError, Unfit, raised
 from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
+from desim.loggers import logger
 from desim.memory import Tree, flat, nested
 from desim.npz import read_npz
 from desim.numerics import plain
+from desim.pace import seen
 from desim.problem.losses.model_loss import ModelLoss
 from desim.runs import batches
 from desim.runs import directory as place
@@ -46,6 +48,9 @@ from desim.scenario.load import loaded
 from desim.scenario.noise_target import completed
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import dumped
+
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
 
 # Checkpoints: what a run that goes on after a kill need not compute again, in one file.
 
@@ -114,23 +119,28 @@ def run(
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
     *,
+    trackers: "Sequence[Tracker]" = (),
     workers: int | None = None,
     dask: str | None = None,
 ) -> Run:
     """Play a scenario and return the run, stored in directory `out` or kept in memory.
 
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
-    far the run is; force: replace the run that `out` holds; workers: how many processes compute for
-    a problem.model, or dask: of which scheduler's cluster; the bits are the same. Raise InputError,
-    with nothing written, for a wrong scenario or directory, and RunError for a run that
-    failed, once it is stored as far as it came; its attribute `run` is the run. Ctrl-C ends a run
-    early: its status is `stopped`; again, half a second later or more, it raises AtOnce, a
-    KeyboardInterrupt, and the directory is that of a run that was killed.
+    far the run is, which a notebook shows without; force: replace the run that `out` holds;
+    trackers: others that are told of it, desim.TensorBoard("logs") or desim.MLflow("mlruns");
+    workers: how many processes compute for a problem.model, or dask: of which scheduler's cluster;
+    the bits are the same with all of these. Raise InputError, with nothing written, for a wrong
+    scenario or directory, and RunError for a run that failed, once it is stored as far as it came;
+    its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`; again, half a
+    second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is that of a run
+    that was killed.
     """
     path = place.named(out)
     if path is not None:
         place.check_free(path, force)
-    return record(prepare(loaded(scenario, overrides)), path, progress, force, workers, dask)
+    prepared = prepare(loaded(scenario, overrides))
+    with seen(prepared.scenario.name, progress) as told:
+        return record(prepared, path, told, force, trackers, workers, dask)
 
 
 def played(
@@ -149,10 +159,18 @@ def record(
     path: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
+    trackers: "Sequence[Tracker]" = (),
     workers: int | None = None,
     dask: str | None = None,
 ) -> Run:
     """Play what was prepared into directory `path`, or memory; see `run`."""
+    if trackers:
+        from desim.runs.trackers import tracked
+
+        title = prepared.scenario.name if path is None else path.resolve().name
+        return tracked(trackers, title, prepared, partial(
+            record, path=path, progress=progress, force=force, workers=workers, dask=dask,
+        ))  # fmt: skip
     with ExitStack() as around:
         around.enter_context(batches.shared_out(prepared.scenario, workers, dask))
         if path is None:
@@ -223,6 +241,8 @@ def carry_out(
     The directory has its manifest. Raise RunError and AtOnce as `run` does.
     """
     began, before, head = time.perf_counter(), plain.seconds, prepared.head
+    heard, name = logger("run"), head["name"]
+    heard.info("%s: played by engine %s: %s", name, head["engine"], head["why"])
     with Interruption() as interruption:
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if outcome.status == "failed" and interruption.pressed > 1:
@@ -234,6 +254,7 @@ def carry_out(
         spent = min(interruption.compilation.seconds, seconds), plain.seconds - before
         manifest = head | _ending(outcome, seconds, *spent) | batches.facts()
         store = _stored(path, tables, outcome, manifest)
+    heard.info("%s: %s after %.3g s: %s", name, outcome.status, seconds, outcome.reason)
     plain.look(over=True)
     made = Run(manifest, store, path, prepared.scenario)
     if prepared.written is not None:

@@ -22,6 +22,7 @@ from desim.privacy.accounting.views import Adversary, require_seen, visible
 from desim.runs import directory as place
 from desim.runs.premises import terms_of
 from desim.scenario.schema import Scenario
+from desim.tabulated import card
 
 Tell = Callable[[int, int], None]  # how many runs of how many are done
 
@@ -100,6 +101,10 @@ class Audit:
     samples: tuple[Array, Array]
     of: str
     relation: str = RELATION
+
+    def _repr_html_(self) -> str:
+        found = [(one.claim.name, one.verdict) for one in self.findings]
+        return card(f"{self.name}, view {self.view}", [*found, *(("", one) for one in self.notes)])
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""

@@ -178,6 +178,9 @@ class Robust:
         share = f"{self.share:.1%} of {len(self.worlds)} worlds"
         return f"<Robust {self.order}: in {share}>"
 
+    def _repr_html_(self) -> str:
+        return table(self).html()
+
     def text(self) -> str:
         """The table of the command line."""
         return table(self).text()

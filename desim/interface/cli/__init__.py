@@ -23,8 +23,8 @@ from desim.interface.cli.progress import complain, silence
 
 INTERRUPTED = 130
 ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # before a command or after it
-QUIET = "Say nothing but what goes wrong and what was asked for; also after a command."
-VERBOSE = "With an error, show where in desim it was raised; also after a command."
+QUIET = "Say nothing but errors and what was asked for; also after a command."
+VERBOSE = "Say what is compiled or read, and where errors are raised; also after a command."
 WIDEST, MANY = 100, 1000  # letters of a line of help, and more than any sentence has
 GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
 
@@ -134,7 +134,7 @@ def _command(words: list[str]) -> None:
     said = {one for one in words[:end] if one in ANYWHERE}
     left = [one for one in words[:end] if one not in ANYWHERE] + words[end:]
     try:
-        with silence(bool(said & {"-q", "--quiet"})):
+        with silence(bool(said & {"-q", "--quiet"}), bool(said & {"-v", "--verbose"})):
             app(left, prog_name="desim")
     except DesimError as error:
         if said & {"-v", "--verbose"}:

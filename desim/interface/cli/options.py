@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 
-def option(name: str, metavar: str | None, text: str, **limits: Any) -> Any:
-    """An option --name METAVAR, which is not empty."""
-    return typer.Option(f"--{name}", metavar=metavar, help=text, callback=_some, **limits)
+def option(name: str, metavar: str | None, text: str, *short: str, **limits: Any) -> Any:
+    """An option --name METAVAR, which is not empty; short: before it, as in -o."""
+    return typer.Option(*short, f"--{name}", metavar=metavar, help=text, callback=_some, **limits)
 
 
 def _some(given: Any) -> Any:
@@ -53,6 +53,8 @@ SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desi
 ScenarioFile = Annotated[Path, path_argument("SCENARIO", SCENARIO)]
 RunFolder = Annotated[Path, path_argument("RUN", "Directory of a run.")]
 RunFolders = Annotated[list[Path], path_argument("RUN...", "Directories of runs, or of studies.")]
+Board = Annotated[str | None, option("tensorboard", "DIR", "Tell TensorBoard, by files in DIR.")]
+Flow = Annotated[str | None, option("mlflow", "PLACE", "Tell MLflow: a folder, or an address.")]
 Force = Annotated[bool, switch("force", "With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,
@@ -147,3 +149,11 @@ def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
     import desim
 
     return desim.load(path, settings(texts))
+
+
+def trackers(board: str | None, flow: str | None) -> list[Any]:
+    """Those that --tensorboard and --mlflow ask for."""
+    import desim
+
+    found = [desim.TensorBoard(board)] if board else []
+    return [*found, *([desim.MLflow(flow)] if flow else [])]

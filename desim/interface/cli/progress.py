@@ -3,6 +3,7 @@
 The progress of long commands is a bar on a terminal, else a line at every tenth or every minute.
 """
 
+import logging
 import math
 import re
 import shutil
@@ -11,7 +12,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from desim.amounts import duration
 from desim.errors import DesimError
+from desim.pace import Pace, description, fraction
 
 if TYPE_CHECKING:
     from desim.engine.world import Progress
@@ -140,18 +140,34 @@ def silent() -> bool:
 
 
 @contextmanager
-def silence(wanted: bool) -> Iterator[None]:
-    """Within it commands are silent, or as they were."""
+def silence(wanted: bool, wordy: bool = False) -> Iterator[None]:
+    """Within it commands are silent, or as they were; wordy: desim's records are shown, too.
+
+    Of these warnings are otherwise, and where commands are silent errors.
+    """
     token = _silent.set(wanted or _silent.get())
+    level = logging.DEBUG if wordy else logging.ERROR if silent() else logging.WARNING
+    records, shown = logging.getLogger("desim"), Shown(level)
+    before = records.level
+    records.setLevel(level)
+    records.addHandler(shown)
     try:
         yield
     finally:
+        records.removeHandler(shown)
+        records.setLevel(before)
         _silent.reset(token)
 
 
+class Shown(logging.Handler):
+    """Says records on standard error, with the logger that they come from."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        complain(f"{record.name}: {record.getMessage()}")
+
+
 # Bars and lines of progress.
-WINDOW = 10.0  # s of real time over which a rate is taken
-SETTLED = 0.5  # s before which nothing is said of it
 SOON, LATE = 5.0, 60.0  # s between two lines where there is no terminal
 ABOUT = {"compiled": 190, "cohort": 140, "agents": 130}  # functions: first_minute.py counts them
 Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
@@ -232,48 +248,6 @@ class Lines:
             share = "" if done is None else f" ({done:.0%})"
             typer.echo(f"{text}{share}", err=True)
             self.latest, self.tenth = now, tenth
-
-
-class Pace:
-    """How fast a count goes up, and how long the rest will take, by the latest seconds.
-
-    Where one takes longer than WINDOW, by the latest of them. What was there at the first call is
-    not counted: a resumed run does not begin at zero.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.samples: deque[tuple[float, float, float]] = deque()  # when s, count, share done
-
-    def words(self, count: float, share: float | None, unit: str) -> str:
-        """In words, to be put behind others: `, 310 rounds/s, 42 s left`; at first nothing."""
-        now = self.clock()
-        if not self.samples or count != self.samples[-1][1]:
-            self.samples.append((now, count, share or 0.0))
-        while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW:
-            self.samples.popleft()
-        begin, before, had = self.samples[0]
-        if now - begin < SETTLED:
-            return ""
-        rate, gained = (count - before) / (now - begin), (share or 0.0) - had
-        text = f", {rate:.3g} {unit}" if unit else ""
-        if share is None or gained <= 0.0:
-            return text
-        return f"{text}, {duration((1.0 - share) * (now - begin) / gained)} left"
-
-
-def fraction(now: "Progress") -> float | None:
-    """How much of the run is done, by the limit that is nearest; None without one."""
-    parts = [now.round / now.rounds] if now.rounds else []
-    parts += [now.time / now.horizon] if now.horizon else []
-    return min(max(parts), 1.0) if parts else None
-
-
-def description(now: "Progress") -> str:
-    """Where the run stands, in words."""
-    rounds = f"round {now.round}" + (f"/{now.rounds}" if now.rounds else "")
-    metric = f", {now.metric[0]} {now.metric[1]:.3g}" if now.metric else ""
-    return f"{rounds}, {now.time:.4g} s{metric}"
 
 
 # Compilation: a run that waits for it says so on stderr, as does one that has begun it elsewhere.

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Unpack, overload
 
+from matplotlib.figure import Figure
+
+from desim.errors import InputError
 from desim.experiments.studies.folder import groups_of
 from desim.interface.plots import curves
 from desim.interface.plots.activity import clocks as clocks
@@ -28,24 +31,54 @@ from desim.interface.plots.ranking import ranking as ranking
 from desim.interface.plots.style import COLOURS as COLOURS
 from desim.interface.plots.style import STYLE as STYLE
 from desim.interface.plots.style import Axes as Axes
-from desim.interface.plots.style import Look
+from desim.interface.plots.style import Look, panels, within
 from desim.interface.plots.style import new_axes as new_axes
 from desim.interface.plots.style import save as save
 from desim.runs.run import Given
 
 
+@overload
+def plot(
+    runs: Given, x: str = "time", metric: str | None = None, out: str | Path | None = None,
+    *, band: Band | None = None, labels: Sequence[str] | None = None, **asked: Unpack[Look],
+) -> Axes: ...  # fmt: skip
+
+
+@overload
+def plot(
+    runs: Given, x: tuple[str, ...], metric: str | None = None, out: str | Path | None = None,
+    *, band: Band | None = None, labels: Sequence[str] | None = None, **asked: Unpack[Look],
+) -> Figure: ...  # fmt: skip
+
+
 def plot(
     runs: Given,
-    x: str = "time",
+    x: str | tuple[str, ...] = "time",
     metric: str | None = None,
     out: str | Path | None = None,
     *,
     band: Band | None = None,
     labels: Sequence[str] | None = None,
     **asked: Unpack[Look],
-) -> Axes:
+) -> Axes | Figure:
     """Plot one metric of the whole network and return the axes; see `desim.interface.plots.curves`.
 
-    runs: what that takes, one run, or directories of runs and studies in place of the runs.
+    runs: what that takes, one run, or directories of runs and studies in place of the runs. x: of
+    several, as in ("time", "bytes", "epsilon"), there are axes side by side, of a figure that is
+    returned.
     """
-    return curves.plot(groups_of(runs), x, metric, out, band=band, labels=labels, **asked)
+    groups = groups_of(runs)
+    if isinstance(x, str):
+        return curves.plot(groups, x, metric, out, band=band, labels=labels, **asked)
+    if not x or {"title", "size"} & asked.keys():
+        text = "found no x, or a title or size; allowed: one x or more, and then neither"
+        raise InputError(f"plot: {text}")
+    with panels(len(x), out) as figure:
+        for name, place in zip(x, figure.axes, strict=True):
+            with within(place):
+                curves.plot(groups, name, metric, band=band, labels=labels, **asked)
+            if place is not figure.axes[0]:
+                place.set_ylabel("")
+                if (words := place.get_legend()) is not None:
+                    words.remove()
+    return figure

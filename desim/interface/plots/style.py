@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -214,12 +215,41 @@ NAMES = {
 }
 
 
+_place: ContextVar[Axes | None] = ContextVar("_place", default=None)
+
+
+@contextmanager
+def panels(number: int, out: str | Path | None) -> Iterator[Figure]:
+    """A figure of so many axes side by side, written to `out` when all went well."""
+    wide, high = STYLE["figure.figsize"]
+    chosen: Any = {"figure.figsize": (0.75 * wide * number, high), "font.family": families()}
+    with matplotlib.rc_context({**STYLE, **chosen}):
+        figure = Figure()
+        figure.subplots(1, number, sharey=True)
+        yield figure
+        if out is not None:
+            save(figure.axes[0], Path(out))
+
+
+@contextmanager
+def within(axes: Axes) -> Iterator[None]:
+    """What is drawn meanwhile is drawn on these axes, and has no figure of its own."""
+    token = _place.set(axes)
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
 @contextmanager
 def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> Iterator[Axes]:
     """Axes in the house's style, `size` inches wide and high; written to `out` when all went well.
 
     Without `out` the figure belongs to pyplot, and shows itself in a notebook.
     """
+    if (place := _place.get()) is not None:
+        yield place
+        return
     chosen: Any = {"figure.figsize": size or STYLE["figure.figsize"], "font.family": families()}
     with matplotlib.rc_context({**STYLE, **chosen}):
         axes = new_axes(interactive=out is None)

@@ -1,6 +1,6 @@
-"""`desim.export`: runs for other programs, Perfetto's timeline and csv, and for other eyes."""
+"""`desim.export`: runs for other programs, timelines, csv and trackers, and for other eyes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}
+TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 
 
 def export(
-    run: Run | str | Path,
+    run: Run | str | Path | Mapping[str, Sequence[Run]],
     to: str,
     out: str | Path | None = None,
     *,
@@ -34,8 +35,10 @@ def export(
     """Write a run for another program, or for other eyes, and return where.
 
     run: it, or its directory; to: perfetto (one file, for ui.perfetto.dev), csv (a folder: all
-    tables, private ones too), or public (a folder: what a view may see, and its epsilon); out:
-    default in the run's directory.
+    tables, private ones too), public (a folder: what a view may see, and its epsilon), tensorboard
+    or mlflow (see `desim.TensorBoard` and `desim.MLflow`; of these run may also be runs by label,
+    as `Study.by_case` has them, an experiment with the name of the study's directory, and out an
+    address); out: default in the run's directory.
     rounds, agents: for perfetto, the first and last round and how many agents are shown; default:
     as many as fit. view, delta, relation: for public, default the scenario's; anyway: where their
     epsilon is infinite, too. tell is told what is left out, progress how many of how many rows of
@@ -45,7 +48,11 @@ def export(
     from desim.runs.exports.perfetto import write_trace
     from desim.runs.exports.public import write_public
 
-    chosen("export", to, NAMES)
+    chosen("export", to, NAMES | TRACKERS)
+    if to in TRACKERS:
+        return told(run, to, out)
+    if isinstance(run, Mapping):
+        raise InputError(f"export: found several runs, to {to}; allowed: one")
     run = as_run(run)
     if out is None and run.directory is None:
         raise InputError("export: the run is in memory; allowed: out, where it is to go")
@@ -62,6 +69,36 @@ def export(
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     return path
+
+
+# Trackers: a run, or each run of a study.
+
+
+def told(
+    run: Run | str | Path | Mapping[str, Sequence[Run]], to: str, out: str | Path | None
+) -> Path:
+    """Tell a tracker of runs; return where."""
+    from desim.runs.trackers import tell
+    from desim.runs.trackers.event_files import TensorBoard
+    from desim.runs.trackers.experiment_runs import MLflow
+
+    if isinstance(run, Mapping):
+        named = {
+            f"{label.replace('/', '-') or 'base'}/seed {one.manifest['seed']}": one
+            for label, some in run.items() for one in some
+        }  # fmt: skip
+    else:
+        one = as_run(run)
+        named = {one.name if one.directory is None else one.directory.resolve().name: one}
+        out = out or (one.directory and one.directory / TRACKERS[to])
+    if out is None or not named:
+        raise InputError("export: found no runs, or no out; allowed: both, or a run's directory")
+    place = next(iter(named.values())).directory
+    experiment = place.resolve().parents[1].name if isinstance(run, Mapping) and place else None
+    tracker = TensorBoard(out) if to == "tensorboard" else MLflow(out, experiment)
+    for title, one in named.items():
+        tell(tracker, one, title)
+    return Path(out)
 
 
 # csv: the three tables of a run, and one that says what their columns are.

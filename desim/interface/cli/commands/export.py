@@ -1,6 +1,5 @@
 """`desim export`: a run for another program, or for other eyes."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,18 +10,20 @@ from desim.interface.cli.options import (
     RunFolder,
     first_and_last,
     option,
-    output_option,
     switch,
 )
 from desim.interface.cli.progress import complain, counting_bar
 
-KINDS = ("perfetto", "csv", "public")
+KINDS = ("perfetto", "csv", "public", "tensorboard", "mlflow")
+TOLD = KINDS[3:]  # trackers, which take several runs, and addresses
 
 
 def export(
     run: RunFolder,
-    to: Annotated[str, option("to", "|".join(KINDS), "A timeline, tables, or what a view sees.")],
-    out: Annotated[Path | None, output_option("PLACE", "File, or folder; default: in RUN.")] = None,
+    to: Annotated[str, option("to", "|".join(KINDS), "For whom.")],
+    out: Annotated[
+        str | None, option("out", "PLACE", "File, or folder; default: in RUN.", "-o")
+    ] = None,
     rounds: Annotated[str | None, option("rounds", "FIRST-LAST", "Of the timeline.")] = None,
     agents: Annotated[int | None, option("agents", "N", "The first N only.", min=1)] = None,
     view: Annotated[
@@ -34,11 +35,13 @@ def export(
     relation: Annotated[str | None, option("relation", "R", f"Of public: {RELATIONS}.")] = None,
     anyway: Annotated[bool, switch("anyway", "Public, where its epsilon is infinite too.")] = False,
 ) -> None:
-    """Write a run for another program: a timeline for Perfetto, or csv; or what may be public.
+    """Write a run for another program: a timeline, tables, or a tracker; or what may be public.
 
-    perfetto and csv hold what is private. public holds what the view sees, and its epsilon.
+    All but public hold what is private; that holds what the view sees, and its epsilon. For
+    tensorboard and mlflow RUN may be a study, and PLACE of mlflow an address.
     """
     import desim
+    from desim.experiments.studies.folder import groups_of
 
     chosen("--to", to, KINDS)
     window = None if rounds is None else first_and_last(rounds)
@@ -47,6 +50,11 @@ def export(
         if to != kind and any(one is not None and one is not False for one in options.values()):
             names = ", ".join(f"--{name}" for name in options)
             raise InputError(f"{names}: found with --to {to}; allowed with --to {kind}")
+    if to in TOLD:
+        several = groups_of([run])
+        path = desim.export(several if isinstance(several, dict) else several[0], to, out)
+        typer.echo(out or path)
+        return
     found = desim.open(run)
     with counting_bar(f"{found.name}: reading", f"{found.name}: rows") as show:
         path = desim.export(

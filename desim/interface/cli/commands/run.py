@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from desim.errors import InputError, gathering
 from desim.interface.cli.options import (
+    Board,
+    Flow,
     Force,
     Overrides,
     ScenarioFile,
     load_scenario,
     option,
     output_option,
+    trackers,
     with_out,
 )
 from desim.interface.cli.progress import begun, left, remark, tell
@@ -32,6 +35,8 @@ def run(
     dask: Annotated[
         str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster that trains it.")
     ] = None,
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.interface.cli.progress import announced, progress_bar
@@ -39,6 +44,7 @@ def run(
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
 
+    told = trackers(tensorboard, mlflow)
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
@@ -48,7 +54,7 @@ def run(
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force, workers, dask)
+            played = record(prepared, path, progress, force, told, workers, dask)
     except KeyboardInterrupt:
         played = left(path, before)
     tell(played)

@@ -1,0 +1,180 @@
+"""What TensorBoard's and MLflow's own readers find is the log, and a tracker changes no run."""
+
+import json
+import logging
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import NOISY, graph, star
+from mutant import mutant
+from test_signals import same
+
+import desim
+from desim.errors import InputError
+from desim.interface.cli import main
+from desim.runs import trackers
+from desim.runs.trackers import event_files
+
+pytest.importorskip("tensorboard")
+SHORT = {"stop": {"rounds": 4}, "engine": "cohort"}
+POWER = {"compute": {"power": {"idle": "2 W", "computing": "5 W"}}}
+CASES = {
+    "star": star(algorithm={"local": NOISY}, problem={"clip": 1.0}, privacy={}, **SHORT),
+    "graph": graph(**SHORT, **POWER),
+}
+
+
+def expected(run):
+    """{name: [(time, round, value)]} of the network's metrics, and of what was spent by then."""
+    rows = run.metrics[run.metrics.agent < 0]
+    found = {
+        str(name): list(zip(part.time, part["round"], part.value, strict=True))
+        for name, part in rows.groupby("metric", observed=True)
+    }
+    instants = dict(zip(rows.time, rows["round"], strict=True)).items()
+    came = run.events[run.events.kind == "deliver"]
+    found["bytes delivered"] = [
+        (t, k, float(came.bytes[came.time <= t].sum())) for t, k in instants
+    ]
+    spent = run.epsilon()
+    view, delta, method = (spent.attrs[one] for one in ("view", "delta", "method"))
+    name = f"epsilon/{view}/record/replace-one/delta {delta:g}/{method}"
+    most = [(t, k, spent.epsilon[spent.time <= t].max()) for t, k in instants]
+    found[name] = [(t, k, 0.0 if np.isnan(value) else value) for t, k, value in most]
+    if run.powered:
+        joules = run.joules_by(np.array([t for t, _ in instants]))
+        found["joules"] = [(t, k, one) for (t, k), one in zip(instants, joules, strict=True)]
+    return found
+
+
+def on_board(folder):
+    """{name: [(time, round, value)]} of the only run in a folder, by TensorBoard's own reader."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    (place,) = Path(folder).iterdir()
+    found = EventAccumulator(str(place), {"tensors": 0})
+    found.Reload()
+    return {
+        name: [(one.wall_time, one.step, make_ndarray(one.tensor_proto)[()]) for one in every]
+        for name in found.Tags()["tensors"]
+        if not name.startswith("_hparams_") and (every := found.Tensors(name))
+    }
+
+
+def played(case, folder, **more):
+    """A run that TensorBoard is told of in this folder."""
+    return desim.run(case, trackers=[desim.TensorBoard(folder)], **more)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tensorboard_reads_the_log_to_the_bit(tmp_path, name):
+    run = played(CASES[name], tmp_path / "logs", out=tmp_path / "run")
+    assert on_board(tmp_path / "logs") == expected(run)
+    assert same(run, desim.run(CASES[name]))
+    desim.export(tmp_path / "run", "tensorboard", tmp_path / "again")
+    one, other = (tmp_path / place / "run" / event_files.NAME for place in ("logs", "again"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("module", "right", "wrong"),
+    [
+        (event_files, "np.float64(value)", "np.float32(value)"),
+        (event_files, "step=step", "step=step + 1"),
+        (trackers, "if agent == NETWORK", "if name != 'loss'"),
+        (trackers, "totals(times)", "totals(0.5 * times)"),
+    ],
+)
+def test_wrong_numbers_are_noticed(tmp_path, monkeypatch, module, right, wrong):
+    made = mutant(module, right, wrong)
+    for name in ("writes", "_write"):
+        if module is event_files:
+            monkeypatch.setattr(desim.TensorBoard, name, getattr(made.TensorBoard, name))
+    if module is trackers:
+        for name in ("rows", "_spent"):
+            monkeypatch.setattr(trackers.Tracker, name, getattr(made.Tracker, name))
+    run = played(CASES["star"], tmp_path / "logs")
+    assert on_board(tmp_path / "logs") != expected(run)
+
+
+def test_mlflow_reads_the_log_to_the_bit(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    case = CASES["star"]
+    run = desim.run(case, trackers=[desim.MLflow(tmp_path / "live")])
+    desim.export({"a": [run]}, "mlflow", tmp_path / "later")
+    for place, title in (("live", run.name), ("later", f"a/seed {case['seed']}")):
+        client = tracking.MlflowClient((tmp_path / place).as_uri())
+        (experiment,) = [one for one in client.search_experiments() if one.name == run.name]
+        (found,) = client.search_runs([experiment.experiment_id])
+        assert (found.info.run_name, found.info.status) == (title, "FINISHED")
+        assert found.data.params["algorithm.rho"] == "0.5"
+        assert found.data.params["seed"] == str(case["seed"])
+        assert found.data.params["version.desim"] == desim.__version__
+        read = {
+            name: client.get_metric_history(found.info.run_id, name) for name in found.data.metrics
+        }
+        clock = {one.step: one.value for one in read.pop("virtual seconds")}
+        values = {
+            name: [(clock[one.step], one.step, one.value) for one in every]
+            for name, every in read.items()
+        }
+        assert values == expected(run)
+        assert all(
+            one.timestamp == round(1000.0 * clock[one.step]) for every in read.values()
+            for one in every
+        )  # fmt: skip
+
+
+def test_a_full_disk_ends_the_tracker_alone(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(event_files, "NAME", "/dev/full")
+    with caplog.at_level(logging.WARNING, "desim"):
+        run = played(CASES["star"], tmp_path)
+    assert run.status == "done"
+    assert same(run, desim.run(CASES["star"]))
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said.startswith("TensorBoard: [Errno 28] No space left on device; nothing more")
+    with pytest.raises(InputError, match=r"export: TensorBoard: .* No space left"):
+        desim.export(run, "tensorboard", tmp_path / "late")
+    made = mutant(trackers, "except Exception as error", "except ValueError as error")
+    monkeypatch.setattr(trackers.Tracker, "forgiven", made.Tracker.forgiven)
+    tracker = desim.TensorBoard(tmp_path / "wrong")
+    with pytest.raises(Exception, match="No space left"):
+        desim.run(CASES["star"], trackers=[tracker])
+    with suppress(OSError):
+        tracker.file.close()
+
+
+def test_what_can_be_known_is_refused_before_the_run(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: is a file; allowed: a folder"):
+        played(CASES["star"], tmp_path / "file", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    for package, tracker in (("tensorboard", desim.TensorBoard), ("mlflow", desim.MLflow)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(InputError, match=rf"pip install 'desim\[{package}\]'"):
+            tracker(tmp_path / "logs")
+
+
+def test_the_commands_tell_of_runs_and_of_studies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text(json.dumps(CASES["star"]))
+    for words in (
+        ["run", "s.yaml", "-o", "run", "--tensorboard", "logs"],
+        ["export", "run", "--to", "tensorboard"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        assert left.value.code == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "run/tensorboard"
+    assert on_board("logs") == on_board("run/tensorboard") != {}
+    desim.study({"name": "two", "base": CASES["star"], "grid": {"seed": [1, 2]}}, "two",
+                workers=0)  # fmt: skip
+    with pytest.raises(SystemExit):
+        main(["export", "two", "--to", "tensorboard", "-o", "of-two"])
+    assert sorted(one.name for one in Path("of-two").glob("*/*")) == ["seed 1", "seed 2"]
