@@ -60,6 +60,7 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
     "warmup": ["desim warmup quickstart"],
     "list": ["desim list networks"],
     "show": ["desim show runs/quickstart"],
+    "watch": ["desim watch runs/quickstart", "desim run quickstart --watch"],
     "compare": [
         "desim compare runs/quickstart runs/satellite --target accuracy=0.93",
         "desim compare runs/real runs/simulated",
@@ -74,7 +75,10 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
         "desim plot runs/quickstart runs/satellite --metric accuracy -o accuracy.png",
         "desim plot runs/real runs/simulated --kind clocks",
     ],
-    "report": ["desim report runs/quickstart runs/satellite -o report.html"],
+    "report": [
+        "desim report runs/quickstart runs/satellite -o report.html",
+        "desim report runs/quickstart --player",
+    ],
     "audit": ["desim audit quickstart"],
     "privacy": ["desim privacy runs/quickstart --view coordinator"],
     "energy": ["desim energy runs/phones --target accuracy=0.9 --by agent"],

@@ -10,11 +10,13 @@ from desim.interface.cli.options import (
     ScenarioFile,
     load_scenario,
     output_option,
+    switch,
     with_out,
 )
-from desim.interface.cli.progress import begun, left, remark, tell
+from desim.interface.cli.progress import begun, complain, left, remark, tell
 
 if TYPE_CHECKING:
+    from desim.runs.run import Run
     from desim.scenario.schema import Scenario
 
 
@@ -25,15 +27,30 @@ def run(
     ] = None,
     override: Overrides = None,
     force: Force = False,
+    watch: Annotated[bool, switch("watch", "Serve a page that shows it, until Ctrl-C.")] = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
-    from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
-    from desim.runs.recording import prepare, record
-    from desim.scenario.described import circumstances
 
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
+    if not watch:
+        tell(_played(loaded, path, force))
+        return
+    from desim.interface.player.local_server import beside
+
+    with beside(path, complain) as wait:
+        played = _played(loaded, path, force)
+        tell(played)
+        wait()
+
+
+def _played(loaded: "Scenario", path: Path, force: bool) -> "Run":
+    """The run, played into the directory, or as far as Ctrl-C has let it come."""
+    from desim.interface.cli.progress import announced, progress_bar
+    from desim.runs.recording import prepare, record
+    from desim.scenario.described import circumstances
+
     before = begun(path)
     try:
         with progress_bar(loaded.name) as progress, announced(progress.compiling):
@@ -41,10 +58,9 @@ def run(
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force)
+            return record(prepared, path, progress, force)
     except KeyboardInterrupt:
-        played = left(path, before)
-    tell(played)
+        return left(path, before)
 
 
 def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
