@@ -2,7 +2,8 @@
 
 The server reads the run's directory as it grows, and the run knows nothing of it. It answers at one
 address that nobody can guess, to requests that name this machine as their host, with two things:
-the page, and what is new. No path of the disk is ever made of what is asked.
+the page, and what is new. No path of the disk is ever made of what is asked. What takes long to
+import is imported when it is first asked for, so that the address is there at once.
 """
 
 import secrets
@@ -16,18 +17,16 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from desim.amounts import duration
 from desim.errors import DesimError, InputError, RunError
-from desim.interface.player import page
-from desim.interface.player.moves import Reading
-from desim.interface.player.scene import agents_of, privacy, scene
-from desim.interface.reports.page import embedded
-from desim.interface.reports.readable import readings
-from desim.runs.directory import MANIFEST, PARTS, SCENARIO, busy
-from desim.runs.run import Run, open_run
+from desim.runs.directory import MANIFEST, PARTS, SCENARIO, busy, read_manifest
+
+if TYPE_CHECKING:
+    from desim.interface.player.moves import Reading
+    from desim.runs.run import Run
 
 HERE = "127.0.0.1"
 PAUSE = 0.5  # s between two looks at the directory
@@ -52,7 +51,7 @@ class Pace:
     def __init__(self) -> None:
         self.samples: list[tuple[float, float]] = []  # real time s, and the share that was done
 
-    def left(self, run: Run, end: float, rounds: int, when: float) -> str:
+    def left(self, run: "Run", end: float, rounds: int, when: float) -> str:
         """How long it will take, and from what that is known, in words.
 
         end s of virtual time and rounds were done at `when` s of real time.
@@ -108,10 +107,12 @@ class Watched:
         self._mark: Any = None
         self._trouble = ""
         self._lock = threading.Lock()
-        open_run(path)
+        read_manifest(path)
 
     def refresh(self) -> None:
         """Read the run again if it has changed, and not too much time is spent on it."""
+        from desim.runs.run import open_run
+
         with self._lock:
             mark = _mark(self.path)
             if mark == self._mark or self._clock() < self._rested:
@@ -125,8 +126,12 @@ class Watched:
                     self._mark = mark
                     self._say({**self.seen, "trouble": self._trouble})
 
-    def _read(self, run: Run, mark: Any) -> None:
+    def _read(self, run: "Run", mark: Any) -> None:
         """Make a new scene of the run."""
+        from desim.interface.player.moves import Reading
+        from desim.interface.player.scene import agents_of, privacy, scene
+        from desim.interface.reports.readable import readings
+
         began, plays = self._clock(), run.status == "running"
         if self._log is None or self._log.plays != plays:
             self._log = Reading(agents_of(run), plays)
@@ -144,6 +149,8 @@ class Watched:
         self._rested = self._clock() + (self._clock() - began) * (1.0 / SHARE - 1.0)
 
     def _say(self, seen: dict[str, Any]) -> None:
+        from desim.interface.reports.page import embedded
+
         self.version += 1
         self.seen = {**seen, "version_seen": self.version, "asks": True}
         self.text = embedded(self.seen)
@@ -210,6 +217,8 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or refuse whoever does not know the secret, or comes by another name."""
+        from desim.interface.player.animated import page
+
         server = self.server
         hosts = [f"{name}:{server.server_port}" for name in (HERE, "localhost")]
         if self.headers.get("Host") not in hosts:  # a page elsewhere that calls itself this machine
@@ -257,6 +266,7 @@ def serve(path: Path, port: int, wait: bool, tell: Callable[[str], None]) -> Non
             time.sleep(PAUSE)
         with LocalServer(Watched(path), port) as server:
             tell(f"watching {path} at {server.url} (Ctrl-C ends it)")
+            threading.Thread(target=server.watched.refresh, daemon=True).start()  # is soon ready
             server.timeout = PAUSE
             while _wanted():
                 server.handle_request()

@@ -41,7 +41,7 @@ def scene(
     parts = {
         "name": run.name, "status": run.status, "reason": one.stored("reason", str) or "",
         "plays": log.plays, "asks": False, "left": "", "curves": curves(one),
-        "privacy": spent or privacy(one),
+        "privacy": privacy(one) if spent is None else spent,
         **({} if moved is None else _moving(one, moved, log.agents)),
     }  # fmt: skip
     troubles = (

@@ -41,7 +41,7 @@ def report(
 
 def _played(runs: list[Path], out: Path | None, target: list[str] | None) -> Path:
     """The player of one run; InputError for more, or with targets, which it has not."""
-    from desim.interface.player import player
+    from desim.interface.player.animated import player
 
     if len(runs) > 1:
         raise InputError(f"--player: found {len(runs)} runs; allowed: one")

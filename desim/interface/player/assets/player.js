@@ -11,7 +11,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 
 const view = {
   scene: null, time: 0, playing: false, speed: 1, span: 1, following: false, curve: 0, frames: 0,
-  dirty: true, last: 0, said: 0, stepped: 0, colours: palette(), moment: null,
+  dirty: true, last: 0, said: 0, told: -Infinity, stepped: 0, pace: 0, colours: palette(), moment: null,
 };
 const pictures = { map: new NetworkMap($("map")), chart: new Chart($("chart")), timeline: new Timeline($("timeline")) };
 
@@ -108,7 +108,7 @@ function say(moment) {
 function momentAt(time) {
   const { scene } = view;
   const tick = scene.tick(time);
-  const trail = scene.tick(Math.max(time - (view.playing && !still.matches ? TRAIL * view.speed : 0), 0));
+  const trail = scene.tick(Math.max(time - (view.playing && !still.matches ? TRAIL * view.pace : 0), 0));
   const under = scene.messages.at(tick);
   const waits = scene.awaitedAt(tick);
   const computing = [];
@@ -144,6 +144,7 @@ function frame(now) {
     view.stepped = now;
     const ahead = scene.end - view.time;
     const gap = view.following ? ahead * (still.matches ? 1 : 1 - Math.exp(-passed / 1.5)) : view.speed * step;
+    view.pace = step > 0 ? gap / step : 0; // virtual seconds of one on the wall
     view.time = Math.min(view.time + gap, scene.end);
     view.dirty = view.dirty || gap > 0;
     if (view.time >= scene.end && !scene.plays) play(false);
