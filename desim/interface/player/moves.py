@@ -4,6 +4,7 @@ A log is read piece by piece, of a run that plays only what is new. Of a long on
 is taken, or, of a run that plays, its latest rows; how busy agents are is summed over all rows.
 """
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
@@ -26,6 +27,9 @@ MAX_ROWS = 300_000  # of a log, up to which every message and computation is tak
 LATEST = 80_000  # rows of a run that plays
 CELLS = 400_000  # agents times bins
 MIN_BINS, MAX_BINS = 20, 600
+OF_BOTH = {"row": np.int64, "begin": float, "end": float}
+MESSAGES = {**OF_BOTH, "source": np.int64, "target": np.int64, "lost": bool}
+SPANS = {**OF_BOTH, "agent": np.int64, "state": np.int64}
 
 
 @dataclass(frozen=True)
@@ -144,9 +148,7 @@ class Reading:
         agents, rows = self.agents, int(log.first[-1])
         self.every = 1 if self.plays or rows <= MAX_ROWS else ceil(rows / MAX_ROWS)
         self._first = log.first[:1]  # of the pieces that were read
-        none = dict.fromkeys(("row", "agent", "begin", "end", "state"), np.zeros(0))
-        self._messages: list[Columns] = []
-        self._spans: list[Columns] = [none]
+        self._messages, self._spans = [_none(MESSAGES)], [_none(SPANS)]
         self._arrivals = 0  # so far, of which each `every`-th is taken
         self._sent = 0
         self._again: dict[tuple[int, ...], float] = {}  # when s attempts after the first left
@@ -247,7 +249,7 @@ class Reading:
         """What was read of a log until `end` s."""
         rows = int(log.first[-1])
         taken = max(rows - LATEST, 0) if self.plays else 0  # the first row that is taken
-        piece = int(np.searchsorted(log.first, taken, side="right")) - 1
+        piece = int(np.searchsorted(log.first, taken, side="right")) - 1 if taken else 0
         since = float(log[piece]["time"][taken - int(log.first[piece])]) if taken else 0.0
         for parts in (self._messages, self._spans):
             parts[1:] = [part for part in parts[1:] if (part["row"] >= taken).any()]
@@ -287,6 +289,11 @@ def _last(log: Pieces) -> float:
     """When s the last event of a log was."""
     times = log[len(log) - 1]["time"]
     return float(times[-1]) if len(times) else 0.0
+
+
+def _none(kinds: Mapping[str, Any]) -> Columns:
+    """Columns of these kinds without rows."""
+    return {name: np.zeros(0, kind) for name, kind in kinds.items()}
 
 
 def _attempt(log: Columns, row: int, source: str, target: str) -> tuple[int, ...]:
