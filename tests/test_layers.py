@@ -23,7 +23,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 8070,  # batteries, played until they agree; clients; energy over the log
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
     "experiments": 11230,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 7410,  # joules as an abscissa; figures of clients; desim energy
+    "interface": 8350,  # a player, and the page and server that watch a run; figures of clients
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -45,9 +45,10 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
-    # scenario: attacks and robust sums, two modules that it builds
+    # scenario: attacks and robust sums, two modules that it builds; interface: a page that watches
+    # a run asks its directory whether there is more, and reads the latest waits of a log alone
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 71, "deployments": 43, "experiments": 85, "interface": 51,
+    "scenario": 144, "runs": 71, "deployments": 43, "experiments": 85, "interface": 53,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

@@ -7,7 +7,6 @@ import pytest
 from naive import moving
 from report_runs import hostile, manipulated, played
 
-from desim.interface.player import local_server
 from desim.interface.player.animated import player
 from desim.interface.player.local_server import LocalServer, Watched
 
@@ -169,7 +168,6 @@ def test_the_keyboard_narrow_dark_and_without_motion(star, opened):
 
 
 def test_a_page_follows_a_run_until_it_is_gone(tmp_path, opened, chromium, monkeypatch):
-    monkeypatch.setattr(local_server, "busy", lambda path: True)
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     run = manipulated(hostile(played(tmp_path / "r")), status="running", reason="")
     with LocalServer(Watched(run.directory, clock=lambda: 0.0)) as server:

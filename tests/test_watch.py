@@ -83,7 +83,6 @@ def scene_of(server, since=""):
 def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypatch):
     """A run that plays, fails, and whose directory is taken away."""
     run = played(tmp_path / "r")
-    monkeypatch.setattr(local_server, "busy", lambda path: True)
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     running = manipulated(run, status="running", reason="")
     server = served(running.directory, clock=lambda: 0.0)

@@ -12,14 +12,14 @@ from markupsafe import Markup
 from desim.interface.player.scene import scene
 from desim.interface.reports.page import asset, embedded, filled, policy
 from desim.runs.directory import output
-from desim.runs.run import One, as_run
+from desim.runs.run import Run, as_run
 
 ASSETS = files("desim.interface.player") / "assets"
 SCRIPTS = ("clock.js", "pictures.js", "player.js")
 ASKING = "connect-src 'self'"  # of the page's own server, which a file has not
 
 
-def player(run: One, out: str | Path) -> Path:
+def player(run: Run | str | Path, out: str | Path) -> Path:
     """Write one HTML file in which a run, or that of a directory, can be played; return its path.
 
     It shows who computes, whose messages are where, who is waited for, metrics and epsilon at each

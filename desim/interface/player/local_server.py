@@ -22,11 +22,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from desim.amounts import duration
 from desim.errors import DesimError, InputError, RunError
-from desim.runs.directory import MANIFEST, PARTS, SCENARIO, busy, read_manifest
+from desim.runs.directory import MANIFEST, pulse
+from desim.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from desim.interface.player.moves import Reading
-    from desim.runs.run import Run
 
 HERE = "127.0.0.1"
 PAUSE = 0.5  # s between two looks at the directory
@@ -51,7 +51,7 @@ class Pace:
     def __init__(self) -> None:
         self.samples: list[tuple[float, float]] = []  # real time s, and the share that was done
 
-    def left(self, run: "Run", end: float, rounds: int, when: float) -> str:
+    def left(self, run: Run, end: float, rounds: int, when: float) -> str:
         """How long it will take, and from what that is known, in words.
 
         end s of virtual time and rounds were done at `when` s of real time.
@@ -107,14 +107,12 @@ class Watched:
         self._mark: Any = None
         self._trouble = ""
         self._lock = threading.Lock()
-        read_manifest(path)
+        open_run(path)
 
     def refresh(self) -> None:
         """Read the run again if it has changed, and not too much time is spent on it."""
-        from desim.runs.run import open_run
-
         with self._lock:
-            mark = _mark(self.path)
+            mark = pulse(self.path)
             if mark == self._mark or self._clock() < self._rested:
                 return
             try:
@@ -126,7 +124,7 @@ class Watched:
                     self._mark = mark
                     self._say({**self.seen, "trouble": self._trouble})
 
-    def _read(self, run: "Run", mark: Any) -> None:
+    def _read(self, run: Run, mark: Any) -> None:
         """Make a new scene of the run."""
         from desim.interface.player.moves import Reading
         from desim.interface.player.scene import agents_of, privacy, scene
@@ -143,7 +141,9 @@ class Watched:
         seen = scene(run, self._log, self._spent)
         if plays:
             rounds = max((int(one["round"][-1] or 0) for one in seen["curves"]), default=0)
-            seen["left"] = self.pace.left(run, seen.get("end", 0.0), rounds, _written(self.path))
+            seen["left"] = self.pace.left(
+                run, seen.get("end", 0.0), rounds, max(written for _, written in mark[1:])
+            )
         self._mark, self._trouble = mark, ""
         self._say(seen)
         self._rested = self._clock() + (self._clock() - began) * (1.0 / SHARE - 1.0)
@@ -154,27 +154,6 @@ class Watched:
         self.version += 1
         self.seen = {**seen, "version_seen": self.version, "asks": True}
         self.text = embedded(self.seen)
-
-
-def _mark(path: Path) -> Any:
-    """What differs once a run has stored more, has ended, or is gone."""
-    found: list[Any] = [busy(path)]
-    for name in (MANIFEST, PARTS, "events.parquet"):
-        try:
-            about = (path / name).stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((about.st_mtime_ns, about.st_size))
-    return found
-
-
-def _written(path: Path) -> float:
-    """When s, of real time, a run has stored its latest rows."""
-    for name in (PARTS, SCENARIO):
-        with suppress(OSError):
-            return (path / name).stat().st_mtime
-    return time.time()
 
 
 # The server.

@@ -195,13 +195,14 @@ class Reading:
             if kind.equal("down")[row]:
                 self._down[who] = time
             elif who in self._down:
-                self._span(*np.array([[first + row], [who], [self._down.pop(who)], [time]]), AWAY)
+                self._span([first + row], [who], [self._down.pop(who)], [time], AWAY)
         self._over(log)
 
     def _span(self, row: Any, agent: Any, begin: Any, end: Any, state: int) -> None:
         if self.every == 1:
             columns = {"row": row, "agent": agent, "begin": begin, "end": end}
-            self._spans.append({**columns, "state": np.full(len(columns["agent"]), state)})
+            arrays = {name: np.asarray(values, SPANS[name]) for name, values in columns.items()}
+            self._spans.append({**arrays, "state": np.full(len(row), state)})
 
     def _calls(self, log: Columns, first: int) -> None:
         """Note who was called last, and whom the coordinator has heard, by row."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -198,7 +199,7 @@ def _base64(some: bytes) -> str:
     return b64encode(some).decode()
 
 
-def asset(name: str, folder: Any = ASSETS) -> str:
+def asset(name: str, folder: Traversable = ASSETS) -> str:
     """The text of a file that comes with pages."""
     return (folder / name).read_text("utf-8").replace("\r\n", "\n")
 
