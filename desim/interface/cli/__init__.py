@@ -54,13 +54,16 @@ app = typer.Typer(
     context_settings={"max_content_width": WIDEST},
 )
 COMMANDS = {  # in the order of `desim --help`, with examples; each is a function in its file
-    "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
+    "run": [
+        "desim run quickstart --set network=satellite -o runs/satellite",
+        "desim run quickstart --watch",
+    ],
     "resume": ["desim resume runs/quickstart --rounds 80"],
     "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
     "warmup": ["desim warmup quickstart"],
     "list": ["desim list networks"],
     "show": ["desim show runs/quickstart"],
-    "watch": ["desim watch runs/quickstart", "desim run quickstart --watch"],
+    "watch": ["desim watch runs/quickstart"],
     "compare": [
         "desim compare runs/quickstart runs/satellite --target accuracy=0.93",
         "desim compare runs/real runs/simulated",
