@@ -40,7 +40,8 @@ def scene(
     moved = one.tried("the log", lambda: log.moves(run))
     parts = {
         "name": run.name, "status": run.status, "reason": one.stored("reason", str) or "",
-        "plays": log.plays, "asks": False, "left": "", "curves": curves(one),
+        "plays": log.plays, "asks": False, "left": "",
+        "curves": curves(one, moved.end if log.plays and moved else np.inf),
         "privacy": privacy(one) if spent is None else spent,
         **({} if moved is None else _moving(one, moved, log.agents)),
     }  # fmt: skip
@@ -197,12 +198,16 @@ def _leaves(below: Mapping[int, list[int]]) -> list[int]:
 # Curves, epsilon, and what a reader has to know.
 
 
-def curves(one: Read) -> list[dict[str, Any]]:
-    """Each metric of the network: name, label, how it is shown, and its rows, thinned."""
+def curves(one: Read, until: float = np.inf) -> list[dict[str, Any]]:
+    """Each metric of the network: name, label, how it is shown, and its rows, thinned.
+
+    until s: where the log ends that was read, of a run that has stored more since.
+    """
     found = []
     measured = one.measured
     if measured is None:
         return []
+    measured = measured[measured["time"] <= until]
     parts = dict(iter(measured.groupby("metric", observed=True, sort=True)))
     for name in ranked([list(map(str, parts))]):
         time, turn, value = (
@@ -258,6 +263,6 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:
         found.append(f"The log leaves out {left[one.run.level]} (log: {one.run.level}).")
-    if not len(() if one.measured is None else one.measured) and not one.troubles:
+    if one.measured is not None and one.measured.empty:
         found.append("No metric is recorded so far.")
     return found

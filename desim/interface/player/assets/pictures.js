@@ -504,8 +504,9 @@ class Timeline extends Picture {
   }
 
   marks(pen, from, to, colours) {
-    const { unit, factor, digits } = unitOf(this.scene.end);
-    const count = Math.max(2, Math.min(6, Math.floor(this.width / 130)));
+    const { unit, factor } = unitOf(this.scene.end);
+    const digits = Math.min(9, Math.max(0, 2 - Math.floor(Math.log10((to - from) * factor))));
+    const count = Math.max(2, Math.min(6, Math.floor(this.width / 150)));
     pen.font = "11px system-ui, sans-serif";
     pen.fillStyle = colours.soft;
     pen.textBaseline = "alphabetic";

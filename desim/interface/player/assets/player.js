@@ -58,7 +58,7 @@ function messagesText({ under, scene, time }) {
   if (scene.level === "rounds") return "not in the log";
   const sampled = scene.every > 1 ? ` drawn, one in ${scene.every}` : "";
   const drawn = under.length > MAX_DOTS ? `, ${MAX_DOTS} of them drawn` : "";
-  const ahead = scene.plays && time >= scene.end && scene.sent_left ? `; ${scene.sent_left} have not come yet` : "";
+  const ahead = scene.plays && time >= scene.end && scene.sent_left ? `; ${scene.sent_left} more when the log ends` : "";
   return `${under.length} message${under.length === 1 ? "" : "s"}${sampled}${drawn}${ahead}`;
 }
 
@@ -107,7 +107,7 @@ function say(moment) {
 
 function momentAt(time) {
   const { scene } = view;
-  const tick = scene.tick(time);
+  const tick = Math.min(scene.tick(time), scene.plays ? TICKS - 1 : TICKS); // what is on at the end goes on
   const trail = scene.tick(Math.max(time - (view.playing && !still.matches ? TRAIL * view.pace : 0), 0));
   const under = scene.messages.at(tick);
   const waits = scene.awaitedAt(tick);
