@@ -5,6 +5,7 @@ import ctypes
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -273,3 +274,46 @@ def shared() -> Path:
 def golden() -> Callable[[str], dict[str, Any]]:
     """golden(name): the parsed file golden/<name>.json."""
     return cache(lambda name: json.loads((GOLDEN / f"{name}.json").read_text()))
+
+
+# Pages are looked at in a browser, one for each file of tests.
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser; the tests are skipped where there is none, except in CI."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        message = "no chromium here: install the browser to test reports in it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        plain = ["--no-sandbox", "--disable-gpu"]
+        browser = play.chromium.launch(executable_path=found, args=plain)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    """opened(path): the page, whose `complaints` are all that its console and requests said."""
+    pages = []
+
+    def opened(path, **options):
+        page = chromium.new_page(**options)
+        page.complaints = []
+        page.on("console", lambda said: page.complaints.append(said.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda asked: page.complaints.append(asked.url))
+        page.on("dialog", lambda asked: page.complaints.append(asked.message))
+        page.goto(path.as_uri())
+        page.complaints.remove(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()

@@ -65,6 +65,21 @@ def busy(path: Path) -> bool:
         os.close(handle)
 
 
+def pulse(path: Path) -> tuple[Any, ...]:
+    """What differs once a run has stored more, has ended, is gone, or was killed.
+
+    Whether somebody writes; of its manifest, parts and log the bytes and the time s of the change.
+    """
+    found = []
+    for name in (MANIFEST, PARTS, "events.parquet"):
+        try:
+            about = (path / name).stat()
+            found.append((about.st_size, about.st_mtime_ns * 1e-9))
+        except OSError:
+            found.append((-1, 0.0))
+    return busy(path), *found
+
+
 def _locked(handle: int, tries: int = TRIES, shared: bool = False) -> bool:
     """Whether the lock was to be had, or locks are unknown here.
 

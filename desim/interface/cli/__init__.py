@@ -54,12 +54,16 @@ app = typer.Typer(
     context_settings={"max_content_width": WIDEST},
 )
 COMMANDS = {  # in the order of `desim --help`, with examples; each is a function in its file
-    "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
+    "run": [
+        "desim run quickstart --set network=satellite -o runs/satellite",
+        "desim run quickstart --watch",
+    ],
     "resume": ["desim resume runs/quickstart --rounds 80"],
     "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
     "warmup": ["desim warmup quickstart"],
     "list": ["desim list networks"],
     "show": ["desim show runs/quickstart"],
+    "watch": ["desim watch runs/quickstart"],
     "compare": [
         "desim compare runs/quickstart runs/satellite --target accuracy=0.93",
         "desim compare runs/real runs/simulated",
@@ -74,7 +78,10 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
         "desim plot runs/quickstart runs/satellite --metric accuracy -o accuracy.png",
         "desim plot runs/real runs/simulated --kind clocks",
     ],
-    "report": ["desim report runs/quickstart runs/satellite -o report.html"],
+    "report": [
+        "desim report runs/quickstart runs/satellite -o report.html",
+        "desim report runs/quickstart --player",
+    ],
     "audit": ["desim audit quickstart"],
     "privacy": ["desim privacy runs/quickstart --view coordinator"],
     "energy": ["desim energy runs/phones --target accuracy=0.9 --by agent"],

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,7 +78,7 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
             rows = thinned(curve.value, most)
             arrays = {column: getattr(curve, column) for column in UNSEEN}
             curves[name] = {
-                column: None if a is None else _rounded(a[rows]) for column, a in arrays.items()
+                column: None if a is None else rounded(a[rows]) for column, a in arrays.items()
             }
         runs.append({
             "label": one.label, "group": series.index(one.series), "failed": one.lost,
@@ -127,10 +128,10 @@ def _spent(one: Reading, most: int) -> dict[str, Any] | None:
     time = np.concatenate([[0.0], one.spent.times, [max(one.ended, *one.spent.times[-1:])]])
     total = np.concatenate([[0.0], one.spent.totals, one.spent.totals[-1:]])
     rows = thinned(total, most)
-    return {"time": _rounded(time[rows]), "value": _rounded(total[rows])}
+    return {"time": rounded(time[rows]), "value": rounded(total[rows])}
 
 
-def _rounded(values: Array) -> list[float | int | None]:
+def rounded(values: Array) -> list[float | int | None]:
     """Six digits of each value, whole numbers without a point, null for what is not finite."""
     six = [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]
     return [
@@ -156,19 +157,25 @@ def rendered(parts: Mapping[str, Any]) -> str:
     """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
     figures = parts["clock"] is not None or any(drawings for _, drawings in parts["studies"])
     figures = figures or parts["clients"] is not None
-    scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
+    scripts, styles = [asset(name) for name in SCRIPTS], ["\n".join(map(asset, STYLES))]
+    allowed = policy(scripts, styles, figures)
+    more = {"data": Markup(embedded(parts["charts"])), "uplot": UPLOT}
+    return filled(asset("page.html.jinja"), {**parts, **more}, scripts, styles, allowed)
+
+
+def filled(
+    template: str, parts: Mapping[str, Any], scripts: list[str], styles: list[str], policy: str
+) -> str:
+    """A template with its parts, all of them escaped but what is Markup, scripts and styles."""
     surroundings = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = surroundings.from_string(_asset("page.html.jinja"))
-    return template.render(
+    return surroundings.from_string(template).render(
         **parts,
-        policy=policy(scripts, styles, figures),
+        policy=policy,
         scripts=[Markup(text) for text in scripts],
         styles=[Markup(text) for text in styles],
-        data=Markup(embedded(parts["charts"])),
         version=version("desim"),
-        uplot=UPLOT,
     )
 
 
@@ -192,8 +199,9 @@ def _base64(some: bytes) -> str:
     return b64encode(some).decode()
 
 
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text("utf-8").replace("\r\n", "\n")
+def asset(name: str, folder: Traversable = ASSETS) -> str:
+    """The text of a file that comes with pages."""
+    return (folder / name).read_text("utf-8").replace("\r\n", "\n")
 
 
 # Figures as data URLs, so that nothing is fetched from anywhere.

@@ -1,7 +1,7 @@
 """`desim run`: simulates a scenario into a run directory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from desim.errors import InputError, gathering
 from desim.interface.cli.options import (
@@ -13,12 +13,14 @@ from desim.interface.cli.options import (
     load_scenario,
     option,
     output_option,
+    switch,
     trackers,
     with_out,
 )
-from desim.interface.cli.progress import begun, left, remark, tell
+from desim.interface.cli.progress import begun, complain, left, remark, tell
 
 if TYPE_CHECKING:
+    from desim.runs.run import Run
     from desim.scenario.schema import Scenario
 
 
@@ -37,16 +39,31 @@ def run(
     ] = None,
     tensorboard: Board = None,
     mlflow: Flow = None,
+    watch: Annotated[bool, switch("watch", "Serve a page that shows it, until Ctrl-C.")] = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
-    from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
+
+    more = {"trackers": trackers(tensorboard, mlflow), "workers": workers, "dask": dask}
+    loaded = ready(scenario, override, out, force)
+    path = out or next_free(Path("runs"), loaded.name)
+    if not watch:
+        tell(_played(loaded, path, force, more))
+        return
+    from desim.interface.player.local_server import beside
+
+    with beside(path, complain) as wait:
+        played = _played(loaded, path, force, more)
+        tell(played)
+        wait()
+
+
+def _played(loaded: "Scenario", path: Path, force: bool, more: dict[str, Any]) -> "Run":
+    """The run, played into the directory, or as far as Ctrl-C has let it come; more: of `record`."""
+    from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
 
-    told = trackers(tensorboard, mlflow)
-    loaded = ready(scenario, override, out, force)
-    path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
     try:
         with progress_bar(loaded.name) as progress, announced(progress.compiling):
@@ -54,10 +71,9 @@ def run(
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 remark(line)
-            played = record(prepared, path, progress, force, told, workers, dask)
+            return record(prepared, path, progress, force, **more)
     except KeyboardInterrupt:
-        played = left(path, before)
-    tell(played)
+        return left(path, before)
 
 
 def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":

@@ -1,0 +1,262 @@
+"""Watching a run: a server for this machine alone, and a page that follows what is stored."""
+
+import http.client
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from report_runs import HOSTILE, SCENARIO, hostile, manipulated, played
+
+import desim
+from desim.errors import InputError, RunError
+from desim.interface.cli import main
+from desim.interface.player import local_server
+from desim.interface.player.local_server import LocalServer, Pace, Watched
+from desim.interface.reports.page import embedded
+
+
+@pytest.fixture
+def served():
+    """served(path): the server of a run's page, which answers until the test is over."""
+    open_ones = []
+
+    def served(path, **options):
+        server = LocalServer(Watched(path, **options))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        open_ones.append(server)
+        return server
+
+    yield served
+    for server in open_ones:
+        server.shutdown()
+        server.server_close()
+
+
+def asked(server, path, method="GET", **headers):
+    """Status, headers and text of an answer."""
+    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    line.putrequest(method, path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        line.putheader(name, value)
+    line.endheaders()
+    answer = line.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read().decode()
+    line.close()
+    return found
+
+
+def test_who_does_not_know_the_address_or_comes_by_another_name_gets_nothing(tmp_path, served):
+    run = hostile(played(tmp_path / "r"))
+    server = served(run.directory)
+    home = f"/{server.secret}/"
+    assert server.server_address[0] == "127.0.0.1"
+    assert len(server.secret) > 20
+    status, headers, text = asked(server, home)
+    assert status == 200
+    assert HOSTILE not in text
+    assert "failed" in text
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "Access-Control-Allow-Origin" not in headers
+    assert asked(server, home, Host=f"localhost:{server.server_port}")[0] == 200
+    for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", "127.0.0.1:1"):
+        status, _, text = asked(server, home, Host=host)
+        assert status == 421
+        assert "small" not in text
+    wrong = ["/", "", "/scene", f"{home}../../etc/passwd", f"{home}manifest.json", home[:-1]]
+    wrong += [f"{home}scene/x", "/wrong/", f"{home}%2e%2e/manifest.json", f"/x/{server.secret}/"]
+    for path in wrong:
+        status, _, text = asked(server, path or "/")
+        assert (status, text) == (404, "404 Not Found\n"), path
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert asked(server, home, method)[0] == 501
+
+
+def scene_of(server, since=""):
+    return json.loads(asked(server, f"/{server.secret}/scene?since={since}")[2])
+
+
+def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypatch):
+    """A run that plays, fails, and whose directory is taken away."""
+    run = played(tmp_path / "r")
+    monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
+    running = manipulated(run, status="running", reason="")
+    server = served(running.directory, clock=lambda: 0.0)
+    first = scene_of(server)
+    assert (first["status"], first["plays"], first["asks"]) == ("running", True, True)
+    assert first["rows"] == len(run.events)
+    assert scene_of(server, first["version_seen"]) is None
+    manipulated(run, status="failed", reason="it broke")
+    second = scene_of(server, first["version_seen"])
+    assert (second["status"], second["reason"], second["plays"]) == ("failed", "it broke", False)
+    assert scene_of(server, second["version_seen"]) is None
+    shutil.rmtree(run.directory)
+    assert scene_of(server, second["version_seen"]) is None  # perhaps it is being replaced
+    third = scene_of(server, second["version_seen"])
+    assert third["trouble"].endswith("not a run directory (there is nothing)")
+    assert third["arrays"] == second["arrays"]  # what was seen stays
+    assert asked(server, f"/{server.secret}/")[0] == 200
+
+
+def test_a_run_is_not_read_more_than_a_fifth_of_the_time(tmp_path, monkeypatch):
+    run = played(tmp_path / "r")
+    now, read = [0.0], []
+
+    def clock():
+        return now[0]
+
+    watched = Watched(run.directory, clock)
+    whole = Watched._read
+
+    def slow(self, *given):
+        read.append(now[0])
+        began = now[0]
+        now[0] += 2.0
+        whole(self, *given)
+        self._rested = now[0] + (now[0] - began) * 4.0
+
+    monkeypatch.setattr(Watched, "_read", slow)
+    for step in range(30):
+        manipulated(run, reason=str(step))
+        watched.refresh()
+        now[0] += 1.0
+    assert read == [0.0, 10.0, 20.0, 30.0]
+
+
+class Stopping:
+    """A run with these ends."""
+
+    def __init__(self, **stop):
+        self.written = {"stop": stop}
+
+
+def test_the_time_left_says_what_it_comes_from():
+    pace = Pace()
+    run = Stopping(rounds=100)
+    assert pace.left(run, 0.0, 0, 50.0) == "not known yet: nothing is done"
+    assert pace.left(run, 2.0, 10, 100.0) == "not known yet: round 10 of 100"
+    text = "about 1 min 20 s: round 20 of 100, at the pace of the last 10 s"
+    assert pace.left(run, 4.0, 20, 110.0) == text
+    assert pace.left(run, 4.0, 20, 115.0) == text  # nothing is new
+    late = pace.left(run, 10.0, 60, 300.0)
+    assert late == "about 3 min 10 s: round 60 of 100, at the pace of the last 3 min 10 s"
+    late = pace.left(run, 11.0, 90, 365.0)  # since a minute, or the last time before
+    assert late == "about 22 s: round 90 of 100, at the pace of the last 1 min 5 s"
+    both = Stopping(rounds=100, time=10.0, metric={"accuracy": 0.9})
+    pace = Pace()
+    pace.left(both, 1.0, 1, 0.0)
+    assert pace.left(both, 5.0, 2, 40.0) == (
+        "about 50 s: 5 s of 10.0 s, at the pace of the last 40 s, sooner where a target of "
+        "stop.metric is met"
+    )
+    assert Pace().left(Stopping(metric={"error": 1.0}), 1.0, 1, 0.0) == "not known: no limit is set"
+
+
+def test_desim_watch_serves_until_ctrl_c(tmp_path, monkeypatch, capsys):
+    path = str(played(tmp_path / "r").directory)
+    server = {}
+
+    def pressed(self):
+        server["url"] = self.url
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalServer, "handle_request", pressed)
+    left(["watch", path], 0)
+    assert capsys.readouterr().out == f"watching {path} at {server['url']} (Ctrl-C ends it)\n"
+    assert server["url"].startswith("http://127.0.0.1:")
+
+
+def left(arguments, code):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert (ended.value.code or 0) == code
+
+
+def test_desim_watch_refuses_what_is_no_run_and_ports_that_are_taken(tmp_path, capsys):
+    run = played(tmp_path / "r").directory
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "manifest.json").write_text("{")
+    for name, word in {
+        "no": "not a run directory (there is nothing)",
+        "empty": "not a run directory (it has no manifest.json)",
+        "file": "not a run directory",
+        "bad": "not a manifest of desim, or damaged",
+    }.items():
+        left(["watch", str(tmp_path / name)], 2)
+        assert word in capsys.readouterr().err
+    with LocalServer(Watched(run)) as server:
+        left(["watch", str(run), "--port", str(server.server_port)], 2)
+        assert f"--port: found {server.server_port}, which is not" in capsys.readouterr().err
+    for port in ("70000", "-1"):
+        left(["watch", str(run), "--port", port], 2)
+        assert "allowed: a free one, 1 to 65535, or none" in capsys.readouterr().err
+
+
+class Child:
+    """A process that serves, as far as tests go."""
+
+    made = []
+
+    def __init__(self, target, args, daemon):
+        self.given, self.did = (target, args, daemon), []
+        Child.made.append(self)
+
+    def start(self):
+        self.did.append("started")
+
+    def join(self, timeout=None):
+        self.did.append("joined" if timeout is None else "waited")
+
+    def terminate(self):
+        self.did.append("ended")
+
+
+@pytest.fixture
+def children(monkeypatch):
+    monkeypatch.setattr(Child, "made", [])
+    monkeypatch.setattr(
+        local_server, "get_context", lambda kind: type("It", (), {"Process": Child})
+    )
+    return Child.made
+
+
+def test_run_watch_plays_beside_a_process_that_serves(tmp_path, children, monkeypatch):
+    """Watched or not, a run is the same, and it ends only by Ctrl-C."""
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").write_text(embedded(SCENARIO))
+    left(["run", "s.json", "-o", "plain"], 0)
+    assert children == []
+    left(["run", "s.json", "-o", "seen", "--watch"], 0)
+    (child,) = children
+    assert child.given[1][:3] == (Path("seen"), 0, True)
+    assert child.did == ["started", "joined", "ended", "joined"]
+    digests = [desim.open(name).manifest["files"] for name in ("plain", "seen")]
+    assert digests[0] == digests[1]
+    left(["run", "s.json", "-o", "seen", "--watch"], 2)
+    assert len(children) == 1  # refused before anything was served
+
+    def fails(*_):
+        raise RunError("it broke")
+
+    monkeypatch.setattr("desim.runs.recording.record", fails)
+    left(["run", "s.json", "-o", "broken", "--watch"], 1)
+    assert children[1].did == ["started", "waited", "ended", "joined"]
+
+
+def test_who_serves_waits_for_a_run_and_ends_with_who_began_it(tmp_path, monkeypatch):
+    told, alive = [], iter([True, True, False])
+    monkeypatch.setattr(local_server, "PAUSE", 0.001)
+    monkeypatch.setattr(local_server, "_wanted", lambda: next(alive))
+    with pytest.raises(InputError, match="not a run directory"):
+        local_server.serve(tmp_path / "r", 0, True, told.append)
+    assert told == []
+    run = played(tmp_path / "r")
+    monkeypatch.setattr(local_server, "_wanted", iter([True, False]).__next__)
+    local_server.serve(run.directory, 0, True, told.append)
+    assert len(told) == 1
