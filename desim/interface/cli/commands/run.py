@@ -59,7 +59,7 @@ def run(
 
 
 def _played(loaded: "Scenario", path: Path, force: bool, more: dict[str, Any]) -> "Run":
-    """The run, played into the directory, or as far as Ctrl-C has let it come; more: of `record`."""
+    """The run, played into the directory, or as far as Ctrl-C lets it come; more: of `record`."""
     from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
