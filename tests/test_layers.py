@@ -19,6 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13600,  # stars of stars; metrics of each client; sums of replies, trusted ones
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
+    "flower": 1750,  # Flower apps by their Grid: its messages, nodes, threads, noise of mods
     "scenario": 11800,  # trees, attackers, batteries, power, own test rows; traces of clients
     "runs": 8070,  # batteries, played until they agree; clients; energy over the log
     "deployments": 9570,  # links that share noise; sums with real keys, shares and masks
@@ -34,6 +35,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "privacy": "ledger.ledger accounting.accountants accounting.views",
     "engine": "play signals world",
     "methods": "shared.declarations",
+    "flower": "asked",
     "scenario": "load schema build registry described",
     "runs": "run recording store privacy",
     "deployments": "deployed join measuring.calibration fidelity.clock_errors",
@@ -42,7 +44,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "numerics": 14, "problem": 12, "network": 12, "log": 14, "privacy": 20, "engine": 15,
-    "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
+    "methods": 2, "flower": 4, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     # scenario: attacks and robust sums, two modules that it builds
@@ -69,6 +71,7 @@ LAYERS = [  # one floor a line: parts of it do not need each other, or are one r
     "engine methods.shared method",
     "model signals torch jax",
     "methods",
+    "flower",
     "scenario",
     "runs",
     "deployments",
@@ -96,6 +99,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
+    "flwr": "desim.flower",
     "cryptography": "desim.deployments.doors desim.deployments.masking",
     "yaml": "nowhere",
 }

@@ -55,6 +55,7 @@ app = typer.Typer(
 )
 COMMANDS = {  # in the order of `desim --help`, with examples; each is a function in its file
     "run": ["desim run quickstart --set network=satellite -o runs/satellite"],
+    "flower": ["desim flower run my-app --scenario phones.yaml --agents 20"],
     "resume": ["desim resume runs/quickstart --rounds 80"],
     "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
     "warmup": ["desim warmup quickstart"],

@@ -1,5 +1,6 @@
 """`desim run`: simulates a scenario into a run directory."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,12 +28,17 @@ def run(
     force: Force = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
+    simulated(lambda: load_scenario(scenario, override), out, force)
+
+
+def simulated(read: Callable[[], "Scenario"], out: Path | None, force: bool) -> None:
+    """Simulate the scenario that read() gives into `out`, or a directory of its name."""
     from desim.interface.cli.progress import announced, progress_bar
     from desim.runs.directory import next_free
     from desim.runs.recording import prepare, record
     from desim.scenario.described import circumstances
 
-    loaded = ready(scenario, override, out, force)
+    loaded = ready(read, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
     try:
@@ -47,7 +53,7 @@ def run(
     tell(played)
 
 
-def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
+def ready(read: Callable[[], "Scenario"], out: Path | None, force: bool) -> "Scenario":
     """The scenario; InputError with all that is wrong with it and with the directory."""
     from desim.runs.directory import check_free
 
@@ -57,7 +63,7 @@ def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) ->
         if out is not None:
             check_free(out, force)
     try:
-        loaded = load_scenario(path, texts)
+        loaded = read()
     except InputError as error:
         raise InputError([*error.problems, *problems]) from None
     if problems:
