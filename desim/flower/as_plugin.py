@@ -3,13 +3,14 @@
 A plug-in of desim's own, light until something is played: `plugins: [this file]`.
 """
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.fields import Count, File, Folder, Form, Positive, Several, Strict, Text
+from desim.fields import Count, Folder, Form, Positive, Several, Strict, Text
 from desim.flower.apps import found
 from desim.method import (
     Array,
@@ -22,6 +23,7 @@ from desim.method import (
     Program,
 )
 from desim.model import Dataset, Examples, Facts, Model, Rows
+from desim.signals import Listener
 
 PATH = "flower-app"  # the model's name
 
@@ -129,6 +131,20 @@ class Shares(Dataset):
         return Examples(inputs, np.ones(len(inputs), np.int64), {}, tested, 2)
 
 
+class Heard(Listener):
+    """Ends the app when the run ends before it, and says what its server has measured."""
+
+    name = "flower"
+    summary = "what the server of a Flower app measures by itself; ends the app with the run"
+
+    def ended(self, time: float) -> Mapping[str, Any]:
+        """Figures of its central evaluations, by round; none where it has none."""
+        if (probe := sys.modules.get("desim.flower.probe")) is None:
+            return {}
+        probe.Live.end()
+        return {f"round {k}": one for k, one in sorted(probe.Live.central.items())}
+
+
 class Parameters(Strict):
     """work, passes: what calls cost; times: what they took; charge: what the ledger counts."""
 
@@ -136,8 +152,9 @@ class Parameters(Strict):
     """what a call costs: examples (of the reply's num-examples), measured, or {seconds: 2}"""
     passes: Positive = 1.0
     """examples: how often a call that trains goes through them, such as its local epochs"""
-    times: File | None = None
-    """measured: the file of seconds, written by the first run and read by every other one"""
+    times: Text | None = None
+    """measured: the file of seconds, written by the first run and read by every other one; relative
+    to the working directory"""
     charge: Literal["everything", "models"] = "everything"
     """models: metrics in replies, which Flower's mods do not protect, are left out of epsilon"""
 
@@ -164,6 +181,10 @@ class Flower(Method):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         loss: Any = self.problem.loss
+        if (file := self.parameters.times) is not None:
+            from desim.flower.nodes import Times
+
+            Times(Path(file))  # refused here where it is none
         self.evaluator = loss.model.evaluator
         if text := self.evaluator.trouble:
             self.warnings.append(f"{text}; loss and accuracy say nothing")

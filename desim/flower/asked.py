@@ -54,6 +54,7 @@ def keys(
             "precision": "float64",
         },
         "algorithm": {"name": "flower"},
+        "listeners": ["flower"],
         "observe": {"metrics": [*reversed(known.says)]},
         "stop": {"rounds": rounds or known.rounds or app.rounds or ENDLESS},
     }

@@ -136,19 +136,27 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
         asked = signature(start).bind(self, *arguments, **named)
         asked.apply_defaults()
         seam.rounds = int(asked.arguments["num_rounds"])
+        if (measure := asked.arguments["evaluate_fn"]) is not None:
+            asked.arguments["evaluate_fn"] = _measured(measure, seam, dict)
         with _noted(self, "aggregate_train", seam, _of_record):
-            return start(self, *arguments, **named)
+            return start(*asked.args, **asked.kwargs)
 
     def defaulted(**named: Any) -> Any:
         server, config = defaults(**named)
         seam.rounds = int(config.num_rounds)
-        _note(server.strategy, "aggregate_fit", seam, _of_classic)
+        classical(server.strategy)
         return server, config
 
     def begun(self: Any, *arguments: Any, **named: Any) -> None:
         begin(self, *arguments, **named)
         seam.rounds = int(self.config.num_rounds)
-        _note(self.strategy, "aggregate_fit", seam, _of_classic)
+        classical(self.strategy)
+
+    def classical(strategy: Any) -> None:
+        _note(strategy, "aggregate_fit", seam, _of_classic)
+        strategy.evaluate = _measured(
+            strategy.evaluate, seam, lambda one: {"loss": one[0], **one[1]}
+        )
 
     changes = [
         (Strategy, "start", started),
@@ -206,6 +214,21 @@ def _noted(one: Any, name: str, seam: Seam, model: Callable[[Any], Any]) -> Iter
         yield
     finally:
         vars(one).pop(name, None)
+
+
+def _measured(measure: Any, seam: Seam, figures: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of a round and a model, whose figures the seam hears."""
+
+    def measured(server_round: int, *arguments: Any, **named: Any) -> Any:
+        found = measure(server_round, *arguments, **named)
+        if found is not None:
+            numbers = figures(found).items()
+            seam.central[server_round] = {
+                str(key): float(one) for key, one in numbers if isinstance(one, int | float)
+            }
+        return found
+
+    return measured
 
 
 def _gathered(grid: VirtualGrid, verb: str) -> Callable[..., Any]:

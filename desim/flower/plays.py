@@ -8,12 +8,12 @@ it arrives; whose reply is late or lost has trained, too.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from desim.errors import RunError, at, raised
-from desim.flower.grid import LOOKS
 from desim.flower.flower_messages import (
     bits,
     examples,
@@ -22,6 +22,7 @@ from desim.flower.flower_messages import (
     stamped,
     vector,
 )
+from desim.flower.grid import LOOKS
 from desim.flower.nodes import Nodes, Times
 from desim.flower.noise import Charges
 from desim.flower.probe import Evaluator, Live
@@ -41,7 +42,7 @@ class Play:
         self.nodes = Nodes(app, parts.client, hub.agents, evaluator.seed)
         self.charges = Charges(parts, hub.agents, parameters.charge)
         method.warnings += [one for one in self.charges.warnings if one not in method.warnings]
-        self.times = Times(parameters.times)
+        self.times = Times(parameters.times and Path(parameters.times))
         self.work, self.passes = parameters.work, parameters.passes
         self.seam = Live.begun(app, parts.server, evaluator.seed)
         self.policy = method.settings.policy

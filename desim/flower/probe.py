@@ -13,7 +13,6 @@ from flwr.app import Context, Message, RecordDict
 
 from desim.errors import InputError, RunError, raised
 from desim.flower.apps import App
-from desim.flower.grid import VirtualGrid, listening, over
 from desim.flower.flower_messages import (
     EPOCH,
     RUN,
@@ -26,6 +25,7 @@ from desim.flower.flower_messages import (
     stamped,
     vector,
 )
+from desim.flower.grid import VirtualGrid, listening, over
 from desim.flower.nodes import Nodes, as_before, sow
 from desim.flower.seam import Seam
 
@@ -36,6 +36,7 @@ class Live:
     """The one app whose thread may be alive: another play ends it."""
 
     seam: Seam | None = None
+    central: ClassVar[dict[int, dict[str, float]]] = {}  # what the latest one's server measured
     loud: ClassVar[bool] = False  # whether Flower's own log is shown
 
     @classmethod
@@ -59,6 +60,7 @@ class Live:
         """End the app that lives."""
         if cls.seam is not None:
             cls.seam.end()
+            cls.central = cls.seam.central
             cls.seam = None
 
 

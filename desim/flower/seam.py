@@ -40,6 +40,7 @@ class Seam:
         self.thread: threading.Thread | None = None
         self.nodes: list[int] = []  # as the app heard last
         self.rounds: int | None = None
+        self.central: dict[int, dict[str, float]] = {}  # what the server measures, by round
         self.told = False  # whether strategies tell of their models
         self._made: list[Any] = []
 

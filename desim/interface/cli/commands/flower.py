@@ -36,9 +36,9 @@ def flower(
     from desim.flower.asked import app_of, keys, show_log
     from desim.scenario.load import loaded
 
-    show_log(log)
     found, changes = app_of(app, config or []), settings(override)
     base: Any = dict(BY_DEFAULT) if scenario is None else scenario
+    show_log(log)
     sections = keys(found, app, config or [], agents, rounds, int(changes.get("seed", 0)))
     sections = {"name": found.name, **sections, **changes}
     simulated(lambda: loaded(base, sections), out, force)
