@@ -242,6 +242,15 @@ def test_measured_times_are_written_once_and_then_read(tmp_path):
         played(**some)
 
 
+def test_late_replies_come_with_the_next_of_their_kind():
+    some = dict(config=["rounds=3"], compute={"speed": ["40 /s", "40 /s", "40 /s", "3 /s"]})
+    run = played(**some, policy={"deadline": "1 s", "late": "carry"})
+    waits = run.events[run.events["kind"] == "aggregate"]["value"].tolist()
+    assert sum(waits[::2]) > 3 * len(waits[::2])  # node 3 takes part, a round later
+    with pytest.raises(RunError, match="replies that attackers, or a listener, changed"):
+        played(**some, attackers={"share": "25 %", "attack": "sign-flip"})
+
+
 WRONG = {
     "wrong=client": (RunError, "node 2 .*, round 1, train: .*OSError: the disk of this node"),
     "wrong=server": (InputError, "ServerApp raised LookupError: no such strategy"),

@@ -25,6 +25,7 @@ class Charges:
     def __init__(self, parts: Any, agents: int, count: str) -> None:
         self.agents, self.count = agents, count
         self.mod = _local(parts.client)
+        self.noised = self.mod is not None and count == "models"
         self.warnings: list[str] = []
         head = "flower: epsilon"
         if self.mod is None:
@@ -41,8 +42,7 @@ class Charges:
         arrays = reply.has_content() and len(reply.content.array_records) > 0
         if self.count == "models" and not arrays:
             return "nothing"
-        noised = self.mod is not None and kind == "train" and arrays
-        return "noised" if noised and self.count == "models" else "bare"
+        return "noised" if self.noised and kind == "train" and arrays else "bare"
 
     def terms(self, price: Price) -> Terms | None:
         """The terms (agents,) of a price."""

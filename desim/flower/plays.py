@@ -29,6 +29,8 @@ from desim.flower.probe import Evaluator, Live
 from desim.method import Program
 
 DEFAULT_TIMEOUT = 3600.0  # s, of Flower's strategies, which nobody has chosen
+MARK = 1.0  # the one number of a call's payload, and of its reply
+BLIND = 0.0  # what stands for it where nothing is computed again, as in retime
 INFERENCE = 1.0 / 3.0  # of a gradient's work: a forward pass of forward and backward
 
 
@@ -85,7 +87,7 @@ class Play:
                 if ask.kind == "push":
                     self.answer(ids)
                     continue
-                yield from self.awaited(ids)
+                yield from self.awaited(ids, {_kind(one) for one in ask.value})
         finally:
             Live.end()
             self.times.written()
@@ -189,7 +191,7 @@ class Play:
             terms = self.charges.terms(price)
             job = self.method.noised if price == "noised" else self.method.reply
             self.hub.call(
-                np.array(sorted(agents)), job, np.zeros(1), work=work, charge=terms,
+                np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
                 bits=down, reply_bits=up,
             )  # fmt: skip
         return ids
@@ -221,14 +223,18 @@ class Play:
         number = examples(said) or 0.0
         return number * (self.passes if kind == "train" else INFERENCE)
 
-    def awaited(self, ids: list[str]) -> Program:
-        """Wait until the policy closes the collection, and hand over what came, by node."""
+    def awaited(self, ids: list[str], kinds: set[str]) -> Program:
+        """Wait until the policy closes the collection, and hand over what came, by node.
+
+        Late replies that are carried come with the next ones of their kind.
+        """
         if not ids:
             self.answer([])
             return
         yield from self.collected()
         late = self.policy.late == "carry"
-        came = [one for one in self.here if late or one in ids]
+        carried = [one for one, reply in self.here.items() if late and _kind(reply) in kinds]
+        came = [one for one in self.here if one in ids or one in carried]
         replies = [self.here.pop(one) for one in came]
         self.heard |= self.trains(replies)
         self.answer(replies)
@@ -250,6 +256,10 @@ class Play:
     def collected(self) -> Program:
         """Wait for the policy; note whose replies are here."""
         replies = yield self.hub.collect()
+        if not self.charges.noised and not np.isin(replies.payload, (MARK, BLIND)).all():
+            text = "found replies that attackers, or a listener, changed"
+            allowed = "neither, as the content of an app's messages is its own"
+            raise at(self.hub.now, f"flower: {text}; allowed: {allowed}")
         for agent in replies.who.tolist():
             reply = self.box.pop(agent, None)
             if reply is not None:
