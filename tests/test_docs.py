@@ -15,7 +15,9 @@ PAGES = sorted(
     if not NOT_WRITTEN & set(path.relative_to(DOCS).parts)
 )
 
-NEEDING = {"howto/torch.md": "torch", "howto/track.md": "tensorboard"}
+NEEDING = {
+    "howto/torch.md": "torch", "howto/track.md": "tensorboard", "howto/flower.md": "flwr",
+}  # fmt: skip
 
 
 def test_the_gallery_shows_every_figure():
@@ -36,8 +38,8 @@ def desk(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_does_what_the_page_says(page, desk):
-    if page in NEEDING:
-        pytest.importorskip(NEEDING[page], reason="the page is about what is not installed")
+    if needed := NEEDING.get(page):
+        pytest.importorskip(needed, reason=f"the page is about {needed}, which is not installed")
     assert pages.mistake((DOCS / page).read_text("utf-8"), desk) == ""
 
 

@@ -11,19 +11,20 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
-    "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte; edges
+    "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
     "problem": 8870,  # calls of models as pure functions, in one place; own test rows; optima, kept
-    "network": 7100,  # trees; files of FedScale, Mahimahi and NDT, read without Python's machine
+    "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13745,  # devices that batteries turn; stars of stars, whose edges leave; metrics of
+    "engine": 13760,  # devices that batteries turn; stars of stars, whose edges leave; clients
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
+    "flower": 1750,  # Flower apps by their Grid: its messages, nodes, threads, noise of mods
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9485,  # trackers: TensorBoard, MLflow; batches on workers, the pool of processes
+    "runs": 9560,  # trackers; batches on workers, the pool of processes; batteries in one play
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8350,  # a player, and the page and server that watch a run; figures of clients
+    "interface": 8520,  # a player, and the page and server that watch a run; Flower apps; trees
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -34,6 +35,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
     "privacy": "ledger.ledger accounting.accountants accounting.views",
     "engine": "play signals world",
     "methods": "shared.declarations",
+    "flower": "asked",
     "scenario": "load schema build registry described",
     "runs": "run recording store privacy",
     "deployments": "deployed join measuring.calibration fidelity.clock_errors",
@@ -42,7 +44,7 @@ DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is
 }
 OFFERED = {  # names that outer rooms take through these doors: only down, to 15
     "numerics": 14, "problem": 12, "network": 12, "log": 14, "privacy": 20, "engine": 15,
-    "methods": 2, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
+    "methods": 2, "flower": 4, "scenario": 13, "runs": 15, "deployments": 10, "experiments": 16,
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
@@ -70,6 +72,7 @@ LAYERS = [  # one floor a line: parts of it do not need each other, or are one r
     "engine methods.shared method",
     "model signals torch jax",
     "methods",
+    "flower",
     "scenario",
     "runs",
     "deployments",
@@ -99,6 +102,7 @@ FENCES = {
     "torch": "desim.torch "
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
+    "flwr": "desim.flower",
     "cryptography": "desim.deployments.doors desim.deployments.masking",
     "yaml": "nowhere",
 }

@@ -58,6 +58,7 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
         "desim run quickstart --set network=satellite -o runs/satellite",
         "desim run quickstart --watch",
     ],
+    "flower": ["desim flower run my-app --scenario phones.yaml --agents 20"],
     "resume": ["desim resume runs/quickstart --rounds 80"],
     "check": ["desim check scenario.yaml --set network.link.transport=tcp"],
     "warmup": ["desim warmup quickstart"],

@@ -8,6 +8,7 @@ from desim.interface.cli.options import (
     Force,
     Overrides,
     ScenarioFile,
+    load_scenario,
     option,
     output_option,
     switch,
@@ -38,7 +39,7 @@ def deploy(
 
     if loopback and hosts is not None:
         raise InputError("--hosts: found with --loopback; allowed: one of the two")
-    loaded = ready(scenario, override, out, force)
+    loaded = ready(lambda: load_scenario(scenario, override), out, force)
     path = out or next_free(Path("runs"), loaded.name)
     before = begun(path)
     try:

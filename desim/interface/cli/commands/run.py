@@ -1,5 +1,6 @@
 """`desim run`: simulates a scenario into a run directory."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,18 +43,29 @@ def run(
     watch: Annotated[bool, switch("watch", "Serve a page that shows it, until Ctrl-C.")] = False,
 ) -> None:
     """Simulate a scenario into a run directory."""
+    more = {"trackers": trackers(tensorboard, mlflow), "workers": workers, "dask": dask}
+    simulated(lambda: load_scenario(scenario, override), out, force, watch, more)
+
+
+def simulated(
+    read: Callable[[], "Scenario"], out: Path | None, force: bool, watch: bool = False,
+    more: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Simulate the scenario that read() gives into `out`, or a directory of its name.
+
+    watch: with a page that shows it; more: of `record`.
+    """
     from desim.runs.directory import next_free
 
-    more = {"trackers": trackers(tensorboard, mlflow), "workers": workers, "dask": dask}
-    loaded = ready(scenario, override, out, force)
+    loaded = ready(read, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     if not watch:
-        tell(_played(loaded, path, force, more))
+        tell(_played(loaded, path, force, more or {}))
         return
     from desim.interface.player.local_server import beside
 
     with beside(path, complain) as wait:
-        played = _played(loaded, path, force, more)
+        played = _played(loaded, path, force, more or {})
         tell(played)
         wait()
 
@@ -76,7 +88,7 @@ def _played(loaded: "Scenario", path: Path, force: bool, more: dict[str, Any]) -
         return left(path, before)
 
 
-def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
+def ready(read: Callable[[], "Scenario"], out: Path | None, force: bool) -> "Scenario":
     """The scenario; InputError with all that is wrong with it and with the directory."""
     from desim.runs.directory import check_free
 
@@ -86,7 +98,7 @@ def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) ->
         if out is not None:
             check_free(out, force)
     try:
-        loaded = load_scenario(path, texts)
+        loaded = read()
     except InputError as error:
         raise InputError([*error.problems, *problems]) from None
     if problems:

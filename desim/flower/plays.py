@@ -1,0 +1,272 @@
+"""The coordinator of a Flower app: what its ServerApp asks for becomes calls in virtual time.
+
+A round of desim is one model of the app: it ends when the strategy has made it, or, of an app
+without Flower's strategies, when the next message brings it. Evaluations of it come after that.
+
+Nodes compute when they are called, as only then the size of the reply is known, which decides when
+it arrives; whose reply is late or lost has trained, too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.errors import RunError, at, raised
+from desim.flower.flower_messages import (
+    bits,
+    examples,
+    figures,
+    numbered,
+    stamped,
+    vector,
+)
+from desim.flower.grid import LOOKS
+from desim.flower.nodes import Nodes, Times
+from desim.flower.noise import Charges
+from desim.flower.probe import Evaluator, Live
+from desim.method import Program
+
+DEFAULT_TIMEOUT = 3600.0  # s, of Flower's strategies, which nobody has chosen
+MARK = 1.0  # the one number of a call's payload, and of its reply
+BLIND = 0.0  # what stands for it where nothing is computed again, as in retime
+INFERENCE = 1.0 / 3.0  # of a gradient's work: a forward pass of forward and backward
+
+
+class Play:
+    """One play of an app on a hub; `program` is the coordinator's."""
+
+    def __init__(self, hub: Any, method: Any, evaluator: Evaluator) -> None:
+        parameters, app = method.parameters, evaluator.app
+        self.hub, self.method, self.evaluator = hub, method, evaluator
+        parts = app.loaded()
+        self.nodes = Nodes(app, parts.client, hub.agents, evaluator.seed)
+        self.charges = Charges(parts, hub.agents, parameters.charge)
+        method.warnings += [one for one in self.charges.warnings if one not in method.warnings]
+        self.times = Times(parameters.times and Path(parameters.times))
+        self.work, self.passes = parameters.work, parameters.passes
+        self.seam = Live.begun(app, parts.server, evaluator.seed)
+        self.policy = method.settings.policy
+        self.messages = 0  # that were sent
+        self.waiting: dict[str, int] = {}  # messages that were pushed: to whom
+        self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
+        self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
+        self.heard = False  # whether the app heard of training since a model was shown
+        self.invited: Any = None  # nodes of this round
+        self.questions, self.looks = 0, 0
+        self.x = evaluator.start
+
+    # The program.
+
+    def program(self) -> Program:
+        """Answer the app until it is done, or the run is."""
+        try:
+            while True:
+                ask = self.seam.next()
+                self.questions += 1
+                for x in self.seam.take():
+                    self.show(self.x if x is None else x)
+                if ask.kind == "done":
+                    self.last()
+                    return
+                if ask.kind == "failed":
+                    raise self.failed(ask.value)
+                if ask.kind == "nodes":
+                    self.seam.nodes = self.present()
+                    self.answer([*self.seam.nodes])
+                    continue
+                if ask.kind == "pull":
+                    yield from self.pulled(ask.value)
+                    continue
+                self.bring(ask.value)
+                if not self.hub.open and self.trains(ask.value):
+                    return
+                self.refuse_timeout(ask.timeout)
+                ids = self.send(ask.value)
+                if ask.kind == "push":
+                    self.answer(ids)
+                    continue
+                yield from self.awaited(ids, {_kind(one) for one in ask.value})
+        finally:
+            Live.end()
+            self.times.written()
+
+    def answer(self, value: Any) -> None:
+        """Answer the app, with its draws of nodes by seed and question."""
+        self.seam.answer(value, self.evaluator.seed, "draw", self.hub.round, self.questions)
+
+    def failed(self, error: BaseException) -> RunError:
+        """What to say of an error of the ServerApp."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        import traceback
+
+        own = "".join(traceback.format_exception(error)).rstrip()
+        where = f"flower: round {self.hub.round}: the ServerApp raised {raised(error)}"
+        return at(self.hub.now, f"{where}\n{own}")
+
+    # Models and rounds.
+
+    def trains(self, messages: Sequence[Any]) -> bool:
+        """Whether some of these messages ask nodes to train."""
+        return any(_kind(one) == "train" for one in messages)
+
+    def bring(self, messages: Sequence[Any]) -> None:
+        """A model that comes with a message, of an app whose strategies say nothing of theirs."""
+        if self.seam.told or not self.heard:
+            return
+        for one in messages:
+            if (x := vector(one.content)) is not None:
+                return self.show(x)
+
+    def show(self, x: Any) -> None:
+        """The app has a new model (dim,): a round ends."""
+        if len(x) != len(self.evaluator.start):
+            found = f"found a model of {len(x)} numbers in round {self.hub.round}"
+            allowed = f"{len(self.evaluator.start)}, as it began with"
+            raise at(self.hub.now, f"flower: {found}; allowed: {allowed}")
+        self.x, self.heard, self.invited = x, False, None
+        self.hub.publish(x)
+
+    def last(self) -> None:
+        """The app is done: a round whose model nobody has seen ends with the one before."""
+        if self.heard and not self.seam.told:
+            text = "the last round's model was never sent, nor made by a strategy of Flower's"
+            line = f"flower: {text}: the one before stands for it"
+            if line not in self.method.warnings:
+                self.method.warnings.append(line)
+            self.show(self.x)
+
+    # Who is there.
+
+    def present(self) -> list[int]:
+        """Ids of nodes that take part in this round and owe no reply."""
+        if self.invited is None:
+            self.invited = self.hub.invite()
+        who = self.invited
+        if self.policy.late == "carry":
+            who = who[self.hub.pending[who] == 0]
+        self.looks += 1
+        if self.looks > LOOKS:
+            text = f"the app waits for more nodes than are there, {len(who)} of {self.hub.agents}"
+            allowed = "a strategy that needs no more (min_available_nodes, fraction_train), or "
+            allowed += "more of them in participation"
+            raise at(self.hub.now, f"flower: round {self.hub.round}: {text}; allowed: {allowed}")
+        return [self.nodes.ids[i] for i in who.tolist()]
+
+    def refuse_timeout(self, timeout: float | None) -> None:
+        """RunError where the app gives replies a time limit of its own, and the policy none."""
+        if timeout is None or timeout >= DEFAULT_TIMEOUT or self.policy.kind != "all":
+            return
+        text = f"found timeout={timeout:g} in the app and policy: all"
+        allowed = f"policy: {{deadline: {timeout:g} s}}, which is played"
+        raise at(self.hub.now, f"flower: {text}; allowed: {allowed}")
+
+    # Messages and replies.
+
+    def send(self, messages: Sequence[Any]) -> list[str]:
+        """Call the nodes that messages go to, in groups of equal sizes; return the ids."""
+        ids, calls = list[str](), dict[tuple[int, int, Any], list[int]]()
+        work = np.zeros(self.hub.agents)
+        for one in messages:
+            node = one.metadata.dst_node_id
+            if node not in self.nodes.number:
+                raise at(self.hub.now, f"flower: found a message to node {node}; allowed: nodes "
+                         "that get_node_ids names")  # fmt: skip
+            agent = self.nodes.number[node]
+            self.messages += 1
+            ids.append(numbered(one, self.messages))
+            stamped(one, self.messages)
+            reply, work[agent] = self.computed(agent, one)
+            price = self.charges.of(_kind(one), reply)
+            group = bits(one), bits(reply), price
+            if any(agent in others for others in calls.values()):
+                text = f"found two messages to node {agent} at once"
+                raise at(self.hub.now, f"flower: {text}; allowed: one, and its reply first")
+            calls.setdefault(group, []).append(agent)
+            self.box[agent], self.waiting[ids[-1]] = reply, agent
+        self.looks = 0
+        for (down, up, price), agents in calls.items():
+            terms = self.charges.terms(price)
+            job = self.method.noised if price == "noised" else self.method.reply
+            self.hub.call(
+                np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
+                bits=down, reply_bits=up,
+            )  # fmt: skip
+        return ids
+
+    def computed(self, agent: int, message: Any) -> tuple[Any, float]:
+        """A node's reply, and the work that it was."""
+        kind, round_ = message.metadata.message_type, self.hub.round
+        address = ("evaluate",) if kind == "evaluate" else (kind, round_, self.questions)
+        try:
+            reply, seconds = self.nodes.call(agent, message, address, f"round {round_}")
+        except RunError as error:
+            error.time = self.hub.now
+            raise
+        numbered(reply, self.messages + (1 << 40))
+        reply.metadata.__dict__["_reply_to_message_id"] = message.metadata.message_id
+        stamped(reply, self.messages)
+        said = figures(reply.content) if reply.has_content() else {}
+        if kind == "evaluate" and reply.has_content():
+            if (x := vector(message.content)) is not None and len(x) == len(self.x):
+                self.evaluator.note(agent, x, reply.content)
+        return reply, self.load(agent, kind.split(".")[0], said, seconds)
+
+    def load(self, agent: int, kind: str, said: dict[str, float], seconds: float) -> float:
+        """The work of a call, in the unit of compute.speed: examples, or seconds."""
+        if self.work.kind == "measured":
+            return self.times.of(f"{agent} {self.questions} {kind}", seconds)
+        if self.work.kind == "seconds":
+            return float(self.work.value) if kind == "train" else 0.0
+        number = examples(said) or 0.0
+        return number * (self.passes if kind == "train" else INFERENCE)
+
+    def awaited(self, ids: list[str], kinds: set[str]) -> Program:
+        """Wait until the policy closes the collection, and hand over what came, by node.
+
+        Late replies that are carried come with the next ones of their kind.
+        """
+        if not ids:
+            self.answer([])
+            return
+        yield from self.collected()
+        late = self.policy.late == "carry"
+        carried = [one for one, reply in self.here.items() if late and _kind(reply) in kinds]
+        came = [one for one in self.here if one in ids or one in carried]
+        replies = [self.here.pop(one) for one in came]
+        self.heard |= self.trains(replies)
+        self.answer(replies)
+
+    def pulled(self, ids: list[str]) -> Program:
+        """Hand over replies to these messages: those here, or else those that come next."""
+        owed = any(self.hub.pending[self.waiting[one]] for one in ids if one in self.waiting)
+        if owed and not any(one in self.here for one in ids):
+            yield from self.collected()
+        found = [self.here.pop(one) for one in ids if one in self.here]
+        self.heard |= self.trains(found)
+        self.looks = 0 if found else self.looks + 1
+        if self.looks > LOOKS:
+            text = "the app pulls replies that never come, as they are lost or too late"
+            raise at(self.hub.now, f"flower: round {self.hub.round}: {text}; allowed: to go on "
+                     "without them, or policy: each")  # fmt: skip
+        self.answer(found)
+
+    def collected(self) -> Program:
+        """Wait for the policy; note whose replies are here."""
+        replies = yield self.hub.collect()
+        if not self.charges.noised and not np.isin(replies.payload, (MARK, BLIND)).all():
+            text = "found replies that attackers, or a listener, changed"
+            allowed = "neither, as the content of an app's messages is its own"
+            raise at(self.hub.now, f"flower: {text}; allowed: {allowed}")
+        for agent in replies.who.tolist():
+            reply = self.box.pop(agent, None)
+            if reply is not None:
+                key = reply.metadata.reply_to_message_id
+                self.here[key] = reply
+                self.waiting.pop(key, None)
+
+
+def _kind(message: Any) -> str:
+    return str(message.metadata.message_type).split(".")[0]

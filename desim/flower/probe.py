@@ -1,0 +1,218 @@
+"""What is known of an app before it is played: where its model starts, and how nodes evaluate it.
+
+The ServerApp runs until it sends a model for the first time; what it asks before that, such as a
+classic client's parameters or the keys of a secure sum, nodes answer at once. Evaluations are
+functions of the model and the node: those that the app asks for while it is played are kept.
+"""
+
+import hashlib
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict
+
+from desim.errors import InputError, RunError, raised
+from desim.flower.apps import App
+from desim.flower.flower_messages import (
+    EPOCH,
+    RUN,
+    SERVER,
+    evaluation,
+    examples,
+    figures,
+    named,
+    numbered,
+    stamped,
+    vector,
+)
+from desim.flower.grid import VirtualGrid, listening, over
+from desim.flower.nodes import Nodes, as_before, sow
+from desim.flower.seam import Seam
+
+QUESTIONS = 64  # of an app that sends no model
+
+
+class Live:
+    """The one app whose thread may be alive: another play ends it."""
+
+    seam: Seam | None = None
+    central: ClassVar[dict[int, dict[str, float]]] = {}  # what the latest one's server measured
+    loud: ClassVar[bool] = False  # whether Flower's own log is shown
+
+    @classmethod
+    def begun(cls, app: App, server: Any, seed: int) -> Seam:
+        """The seam of an app that begins now, in a thread of its own."""
+        cls.end()
+        cls.seam = seam = Seam(over)
+        grid = VirtualGrid(seam)
+        context = Context(RUN, SERVER, {}, RecordDict(), dict(app.config))
+
+        def run() -> None:
+            with listening(seam, grid, cls.loud), as_before():
+                sow(seed, "server")
+                server(grid=grid, context=context)
+
+        seam.begin(run)
+        return seam
+
+    @classmethod
+    def end(cls) -> None:
+        """End the app that lives."""
+        if cls.seam is not None:
+            cls.seam.end()
+            cls.central = cls.seam.central
+            cls.seam = None
+
+
+def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None]:
+    """Where the model starts, (dim,), the content of the message that brings it, how many rounds.
+
+    None for an app that does not say how many. InputError for one that raises before, or that sends
+    no model at all.
+    """
+    parts = app.loaded()
+    nodes, replies = Nodes(app, parts.client, agents, seed), dict[str, Any]()
+    seam = Live.begun(app, parts.server, seed)
+    try:
+        for number in range(QUESTIONS):
+            ask = seam.next()
+            if ask.kind == "failed":
+                text = f"the ServerApp raised {raised(ask.value)}"
+                raise InputError(f"flower: {app.folder}: {text}") from ask.value
+            if ask.kind == "done":
+                break
+            if ask.kind == "nodes":
+                seam.nodes = nodes.ids
+                seam.answer(nodes.ids, seed, "nodes", number)
+                continue
+            if ask.kind == "pull":
+                seam.answer([replies.pop(one) for one in ask.value if one in replies])
+                continue
+            for one in ask.value:
+                if (x := vector(one.content)) is not None:
+                    return x, one.content, seam.rounds
+            ids = [numbered(one, place) for place, one in enumerate(ask.value)]
+            replies = {one: _answered(nodes, m) for one, m in zip(ids, ask.value, strict=True)}
+            seam.answer([*replies.values()] if ask.kind == "send" else ids)
+    except RunError as error:
+        raise InputError(str(error)) from error
+    finally:
+        Live.end()
+    text = "the ServerApp ended, or asked much, without sending a model"
+    raise InputError(f"flower: {app.folder}: {text}; allowed: messages with an ArrayRecord")
+
+
+def _answered(nodes: Nodes, message: Any) -> Any:
+    stamped(message, 0)
+    number = nodes.number[message.metadata.dst_node_id]
+    return nodes.call(number, message, ("probe",), "before the first round")[0]
+
+
+class Evaluator:
+    """What the nodes of an app say of a model: loss, accuracy, and of how many examples."""
+
+    def __init__(self, app: App, agents: int, seed: int, keys: tuple[str | None, str | None]):
+        self.app, self.agents, self.seed, self.keys = app, agents, seed, keys
+        self.start, self.content, self.rounds = first_model(app, agents, seed)
+        self.client: Any = None
+        self._said: dict[tuple[int, bytes], dict[str, float]] = {}
+        self._round: dict[bytes, None] = {}  # models, the latest last
+        self.trouble = ""  # why nodes evaluate nothing, in words
+
+    def note(self, agent: int, x: Any, content: Any) -> None:
+        """A node has said this of x (dim,) while the app was played."""
+        self._keep(agent, _digest(x), figures(content))
+
+    def _keep(self, agent: int, key: bytes, said: dict[str, float]) -> None:
+        self._round.pop(key, None)
+        self._round[key] = None
+        if len(self._round) > 4:  # models of which it is asked again, at most
+            old = next(iter(self._round))
+            del self._round[old]
+            self._said = {one: value for one, value in self._said.items() if one[1] != old}
+        self._said[agent, key] = said
+
+    def of(self, agent: int, x: Any) -> dict[str, float]:
+        """What a node says of x (dim,); nothing where its ClientApp cannot evaluate."""
+        key = _digest(x)
+        if (agent, key) not in self._said:
+            self._keep(agent, key, self._asked(agent, x))
+        return self._said[agent, key]
+
+    def _asked(self, agent: int, x: Any) -> dict[str, float]:
+        if self.trouble:
+            return {}
+        if self.client is None:
+            self.client = self.app.loaded().client
+        nodes = Nodes(self.app, self.client, self.agents, self.seed)
+        content = evaluation(self.content, x)
+        message = Message(content, metadata=_metadata(nodes.ids[agent]))
+        try:
+            reply, _ = nodes.call(agent, message, ("evaluate",), "off the clock")
+        except RunError as error:
+            self.trouble = str(error).splitlines()[0]
+            return {}
+        if reply.has_error():
+            self.trouble = f"flower: node {agent} replies with an error: {reply.error.reason}"
+            return {}
+        return figures(reply.content)
+
+    def loss(self, agent: int, x: Any) -> float:
+        """The loss of x (dim,) on a node's own examples, 0 where it says none."""
+        return named(self.of(agent, x), "loss", self.keys[0]) or 0.0
+
+    def right(self, agent: int, x: Any, rows: int) -> int:
+        """How many of a node's examples x (dim,) gets right."""
+        share = named(self.of(agent, x), "acc", self.keys[1])
+        return round((share or 0.0) * rows)
+
+    def rows(self, agent: int) -> int:
+        """On how many examples a node evaluates, 1 where it does not say."""
+        return max(1, round(examples(self.of(agent, self.start)) or 1))
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """Which of desim's metrics nodes can tell, of what the first one says at the start."""
+        said = self.of(0, self.start)
+        words = zip(("loss", "accuracy"), ("loss", "acc"), self.keys, strict=True)
+        return tuple(name for name, word, key in words if named(said, word, key) is not None)
+
+
+def _digest(x: Any) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(x, float).tobytes()).digest()
+
+
+def _metadata(node: int) -> Any:
+    from flwr.app import Metadata
+
+    address: dict[str, Any] = {"run_id": RUN, "message_id": "0" * 64, "src_node_id": SERVER}
+    rest: dict[str, Any] = {"reply_to_message_id": "", "group_id": "", "created_at": EPOCH}
+    return Metadata(dst_node_id=node, ttl=43200.0, message_type="evaluate", **address, **rest)
+
+
+_known: dict[Any, Evaluator] = {}
+
+
+def evaluator(
+    app: App, agents: int, seed: int, loss: str | None = None, accuracy: str | None = None
+) -> Evaluator:
+    """That of an app as its files are now; the same one for as long as nothing changes."""
+    key = app, agents, seed, loss, accuracy, _files(app)
+    if key not in _known:
+        while len(_known) > 1:
+            del _known[next(iter(_known))]
+        _known[key] = Evaluator(app, agents, seed, (loss, accuracy))
+    return _known[key]
+
+
+def _files(app: App) -> str:
+    """A hash of the folder's Python files, as far as the app's own modules are among them."""
+    tops = {reference.split(":")[0].split(".")[0] for reference in (app.server, app.client)}
+    code = hashlib.sha256()
+    for top in sorted(tops):
+        places = [app.folder / f"{top}.py", *sorted((app.folder / top).rglob("*.py"))]
+        for path in (one for one in places if one.is_file()):
+            code.update(path.read_bytes())
+    for path in sorted(app.folder.glob("*.py")):
+        code.update(path.read_bytes())
+    return code.hexdigest()

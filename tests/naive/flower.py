@@ -1,0 +1,79 @@
+"""Flower's apps on a Grid without a clock, a network or threads, for comparison with desim's.
+
+Every node answers when it is asked, in the order of the messages. Nothing here is desim's.
+"""
+
+import copy
+import importlib
+import random
+import sys
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+
+class AtOnce(Grid):
+    """All nodes, each with its context; `late`: numbers of nodes that never train in time."""
+
+    def __init__(self, client, nodes, config, late=()):
+        self.client, self.late, self.box, self.count = client, late, {}, 0
+        self.contexts = {
+            1000 + i: Context(7, 1000 + i, {"partition-id": i, "num-partitions": nodes},
+                              RecordDict(), dict(config))
+            for i in range(nodes)
+        }  # fmt: skip
+
+    def set_run(self, run):
+        pass
+
+    @property
+    def run(self):
+        return Run.create_empty(7)
+
+    def create_message(self, *arguments, **named):
+        return Message(*arguments, **named)
+
+    def get_node_ids(self):
+        return [one for one in self.contexts if one - 1000 not in self.late]
+
+    def push_messages(self, messages):
+        ids = []
+        for one in messages:
+            self.count += 1
+            ids.append(str(self.count))
+            one.metadata.__dict__["_message_id"] = ids[-1]
+            own = Message(copy.deepcopy(one.content), metadata=copy.deepcopy(one.metadata))
+            self.box[ids[-1]] = self.client(own, self.contexts[one.metadata.dst_node_id])
+        return ids
+
+    def pull_messages(self, message_ids):
+        return [self.box.pop(one) for one in message_ids if one in self.box]
+
+    def send_and_receive(self, messages, *, timeout=None):
+        return self.pull_messages(self.push_messages(list(messages)))
+
+
+def final(folder, server, client, nodes, config, late=()):
+    """The model (dim,) that an app comes to; server, client: module:attribute."""
+    sys.path.insert(0, str(folder))
+    state = random.getstate()
+    identity = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
+    try:
+        for name in [one for one in sys.modules if one.startswith("lines_")]:
+            del sys.modules[name]
+        parts = []
+        for reference in (server, client):
+            module, _, name = reference.partition(":")
+            parts.append(getattr(importlib.import_module(module), name))
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, 1
+        grid = AtOnce(parts[1], nodes, config, late)
+        parts[0](grid=grid, context=Context(7, 1, {}, RecordDict(), dict(config)))
+        found = importlib.import_module(server.partition(":")[0]).final
+        return np.concatenate([np.ravel(one) for one in found])
+    finally:
+        sys.path.remove(str(folder))
+        random.setstate(state)
+        TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = identity

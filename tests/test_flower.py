@@ -1,0 +1,332 @@
+"""Flower apps under virtual time: models are Flower's own, and everything else is desim's."""
+
+import importlib.metadata
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+import desim
+from desim.errors import InputError, RunError
+from desim.flower import apps
+from desim.flower.asked import app_of, keys
+
+FOLDER = Path(__file__).parent / "flower_apps" / "lines"
+CONFIG = {
+    "step": 0.1,
+    "fraction": 1.0,
+    "limit": 3600.0,
+    "wrong": "",
+    "row": False,
+    "asked": 1.0,
+    "central": False,
+}
+NODES = 4
+HERE = importlib.util.find_spec("flwr") is not None
+pytestmark = [
+    pytest.mark.skipif(not HERE, reason="flwr is not installed: pip install 'desim[flower]'"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+SLOWER = {"speed": ["40 /s", "20 /s", "10 /s", "2 /s"]}
+
+
+def scenario(server="app", client="app", *, config=(), rounds=None, **sections):
+    """A scenario that plays parts of the app of these tests, whose nodes differ in speed."""
+    words = [str(FOLDER)]
+    app = app_of(words, config)
+    own = keys(app, words, config, NODES, rounds, 0)
+    for where in (own["problem"]["model"], own["problem"]["data"]["arguments"]):
+        where |= {"server": f"lines_server:{server}", "client": f"lines_client:{client}"}
+    if (server, client) != ("app", "app"):
+        own["observe"] = {"metrics": []}
+    base = {"network": "lan", "compute": SLOWER, **own, "engine": "agents"}
+    options = sections.pop("algorithm", {})
+    base |= {"algorithm": own["algorithm"] | options, **sections}
+    return base
+
+
+def played(*parts, **sections):
+    return desim.run(scenario(*parts, **sections))
+
+
+def reference(server="app", client="app", nodes=NODES, late=(), **config):
+    from naive import flower
+
+    whole = {"strategy": "FedAvg", "rounds": 3, **CONFIG, **config}
+    names = f"lines_server:{server}", f"lines_client:{client}"
+    return flower.final(FOLDER, *names, nodes, whole, late)
+
+
+def error(run, expected):
+    return np.abs(run.model[-1] - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedAdam", "FedProx"])
+def test_the_model_is_that_of_flowers_own_run(strategy):
+    run = played(config=[f"strategy={strategy}"])
+    assert run.model.shape == (4, 3)
+    assert error(run, reference(strategy=strategy)) <= 1e-12
+    assert error(run, reference(strategy=strategy, nodes=NODES - 1)) > 1e-3
+
+
+def test_so_is_that_of_the_classic_interface_whose_clients_are_asked_at_once():
+    run = played("classic", "classic", rounds=3)
+    assert error(run, reference("classic", "classic")) <= 1e-12
+    assert error(run, reference("classic", "classic", nodes=NODES - 1)) > 1e-3
+    waits = run.events[run.events["kind"] == "aggregate"]
+    assert waits["value"].tolist() == [NODES] * 3  # not one collection for each client
+
+
+def test_a_torch_client_comes_to_the_model_of_flowers_own_run(monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setenv("LINES_WITH_TORCH", "yes")
+    own = ["row=true", "rounds=2", "asked=0.0"]
+    run = played("app", "learnt", config=own)
+    expected = reference("app", "learnt", row=True, rounds=2, asked=0.0)
+    assert error(run, expected) <= 1e-12
+    assert "No evaluate function" in " ".join(run.manifest["warnings"])
+    drawn = [played("app", "learnt", config=[*own, "wrong=draws"], seed=k) for k in (1, 1, 2)]
+    assert np.array_equal(drawn[0].model, drawn[1].model)
+    assert not np.array_equal(drawn[0].model, drawn[2].model)
+
+
+def test_the_same_log_twice_and_on_both_engines():
+    some = dict(config=["fraction=0.5"], network="4g")
+    runs = [played(**some), played(**some), played(**some, engine="cohort")]
+    tables = [(one.events, one.metrics, one.releases) for one in runs]
+    for other in tables[1:]:
+        assert all(a.equals(b) for a, b in zip(tables[0], other, strict=True))
+    assert len({*runs[0].events.query("kind == 'compute'")["agent"]}) > 2  # draws differ by round
+    assert not played(**some, seed=1).events.equals(runs[0].events)
+
+
+def test_seconds_follow_from_bytes_and_examples():
+    from flwr.app import ArrayRecord
+
+    run = played(config=["rounds=1"])
+    work = run.events.query("kind == 'compute' and round == 1").set_index("agent")["seconds"]
+    assert work.to_dict() == pytest.approx({0: 4 / 40, 1: 5 / 20, 2: 6 / 10, 3: 7 / 2})
+    sizes = run.events.query("kind == 'send' and round == 1")["bytes"]
+    content = len(ArrayRecord([np.zeros(3)])["0"].data)
+    assert content < sizes.min() <= sizes.max() < content + 400
+    again = played(config=["rounds=1"], algorithm={"passes": 3})
+    longer = again.events.query("kind == 'compute' and round == 1").set_index("agent")["seconds"]
+    assert longer[3] == pytest.approx(3 * work[3])
+
+
+def test_metrics_are_what_the_nodes_say():
+    run = played(config=["rounds=2"])
+    A, b = _rows(range(NODES))
+    w = run.model[-1]
+    losses = [np.mean((A[i] @ w - b[i]) ** 2) for i in range(NODES)]
+    right = sum(np.sum(np.abs(A[i] @ w - b[i]) < 1.0) for i in range(NODES))
+    assert run.curve("loss")["value"].iloc[-1] == pytest.approx(sum(losses))
+    assert run.curve("accuracy")["value"].iloc[-1] == pytest.approx(right / sum(map(len, b)))
+
+
+def _rows(nodes):
+    sys.path.insert(0, str(FOLDER))
+    try:
+        from lines_task import rows
+    finally:
+        sys.path.remove(str(FOLDER))
+    return zip(*(rows(i) for i in nodes), strict=True)
+
+
+def test_a_deadline_leaves_out_whoever_is_late():
+    run = played(config=["rounds=1"], policy={"deadline": "2 s"})
+    A, b = _rows(range(NODES - 1))
+    w = np.full(3, 0.25)
+    rows = [(a, y) for a, y in zip(A, b, strict=True)]
+    ends = []
+    for a, y in rows:
+        own = w
+        for _ in range(2):
+            own = own - 0.1 * a.T @ (a @ own - y) / len(y)
+        ends.append(own)
+    expected = np.average(ends, axis=0, weights=[len(y) for _, y in rows])
+    assert error(run, expected) <= 1e-12
+    assert error(run, reference(rounds=1)) > 1e-3
+
+
+def test_secure_sums_recover_the_masks_of_the_late():
+    run = played("secret", "secret", policy={"deadline": "2 s"}, rounds=1)
+    came = run.events[run.events["kind"] == "aggregate"]["value"].tolist()
+    assert came == [4, 4, 3, 3]
+    in_time = played(config=["rounds=1"], policy={"deadline": "2 s"})  # the mean, as seen above
+    step = 2 * 8.0 / 2**22  # of the secure sum's numbers, which weights of up to 1000 make coarser
+    assert np.abs(run.model[-1] - in_time.model[1]).max() < 1000 * step
+    assert np.abs(run.model[-1] - reference(rounds=1)).max() > 1000 * step
+
+
+def test_an_app_that_pushes_and_pulls_goes_on_with_every_reply():
+    run = played("pushing", "app", policy="each", rounds=50, observe={"metrics": []})
+    waits = run.events[run.events["kind"] == "aggregate"]
+    assert waits["value"].tolist() == [1.0] * 6
+    order = run.events.query("kind == 'deliver' and agent == -1")["peer"].tolist()[:6]
+    w = {i: np.full(3, 0.25) for i in range(NODES)}
+    model = np.full(3, 0.25)
+    for i in order:
+        A, b = next(zip(*_rows([i]), strict=True))
+        own = w[i]
+        for _ in range(2):
+            own = own - 0.1 * A.T @ (A @ own - b) / len(b)
+        model = 0.5 * model + 0.5 * own
+        w[i] = model
+    assert error(run, model) <= 1e-12
+    assert order.count(0) > order.count(3)
+
+
+def test_a_run_on_another_network_is_that_run_without_training():
+    run = played(config=["rounds=2"])
+    from desim.runs.retime import retime
+
+    other = retime(run, network="4g")
+    again = played(config=["rounds=2"], network="4g")
+    assert other.events["time"].equals(again.events["time"])
+    assert not other.events["time"].equals(run.events["time"])
+
+
+def test_an_app_ends_when_the_run_does():
+    run = played(stop={"time": "1 s"}, config=["rounds=9"])
+    assert (run.status, run.manifest["rounds"]) == ("done", 0)
+    assert not [one for one in threading.enumerate() if one.name == "flower-server-app"]
+
+
+def test_epsilon_of_local_noise_is_that_of_its_mod():
+    run = played("app", "private", config=["rounds=2"], algorithm={"charge": "models"})
+    scale = 1.0 * np.sqrt(2 * np.log(1.25 / 1e-3)) / 2.0
+    rows = run.releases[run.releases["mechanism"] == "clipped-gaussian"]
+    assert len(rows) == 2 * NODES
+    assert np.allclose(rows["sensitivity"] / rows["scale"], 2 * 0.5 / scale)
+    told = dict(view="coordinator", relation="replace-one", delta=1e-5)
+    gdp = np.sqrt(2.0) * 2 * 0.5 / scale  # of two releases
+    assert run.account(**told).worst == pytest.approx(_epsilon(gdp, 1e-5), rel=1e-3)
+    everything = played("app", "private", config=["rounds=2"])
+    assert everything.account(**told).worst == np.inf
+    assert "metrics in replies have no noise" in " ".join(everything.manifest["warnings"])
+
+
+def _epsilon(mu, delta):
+    """Of mu-GDP: the least for which Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) <= delta."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    def excess(e):
+        return norm.cdf(mu / 2 - e / mu) - np.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta
+
+    return brentq(excess, 0.0, 100.0)
+
+
+def test_what_the_server_measures_is_said(tmp_path):
+    run = played(config=["rounds=2", "central=true"])
+    lengths = [np.linalg.norm(one) for one in run.model]
+    said = run.listeners["flower"]
+    assert [said[f"round {k}"]["length"] for k in range(3)] == pytest.approx(lengths)
+
+
+def test_measured_times_are_written_once_and_then_read(tmp_path):
+    file = tmp_path / "times.json"
+    own = {"work": "measured", "times": str(file)}
+    some = dict(config=["rounds=1"], algorithm=own, compute={"speed": "1 /s"})
+    first, text = played(**some), file.read_text()
+    again = played(**some)
+    assert file.read_text() == text
+    assert first.events.equals(again.events)
+    file.write_text("[]")
+    with pytest.raises(InputError, match="no times of calls"):
+        played(**some)
+
+
+def test_late_replies_come_with_the_next_of_their_kind():
+    some = dict(config=["rounds=3"], compute={"speed": ["40 /s", "40 /s", "40 /s", "3 /s"]})
+    run = played(**some, policy={"deadline": "1 s", "late": "carry"})
+    waits = run.events[run.events["kind"] == "aggregate"]["value"].tolist()
+    assert sum(waits[::2]) > 3 * len(waits[::2])  # node 3 takes part, a round later
+    with pytest.raises(RunError, match="replies that attackers, or a listener, changed"):
+        played(**some, attackers={"share": "25 %", "attack": "sign-flip"})
+
+
+WRONG = {
+    "wrong=client": (RunError, "node 2 .*, round 1, train: .*OSError: the disk of this node"),
+    "wrong=server": (InputError, "ServerApp raised LookupError: no such strategy"),
+    "limit=30.0": (RunError, "timeout=30 .*policy: all; allowed: policy: {deadline: 30 s}"),
+}
+
+
+@pytest.mark.parametrize("config", WRONG)
+def test_errors_name_the_node_and_the_round(config):
+    kind, text = WRONG[config]
+    with pytest.raises(kind, match=text) as found:
+        played(config=[config])
+    if config == "wrong=client":
+        assert "lines_client.py" in str(found.value)  # the traceback
+
+
+def test_an_app_that_waits_for_nodes_that_are_not_there_is_told(monkeypatch):
+    import flwr.serverapp.strategy.strategy_utils as waiting
+
+    monkeypatch.setattr(waiting, "sleep", lambda _: None)
+    with pytest.raises(RunError, match="waits for more nodes than are there, 1 of 4"):
+        played(participation={"uniform": 1})
+
+
+FOLDERS = {
+    "nowhere": (None, "does not exist; allowed: the folder"),
+    "empty": ("", "found no section .tool.flwr.app."),
+    "no toml": ("[tool", "is no TOML"),
+    "half": ("[tool.flwr.app.components]\nserverapp = 'a:b'", "found no clientapp"),
+    "no module": (
+        "[tool.flwr.app.components]\nserverapp = 'lines_nowhere:b'\nclientapp = 'a:b'",
+        "found no module lines_nowhere",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_no_app_is_refused_in_words(name, tmp_path):
+    text, message = FOLDERS[name]
+    folder = tmp_path / "app"
+    if text is not None:
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        app_of([str(folder)], []).loaded()
+
+
+def test_flower_that_is_missing_or_old_is_refused_in_words(monkeypatch):
+    monkeypatch.setattr(apps, "version", lambda _: "1.41.3")
+    with pytest.raises(InputError, match=r"found flwr 1\.41\.3; allowed: at least 1\.42"):
+        app_of([str(FOLDER)], [])
+    monkeypatch.setattr(apps, "version", importlib.metadata.version)
+    with pytest.raises(InputError, match="allowed: strategy, rounds, step"):
+        app_of([str(FOLDER)], ["stepp=1"])
+
+
+def test_replies_that_no_policy_let_through_are_noticed(monkeypatch):
+    """A twin that hands over what nodes computed, late or not, comes to another model."""
+    from desim.flower import plays
+
+    right = "replies = [self.here.pop(one) for one in came]"
+    wrong = right + "\n        replies += [*self.box.values()]"
+    monkeypatch.setitem(sys.modules, "desim.flower.plays", mutant(plays, right, wrong))
+    run = played(config=["rounds=1"], policy={"deadline": "2 s"})
+    assert error(run, reference(rounds=1)) <= 1e-12
+
+
+def test_clients_that_are_asked_one_after_the_other_are_noticed(monkeypatch):
+    from desim.flower import grid
+
+    right = '(classic, "fit_clients", _gathered(grid, "fit")),'
+    alone = (
+        "lambda client_instructions, **named: [_gathered(grid, 'fit')([one], **named) "
+        "for one in client_instructions][-1]"
+    )
+    twin = mutant(grid, right, f'(classic, "fit_clients", {alone}),')
+    monkeypatch.setattr("desim.flower.probe.listening", twin.listening)
+    run = played("classic", "classic", rounds=1)
+    assert run.events.query("kind == 'aggregate'")["value"].tolist() == [1.0] * NODES
