@@ -128,6 +128,8 @@ def busy(w: Array, seconds: float, data: Any) -> Array:
 
 def lengths(folder: Path) -> None:
     """Jobs of any length, and arrays of any size."""
+    from analysis.benchmarks.workers import busy  # by the name that workers know, not __main__'s
+
     file = folder / "cnn.py"
     data = build(load({**DIGITS, "plugins": [str(file)], "stop": {"rounds": 1}})).problem.data
     batches.WATCHED = 10**9  # who loses goes on, too

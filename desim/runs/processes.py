@@ -81,12 +81,12 @@ class Worker:
         there.close()
         return cls(process, here)
 
-    def memory(self) -> int:
-        """Bytes that the process holds; 0 where it has ended."""
+    def holds_more(self, memory: int) -> bool:
+        """Whether the process holds more bytes than these; one that has ended holds none."""
         try:
-            return int(psutil.Process(self.process.pid).memory_info().rss)
+            return memory < ANY and psutil.Process(self.process.pid).memory_info().rss > memory
         except psutil.Error:
-            return 0
+            return False
 
 
 class Workers:
@@ -138,7 +138,7 @@ class Workers:
             ready = wait([worker.pipe for worker in self.every], timeout=LOOK)
             for worker in [one for one in self.every if one.pipe in ready]:
                 yield from self._hear(worker)
-            for worker in [one for one in self.busy if one.memory() > memory]:
+            for worker in [one for one in self.busy if one.holds_more(memory)]:
                 self.end(worker)
                 allowed = f"{memory / 1e9:.3g} GB"
                 yield self.failed(worker, f"needed more memory than the {allowed} of a worker")
@@ -173,7 +173,7 @@ class Workers:
             self.heard(worker.job)
             worker.job = None
             yield said
-            if worker.memory() > self.memory // 2:
+            if self.memory < ANY and worker.holds_more(self.memory // 2):
                 self.end(worker)  # a fresh process begins with little memory
         else:
             worker.ready, self.stillborn = True, 0
