@@ -237,6 +237,23 @@ def test_edges_speak_to_their_own_alone():
             one._report(4, formats.Message("rows", {"before": 1.0}, told))
 
 
+@pytest.mark.parametrize("depth", [300, 600, 100_000])
+def test_fields_within_fields_are_no_end_of_the_coordinator(depth):
+    text = b'{"number":' + b"[" * depth + b"]" * depth + b"}"
+    header = b'["done",' + text + b",[]]"
+    whole = formats.LENGTHS.pack(formats.MARK, len(header), 0) + header
+    reader = formats.Unpacking(foreign=True)
+    if depth == 300:
+        assert edge_server.from_bytes(np.frombuffer(text, np.uint8)).keys() == {"number"}
+        assert [one.kind for one in reader.feed(whole)] == ["done"]
+        return
+    with pytest.raises(formats.Torn, match=r"deeper than|recursion"):
+        list(reader.feed(whole))
+    if depth > 1000:
+        with pytest.raises(ValueError, match="deeper than they are read"):
+            edge_server.from_bytes(np.frombuffer(text, np.uint8))
+
+
 def test_a_client_whose_reports_make_no_sense_is_lost_to_its_edge():
     buried, dropped = [], []
     members = SimpleNamespace(first=0, bury=lambda *what: buried.append(what))
@@ -257,8 +274,10 @@ def test_a_client_whose_reports_make_no_sense_is_lost_to_its_edge():
 
 FILES = {
     "hosts: {a: [0, 1, 2, 3, edge 0]}": "nobody who plays edge 1; allowed: all agents 0 to 3, edge",
-    "hosts: {a: [0, 1, 2, 3, edge 0, edge 2]}": "found 6; allowed: agents 0 to 3, edge 0 to edge 1",
-    "hosts: {a: [0, 1, 2, 3, edge 0, 5], b: [edge 1]}": "found edge 1, which a plays",
+    "hosts: {a: [0, 1, 2, 3, edge 0, edge 2]}": "found 'edge 2'; allowed: agents 0 to 3, edge 0 to",
+    "hosts: {a: [0, 1, 2, 3, edge 0, 5]}": "found 5; allowed: agents 0 to 3, edge 0 to edge 1",
+    "hosts: {a: [0, 1, 2, 3, edge 0, edge \u0661]}": "found 'edge \u0661'; allowed: agents",
+    "hosts: {a: [0, 1, 2, 3, edge 0, edge 1], b: [edge 1]}": "found edge 1, which a plays",
 }
 
 

@@ -12,7 +12,7 @@ from naive import tree as naive
 
 import desim
 from desim.engine.hub import Hub
-from desim.errors import Deadlock, InputError
+from desim.errors import Deadlock, InputError, RunError
 from desim.problem.kernels.sums import column_sums
 from desim.runs.allowance import listed
 from desim.runs.privacy import statement
@@ -575,6 +575,14 @@ def test_an_edge_that_never_comes_back_is_named_or_passed_over(engine, tmp_path)
     assert np.array_equal(run.model[-1], run.model[1])
 
 
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_presences_that_vanish_beside_absences_end_in_words(engine, monkeypatch):
+    monkeypatch.setattr("desim.engine.tree.absent_edges.TURNS", 50)
+    churn = {"up": "1 s", "down": 1e30}  # s: a second more is the same number
+    with pytest.raises(RunError, match=r"edge [01] has left and is not back after 50 turns"):
+        played(tree([2, 3], {**LEVEL, "churn": churn}), engine)
+
+
 LATE = [
     {"policy": {"deadline": "500 ms"}, "participation": {"bernoulli": 0.8}},
     {"policy": {"deadline": "500 ms", "late": "carry"}},
@@ -633,6 +641,20 @@ def test_the_map_has_the_cloud_in_the_middle_and_who_is_above_amid_its_own(tmp_p
     axes = played(tree([2, 3], LEVEL)).plot.network(tmp_path / "map.png")
     assert [one.get_text() for one in axes.texts] == [*"012345", "e0", "e1"]
     assert len(axes.collections[0].get_segments()) == 8
+
+
+def test_the_map_of_a_tree_is_one_however_few_were_heard(tmp_path, monkeypatch):
+    from desim.interface.plots import network_map  # which takes long to load
+
+    place = network_map.around(np.array([[0, 2], [2, 4], [3, 4]]), 4)  # nobody heard edge 3
+    assert np.allclose(np.hypot(*place[[0, 2, 3, 4]].T), [2, 1, 1, 0])
+    run = played(tree([2, 3], LEVEL, stop={"time": "50 ms"}))
+    assert set(run.links().query("delivered > 0")["target"]) == {6, 7}
+    assert [one.get_text() for one in run.plot.network(tmp_path / "map.png").texts] == ["e0", "e1"]
+    monkeypatch.setattr(network_map, "AGENTS", 7)
+    axes = played(tree([2, 3], LEVEL)).plot.network(tmp_path / "map.png")
+    names = [one.get_text().split(":")[0] for one in axes.get_legend().get_texts()]
+    assert names == ["from the cloud", "to the cloud", "below its edges"]
 
 
 # Bad input.

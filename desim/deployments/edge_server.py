@@ -130,7 +130,10 @@ def as_bytes(fields: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 def from_bytes(array: NDArray[np.uint8]) -> dict[str, Any]:
     """What `as_bytes` was given; ValueError for anything else."""
-    fields = json.loads(array.tobytes())
+    try:
+        fields = json.loads(array.tobytes())
+    except RecursionError:
+        raise ValueError("found fields within fields, deeper than they are read") from None
     if not isinstance(fields, dict):
         raise ValueError("found no fields")
     return fields

@@ -23,7 +23,10 @@ from desim.numerics.jit import set_threads
 
 PATIENCE = 30.0  # s in which all agents have to be connected once they are ready
 PARTING = 2.0  # s in which they have to leave once the run is over
-ODD = (LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration)
+ODD = (
+    LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
+    RecursionError,
+)  # fmt: skip
 Serve = Callable[[Place], None]
 
 

@@ -87,13 +87,21 @@ class Unpacking:
             whole = bytes(memoryview(self._bytes)[LENGTHS.size : end])
             del self._bytes[:end]
             message = _unpacked(whole[:header], whole[header:])
-            yield message._replace(fields=_tame(message.fields)) if self.foreign else message
+            yield message._replace(fields=_tamed(message.fields)) if self.foreign else message
 
 
 def printable(text: str) -> str:
     """Somebody else's words, cut and without what could steer a terminal."""
     cut = text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 3] + "..."
     return "".join(one if one.isprintable() or one == "\n" else "?" for one in cut)
+
+
+def _tamed(fields: dict[str, Any]) -> Any:
+    """Somebody else's fields, as `_tame` has them; Torn also for what is too deep for it."""
+    try:
+        return _tame(fields)
+    except RecursionError:
+        raise Torn("found fields within fields, deeper than they are read") from None
 
 
 def _tame(value: Any) -> Any:

@@ -40,7 +40,7 @@ from desim.runs.recording import Prepared
 
 KEYS = ("address", "port", "wait", "hosts", "data")
 DATA = ("same", "own")
-EDGE = re.compile(r"edge (\d{1,7})")
+EDGE = re.compile(r"edge ([0-9]{1,7})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
 MAX_INVITATION_BYTES = 1 << 20  # bytes
@@ -102,23 +102,22 @@ def read_hosts(path: Path, agents: int, edges: int = 0) -> Hosts:
         wait = units.seconds(data.get("wait", "120 s"))
     except ValueError as error:
         found.append(f"{path}: wait: {error}")
-    named = {name: _nodes(numbers, agents) for name, numbers in named.items()}
     found += _wrong(path, named, agents, edges)
     if found:
         raise InputError(found)
-    own = {str(name): tuple(numbers) for name, numbers in named.items()}
+    own = {
+        str(name): tuple(node for one in said if (node := _node(one, agents, edges)) is not None)
+        for name, said in named.items()
+    }
     return Hosts(str(data.get("address", "0.0.0.0")), port, wait, own, rows)
 
 
-def _nodes(said: Any, agents: int) -> Any:
-    """What a host is to play, with ids for the names of edges."""
-    if not isinstance(said, list):
-        return said
-    names = [EDGE.fullmatch(one) if isinstance(one, str) else None for one in said]
-    return [
-        one if name is None else agents + int(name[1])
-        for one, name in zip(said, names, strict=True)
-    ]
+def _node(said: Any, agents: int, edges: int) -> int | None:
+    """The id of an agent, which is its number, or of an edge by its name; None for neither."""
+    if type(said) is int:
+        return said if 0 <= said < agents else None
+    name = EDGE.fullmatch(said) if isinstance(said, str) else None
+    return agents + int(name[1]) if name and int(name[1]) < edges else None
 
 
 def node_named(node: int, agents: int) -> str:
@@ -141,9 +140,9 @@ def _wrong(path: Path, named: Mapping[str, Any], agents: int, edges: int) -> lis
         if not isinstance(numbers, list) or not numbers:
             found.append(f"{where}: found {show(numbers)}; allowed: a list of agents")
             continue
-        for i in numbers:
-            if type(i) is not int or not 0 <= i < agents + edges:
-                found.append(f"{where}: found {show(i)}; allowed: {allowed}")
+        for said in numbers:
+            if (i := _node(said, agents, edges)) is None:
+                found.append(f"{where}: found {show(said)}; allowed: {allowed}")
             elif i in owner:
                 who = node_named(i, agents)
                 found.append(f"{where}: found {who}, which {owner[i]} plays; allowed: once")

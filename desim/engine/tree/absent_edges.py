@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.engine.presences import Presences
+from desim.engine.presences import TURNS, Presences
 from desim.engine.world import World
 from desim.errors import Deadlock, RunError, at
 from desim.log.event_log import EventLog
@@ -38,14 +38,20 @@ class Attending:
         self.id, self.name, self.horizon = own, name, horizon
 
     def back(self, time: float) -> float:
-        """The first time s from `time` s on at which the edge is up; inf where it never is."""
+        """The first time s from `time` s on at which the edge is up; inf where it never is.
+
+        RunError where its presences are nothing beside so late a time.
+        """
         asked = time
-        while time < np.inf:
+        for _ in range(TURNS + self.calendar.samples.shape[1]):  # a trace may repeat a state
+            if time == np.inf:
+                return np.inf
             here, until = is_up(self.calendar, self.id, time)
             if here:
                 return asked if time == asked else float(time)
             time = until
-        return np.inf
+        text = f"{self.name} has left and is not back after {TURNS} turns, at {time:.6g} s"
+        raise at(time, f"{text}; give longer presences (network.levels' churn)")
 
     def acting(self, time: float) -> float:
         """When, s, the edge does what it would do at `time` s; Deadlock if it never does.

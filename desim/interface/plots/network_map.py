@@ -47,24 +47,25 @@ def network(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) 
     hub = (links[["source", "target"]] < 0).any(axis=1)
     n = int(links[["source", "target"]].to_numpy().max()) + 1
     if n > AGENTS or len(links) > LINKS:
-        return _distribution(links, hub, out, asked)
+        return _distribution(links, hub, isinstance(run.manifest.get("edges"), int), out, asked)
     places = (
         plain(wrapped(listed(names), 60)) if (names := sites(run.manifest)) and n <= NAMED else ""
     )
-    if hub.all():
-        return _target(links, n, out, asked, places)
     if isinstance(first := run.manifest.get("edges"), int):
         return _tree(links, n, first, out, asked, places)
+    if hub.all():
+        return _target(links, n, out, asked, places)
     return _graph(links[~hub], n, out, asked, places)
 
 
 def _distribution(
-    links: pd.DataFrame, hub: "pd.Series[bool]", out: str | Path | None, asked: Framed
+    links: pd.DataFrame, hub: "pd.Series[bool]", tree: bool, out: str | Path | None, asked: Framed
 ) -> Axes:
-    """The share of links that are no slower than so much."""
+    """The share of links that are no slower than so much; tree: most are of edges."""
     unit, factor = unit_of("time", float(links["on_the_way"].max()))
     down, up = links["source"] < 0, links["target"] < 0
-    parts = {"from the coordinator": down, "to the coordinator": up, "between agents": ~hub}
+    top, rest = ("cloud", "below its edges") if tree else ("coordinator", "between agents")
+    parts = {f"from the {top}": down, f"to the {top}": up, rest: ~hub}
     with framed(out, **asked) as axes:
         for number, (label, rows) in enumerate(parts.items()):
             if rows.any():
@@ -198,8 +199,7 @@ def around(ends: NDArray[np.int64], n: int) -> Array:
     for below, above in ends[np.argsort(-ends[:, 0], kind="stable")].tolist():
         if above in ways:
             ways[below] = (*ways[above], below)
-    depth = max(map(len, ways.values())) - 1
-    leaves = sorted(way for way in ways.values() if len(way) - 1 == depth)
+    leaves = sorted({*ways.values()} - {way[:-1] for way in ways.values()})
     turns: dict[int, list[int]] = {}
     for turn, way in enumerate(leaves):
         for node in way:
