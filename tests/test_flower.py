@@ -211,6 +211,37 @@ def test_epsilon_of_local_noise_is_that_of_its_mod():
     assert "metrics in replies have no noise" in " ".join(everything.manifest["warnings"])
 
 
+def test_noise_is_that_of_the_mod_of_each_function_and_none_behind_others():
+    """`private` has another function to train, by less clipping, which nobody calls."""
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+    from flwr.app import MetricRecord as Metrics
+    from flwr.common import Metadata
+
+    from desim.flower.noise import Charges
+
+    parts = app_of([str(FOLDER)], []).loaded()
+    import lines_client
+
+    def reply(**records):
+        about = Metadata(1, "a", 2, 1, "", "", 0.0, 9.0, "train")
+        return Message(content=RecordDict(records), metadata=about)
+
+    arrays = ArrayRecord([np.zeros(3)])
+    charges = Charges(parts._replace(client=lines_client.private), NODES, "models")
+    reach = {
+        kind: charges.terms(charges.of(kind, reply(arrays=arrays))).sensitivity[0]
+        for kind in ("train", "train.default", "train.little")
+    }
+    assert reach == pytest.approx({"train": 1.0, "train.default": 1.0, "train.little": 0.2})
+    assert charges.of("query", reply(arrays=arrays)) == "bare"
+    assert charges.of("train", reply(said=Metrics({"loss": 1.0}))) == "nothing"
+    for one in ({"arrays": arrays}, {}):  # a model as bytes is none of the metrics
+        assert charges.of("train", reply(**one, c=ConfigRecord({"w": b"0"}))) == "bare"
+    assert "hold bytes or lists" in charges.warnings[-1]
+    behind = Charges(parts._replace(client=lines_client.outside), NODES, "models")
+    assert behind.of("train", reply(arrays=arrays)) == "bare"
+
+
 def _epsilon(mu, delta):
     """Of mu-GDP: the least for which Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) <= delta."""
     from scipy.optimize import brentq
@@ -226,7 +257,8 @@ def test_what_the_server_measures_is_said(tmp_path):
     run = played(config=["rounds=2", "central=true"])
     lengths = [np.linalg.norm(one) for one in run.model]
     said = run.listeners["flower"]
-    assert [said[f"round {k}"]["length"] for k in range(3)] == pytest.approx(lengths)
+    assert [one["length"] for one in said["rounds"]] == pytest.approx(lengths)
+    assert said["length"] == pytest.approx(lengths[-1])
 
 
 def test_measured_times_are_written_once_and_then_read(tmp_path):
@@ -252,6 +284,9 @@ def test_late_replies_come_with_the_next_of_their_kind():
 
 
 WRONG = {
+    "wrong=exit": (RunError, "node 2 .*, round 1, train: .*SystemExit: no GPU"),
+    "wrong=count": (RunError, "node ., round 1, train: found num-examples -1; allowed: 0 or more"),
+    "wrong='per cent'": (InputError, "accuracy of .*; allowed: 0 to 1, or observe.metrics without"),
     "wrong=client": (RunError, "node 2 .*, round 1, train: .*OSError: the disk of this node"),
     "wrong=server": (InputError, "ServerApp raised LookupError: no such strategy"),
     "limit=30.0": (RunError, "timeout=30 .*policy: all; allowed: policy: {deadline: 30 s}"),
@@ -265,6 +300,38 @@ def test_errors_name_the_node_and_the_round(config):
         played(config=[config])
     if config == "wrong=client":
         assert "lines_client.py" in str(found.value)  # the traceback
+
+
+def test_what_an_app_does_not_say_is_said():
+    some = dict(policy="each", rounds=2, observe={"metrics": []})
+    text = " ".join(played("pushing", "app", config=["wrong=silent"], **some).manifest["warnings"])
+    assert "say no num-examples, so that they take no time" in text
+    assert "would go on, but stop ends it" in text
+    assert "num-examples" not in " ".join(played("pushing", "app", **some).manifest["warnings"])
+
+
+def test_an_edit_or_a_number_that_is_none_leaves_a_play_alone(tmp_path):
+    import shutil
+
+    from desim.flower import probe
+    from desim.flower.as_plugin import App, Keys
+
+    folder = shutil.copytree(FOLDER, tmp_path / "lines")
+    app = app_of([str(folder)], ["limit=nan"])
+    known = probe.evaluator(app, NODES, 0)
+    assert probe.evaluator(app_of([str(folder)], ["limit=nan"]), NODES, 0) is known
+    model = App.__new__(App)
+    model.parameters, model.seed = Keys(app=str(folder), agents=NODES), 0
+    first = model.evaluator
+    (folder / "more.py").write_text("x = 1\n")
+    assert model.evaluator is first
+
+
+def test_an_audit_is_refused_as_it_cannot_change_the_data():
+    from desim.experiments.audit.of_method import audit
+
+    with pytest.raises(InputError, match="found flower, but an app's nodes have data of their own"):
+        audit(desim.load(scenario(config=["rounds=1"])), delta=1e-5)
 
 
 def test_an_app_that_waits_for_nodes_that_are_not_there_is_told(monkeypatch):

@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13770,  # devices that batteries turn; stars of stars, whose edges leave, or never end
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 1750,  # Flower apps by their Grid: its messages, nodes, threads, noise of mods
+    "flower": 1800,  # Flower apps by their Grid: its messages, nodes, threads, noise of each mod
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
     "runs": 9560,  # trackers; batches on workers, the pool of processes; batteries in one play
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep

@@ -5,6 +5,7 @@ A plug-in of desim's own, light until something is played: `plugins: [this file]
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -84,9 +85,9 @@ class App(Model):
         super().__init__(parameters, facts)
         self.seed = facts.seed
 
-    @property
+    @cached_property
     def evaluator(self) -> Any:
-        """What evaluates."""
+        """What evaluates: one for as long as a run lasts, whatever becomes of the app's files."""
         return evaluator(self.parameters, self.seed)
 
     def initial(self, seed: int) -> Array:
@@ -138,11 +139,13 @@ class Heard(Listener):
     summary = "what the server of a Flower app measures by itself; ends the app with the run"
 
     def ended(self, time: float) -> Mapping[str, Any]:
-        """Figures of its central evaluations, by round; none where it has none."""
+        """The latest figures of its central evaluations, and `rounds`: those of each, if any."""
         if (probe := sys.modules.get("desim.flower.probe")) is None:
             return {}
         probe.Live.end()
-        return {f"round {k}": one for k, one in sorted(probe.Live.central.items())}
+        central = sorted(probe.Live.central.items())
+        rounds = [{"round": k, **one} for k, one in central]
+        return {**central[-1][1], "rounds": rounds} if central else {}
 
 
 class Parameters(Strict):
@@ -174,6 +177,7 @@ class Flower(Method):
     noises: ClassVar[tuple[str, ...]] = ()
     codecs: ClassVar[tuple[str, ...]] = ()
     uncoded = "an app's messages are its own: it codes them itself"
+    unaudited = "an app's nodes have data of their own, which no audit can change"
     cures: ClassVar[tuple[str, ...]] = ("the app's step",)
     unweighable = "the app's strategy weighs them"
     wants: ClassVar[tuple[str, ...]] = (f"problem.model {PATH}",)

@@ -112,7 +112,7 @@ class Nodes:
                 reply = self.client(copied(message), self.contexts[agent])
             except KeyboardInterrupt:
                 raise
-            except Exception as error:
+            except BaseException as error:  # sys.exit() ends a node's process, and so this run
                 kind, own = message.metadata.message_type, _own_part(error)
                 place = f"node {agent} (id {self.ids[agent]}), {where}, {kind}"
                 text = f"flower: {place}: the ClientApp raised {raised(error)}"

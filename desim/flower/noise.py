@@ -3,17 +3,20 @@
 LocalDpMod shortens what training changed to a norm C and adds N(0, s^2 I) with s = D sqrt(2 ln(1.25
 / delta)) / epsilon, as its documentation has it: two such values differ by 2 C at most, whatever
 becomes of the node's examples, so that a reply is (2 C / s)-GDP. Its own `sensitivity` D is taken
-for the noise alone. Everything else is a release without noise, with the reason in a warning.
+for the noise alone. That holds of what leaves the mod: where one of the app's own is outside of it,
+or a reply holds bytes or lists beside its arrays, as in a secure sum, nothing is known of it.
+Everything else is a release without noise, with the reason in a warning.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from desim.method import Mechanism, Terms, View, plain
 
-Price = Literal["bare", "noised", "nothing"]
-CENTRAL = "DifferentialPrivacy"  # how the names of strategies begin that add noise at the server
+Price = Any  # "bare", "nothing", or the mod whose noise a reply has
+HEAD = "flower: epsilon"
 
 
 class Charges:
@@ -24,25 +27,30 @@ class Charges:
 
     def __init__(self, parts: Any, agents: int, count: str) -> None:
         self.agents, self.count = agents, count
-        self.mod = _local(parts.client)
-        self.noised = self.mod is not None and count == "models"
+        self.mods = _local(parts.client)
+        self.noised = bool(self.mods) and count == "models"
         self.warnings: list[str] = []
-        head = "flower: epsilon"
-        if self.mod is None:
+        if not self.mods:
             text = "infinite, as no mod that is known adds noise at the nodes"
-            self.warnings.append(f"{head} is {text}; known: LocalDpMod")
+            known = "LocalDpMod, outside of which are none but Flower's own mods"
+            self.warnings.append(f"{HEAD} is {text}; known: {known}")
         elif count == "everything":
             text = "infinite, as metrics in replies have no noise; charge: models leaves them out"
-            self.warnings.append(f"{head} is {text}")
+            self.warnings.append(f"{HEAD} is {text}")
         else:
-            self.warnings.append(f"{head} leaves out metrics, which replies have without noise")
+            self.warnings.append(f"{HEAD} leaves out metrics, which replies have without noise")
 
     def of(self, kind: str, reply: Any) -> Price:
-        """The price of a reply to a message of a kind."""
-        arrays = reply.has_content() and len(reply.content.array_records) > 0
-        if self.count == "models" and not arrays:
+        """The price of a reply to a message of a type, such as train, or train.long."""
+        if self.count != "models":
+            return "bare"
+        if reply.has_content() and _opaque(reply.content):
+            text = "infinite, as replies hold bytes or lists, of which no noise is known"
+            self.warnings.append(f"{HEAD} is {text}")
+            return "bare"
+        if not (reply.has_content() and len(reply.content.array_records) > 0):
             return "nothing"
-        return "noised" if self.noised and kind == "train" and arrays else "bare"
+        return self.mods.get(kind, "bare")
 
     def terms(self, price: Price) -> Terms | None:
         """The terms (agents,) of a price."""
@@ -50,7 +58,7 @@ class Charges:
             return None
         if price == "nothing":
             return plain(self.agents, View.COORDINATOR, 0.0)
-        mod, ones = self.mod, np.ones(self.agents)
+        mod, ones = price, np.ones(self.agents)
         scale = mod.sensitivity * np.sqrt(2.0 * np.log(1.25 / mod.delta)) / mod.epsilon
         basis = "flower: LocalDpMod clips what training changed; metrics are left out"
         return Terms(
@@ -59,17 +67,38 @@ class Charges:
         )  # fmt: skip
 
 
-def _local(client: Any) -> Any:
-    """The LocalDpMod that every train function of a ClientApp goes through, None without one."""
-    chains = [
-        [*_chain(function)]
+def _local(client: Any) -> Mapping[str, Any]:
+    """The LocalDpMod of each type of message to train; none unless they all have one.
+
+    A function goes by train.NAME, and one without a name also by train alone.
+    """
+    functions = {
+        name: function
         for name, function in client._registered_funcs.items()
         if name.startswith("train.")
-    ]
+    }
+    if (plain_one := functions.get("train.default")) is not None:
+        functions["train"] = plain_one
     if client._call is not None:
-        chains = [[*_chain(client._call)]]
-    found = [next((m for m in one if type(m).__name__ == "LocalDpMod"), None) for one in chains]
-    return found[0] if found and all(one is not None for one in found) else None
+        functions = {"train": client._call}
+    found = {name: _outermost(function) for name, function in functions.items()}
+    return found if all(one is not None for one in found.values()) else {}
+
+
+def _outermost(function: Any) -> Any:
+    """The LocalDpMod of a function, None where none is, or where another's mod is outside of it."""
+    for mod in _chain(function):
+        if type(mod).__name__ == "LocalDpMod":
+            return mod
+        if not str(getattr(mod, "__module__", "")).startswith("flwr."):
+            return None
+    return None
+
+
+def _opaque(content: Any) -> bool:
+    """Whether metrics or configurations hold bytes or lists, which may be a model as well."""
+    records = *content.metric_records.values(), *content.config_records.values()
+    return any(isinstance(one, bytes | list) for record in records for one in record.values())
 
 
 def _chain(function: Any) -> Any:

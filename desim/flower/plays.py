@@ -43,7 +43,7 @@ class Play:
         parts = app.loaded()
         self.nodes = Nodes(app, parts.client, hub.agents, evaluator.seed)
         self.charges = Charges(parts, hub.agents, parameters.charge)
-        method.warnings += [one for one in self.charges.warnings if one not in method.warnings]
+        self.warn(*self.charges.warnings)
         self.times = Times(parameters.times and Path(parameters.times))
         self.work, self.passes = parameters.work, parameters.passes
         self.seam = Live.begun(app, parts.server, evaluator.seed)
@@ -53,6 +53,7 @@ class Play:
         self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
         self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
         self.heard = False  # whether the app heard of training since a model was shown
+        self.counted = False  # whether a reply to train has said of how many examples it is
         self.invited: Any = None  # nodes of this round
         self.questions, self.looks = 0, 0
         self.x = evaluator.start
@@ -81,6 +82,9 @@ class Play:
                     continue
                 self.bring(ask.value)
                 if not self.hub.open and self.trains(ask.value):
+                    if self.seam.rounds is None:
+                        text = "the app would go on, but stop ends it"
+                        self.warn(f"flower: {text}; --rounds N lets it make N models")
                     return
                 self.refuse_timeout(ask.timeout)
                 ids = self.send(ask.value)
@@ -106,6 +110,11 @@ class Play:
         where = f"flower: round {self.hub.round}: the ServerApp raised {raised(error)}"
         return at(self.hub.now, f"{where}\n{own}")
 
+    def warn(self, *lines: str) -> None:
+        """Say each of these once."""
+        known = self.method.warnings
+        known += [one for one in dict.fromkeys(lines) if one not in known]
+
     # Models and rounds.
 
     def trains(self, messages: Sequence[Any]) -> bool:
@@ -127,15 +136,16 @@ class Play:
             allowed = f"{len(self.evaluator.start)}, as it began with"
             raise at(self.hub.now, f"flower: {found}; allowed: {allowed}")
         self.x, self.heard, self.invited = x, False, None
+        if self.work.kind == "examples" and not self.counted:
+            text = "replies to train say no num-examples, so that they take no time"
+            self.warn(f"flower: {text}; algorithm.work: {{seconds: 2}} gives it")
         self.hub.publish(x)
 
     def last(self) -> None:
         """The app is done: a round whose model nobody has seen ends with the one before."""
         if self.heard and not self.seam.told:
             text = "the last round's model was never sent, nor made by a strategy of Flower's"
-            line = f"flower: {text}: the one before stands for it"
-            if line not in self.method.warnings:
-                self.method.warnings.append(line)
+            self.warn(f"flower: {text}: the one before stands for it")
             self.show(self.x)
 
     # Who is there.
@@ -175,11 +185,14 @@ class Play:
                 raise at(self.hub.now, f"flower: found a message to node {node}; allowed: nodes "
                          "that get_node_ids names")  # fmt: skip
             agent = self.nodes.number[node]
+            if self.hub.pending[agent] and not self.policy.interrupts:
+                text = f"found a message to node {agent}, which owes the reply to an earlier one"
+                raise at(self.hub.now, f"flower: {text}; allowed: to pull that first")
             self.messages += 1
             ids.append(numbered(one, self.messages))
             stamped(one, self.messages)
             reply, work[agent] = self.computed(agent, one)
-            price = self.charges.of(_kind(one), reply)
+            price = self.charges.of(one.metadata.message_type, reply)
             group = bits(one), bits(reply), price
             if any(agent in others for others in calls.values()):
                 text = f"found two messages to node {agent} at once"
@@ -187,13 +200,19 @@ class Play:
             calls.setdefault(group, []).append(agent)
             self.box[agent], self.waiting[ids[-1]] = reply, agent
         self.looks = 0
+        self.warn(*self.charges.warnings)
         for (down, up, price), agents in calls.items():
             terms = self.charges.terms(price)
-            job = self.method.noised if price == "noised" else self.method.reply
-            self.hub.call(
-                np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
-                bits=down, reply_bits=up,
-            )  # fmt: skip
+            job = self.method.reply if price in ("bare", "nothing") else self.method.noised
+            try:
+                self.hub.call(
+                    np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
+                    bits=down, reply_bits=up,
+                )  # fmt: skip
+            except RuntimeError as error:
+                text = f"round {self.hub.round}: found too many sizes of messages and replies"
+                allowed = f"fewer, as each is a call of its own ({error})"
+                raise at(self.hub.now, f"flower: {text}; allowed: {allowed}") from None
         return ids
 
     def computed(self, agent: int, message: Any) -> tuple[Any, float]:
@@ -220,7 +239,12 @@ class Play:
             return self.times.of(f"{agent} {self.questions} {kind}", seconds)
         if self.work.kind == "seconds":
             return float(self.work.value) if kind == "train" else 0.0
-        number = examples(said) or 0.0
+        if (number := examples(said)) is None:
+            return 0.0
+        self.counted |= kind == "train"
+        if not 0.0 <= number < np.inf:
+            text = f"node {agent}, round {self.hub.round}, {kind}: found num-examples {number:g}"
+            raise at(self.hub.now, f"flower: {text}; allowed: 0 or more")
         return number * (self.passes if kind == "train" else INFERENCE)
 
     def awaited(self, ids: list[str], kinds: set[str]) -> Program:

@@ -30,6 +30,7 @@ from desim.flower.nodes import Nodes, as_before, sow
 from desim.flower.seam import Seam
 
 QUESTIONS = 64  # of an app that sends no model
+MANY = 10_000_000  # examples of a node, each of which has a row of the test set
 
 
 class Live:
@@ -163,12 +164,19 @@ class Evaluator:
 
     def right(self, agent: int, x: Any, rows: int) -> int:
         """How many of a node's examples x (dim,) gets right."""
-        share = named(self.of(agent, x), "acc", self.keys[1])
-        return round((share or 0.0) * rows)
+        share = named(self.of(agent, x), "acc", self.keys[1]) or 0.0
+        if not 0.0 <= share <= 1.0:
+            text = f"flower: node {agent}: found an accuracy of {share:g}; allowed: 0 to 1"
+            raise InputError(f"{text}, or observe.metrics without accuracy")
+        return round(share * rows)
 
     def rows(self, agent: int) -> int:
         """On how many examples a node evaluates, 1 where it does not say."""
-        return max(1, round(examples(self.of(agent, self.start)) or 1))
+        number = examples(self.of(agent, self.start)) or 1.0
+        if not 0.0 <= number <= MANY:
+            text = f"flower: node {agent}: found an evaluation on {number:g} examples"
+            raise InputError(f"{text}; allowed: 0 to {MANY:,}")
+        return max(1, round(number))
 
     @property
     def says(self) -> tuple[str, ...]:
@@ -197,7 +205,8 @@ def evaluator(
     app: App, agents: int, seed: int, loss: str | None = None, accuracy: str | None = None
 ) -> Evaluator:
     """That of an app as its files are now; the same one for as long as nothing changes."""
-    key = app, agents, seed, loss, accuracy, _files(app)
+    place = str(app.folder), app.server, app.client, repr(app.config)  # NaN is no other NaN's equal
+    key = place, agents, seed, loss, accuracy, _files(app)
     if key not in _known:
         while len(_known) > 1:
             del _known[next(iter(_known))]

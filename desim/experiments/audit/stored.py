@@ -40,6 +40,8 @@ def terms(
     """
     stated = terms_of(scenario)
     problems = [line for wrong, line in others if wrong]
+    if text := scenario.algorithm.method.unaudited:
+        problems.append(f"algorithm: found {scenario.algorithm.name}, but {text}; allowed: another")
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
     privacy = scenario.privacy

@@ -99,6 +99,8 @@ class Method:
     codecs: ClassVar[tuple[str, ...]] = ()
     #: why not the others
     uncoded: ClassVar[str] = "its class does not say with which codecs it works"
+    #: why no audit of it says anything, empty where one does
+    unaudited: ClassVar[str] = ""
     #: whether the speed decides what an agent computes
     timed: ClassVar[bool] = False
     #: what the models are that agents of a graph report: released (functions of what was released

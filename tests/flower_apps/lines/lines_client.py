@@ -1,6 +1,7 @@
 """Clients of both of Flower's interfaces."""
 
 import os
+import sys
 
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
@@ -14,26 +15,41 @@ app, private = ClientApp(), ClientApp()
 
 def train(message, context):
     i = context.node_config["partition-id"]
-    if context.run_config["wrong"] == "client" and i == 2:
+    wrong = context.run_config["wrong"]
+    if wrong == "client" and i == 2:
         raise OSError("the disk of this node is full")
+    if wrong == "exit" and i == 2:
+        sys.exit("no GPU")
     ((name, w),) = message.content["arrays"].items()
     w = trained(w.numpy(), i, context.run_config["step"])
-    said = MetricRecord({"num-examples": len(rows(i)[1])})
-    content = RecordDict({"arrays": ArrayRecord({name: Array(w)}), "metrics": said})
-    return Message(content, reply_to=message)
+    said = {"num-examples": -1 if wrong == "count" else len(rows(i)[1])}
+    content = {"arrays": ArrayRecord({name: Array(w)})}
+    content["metrics"] = MetricRecord(said if wrong != "silent" else {"n": 1})
+    return Message(RecordDict(content), reply_to=message)
 
 
 def evaluate(message, context):
     i = context.node_config["partition-id"]
     loss, share = measured(message.content["arrays"].to_numpy_ndarrays()[0], i)
+    share *= 100.0 if context.run_config["wrong"] == "per cent" else 1.0
     figures = {"eval_loss": loss, "eval_acc": share, "num-examples": len(rows(i)[1])}
     return Message(RecordDict({"metrics": MetricRecord(figures)}), reply_to=message)
 
 
 app.train()(train)
 private.train(mods=[LocalDpMod(0.5, 1.0, 2.0, 1e-3)])(train)
+private.train("little", mods=[LocalDpMod(0.1, 1.0, 2.0, 1e-3)])(train)
 for one in (app, private):
     one.evaluate()(evaluate)
+
+
+def last(message, context, call):
+    """A mod that may add to a reply what it wants."""
+    return call(message, context)
+
+
+outside = ClientApp(mods=[last])
+outside.train(mods=[LocalDpMod(0.5, 1.0, 2.0, 1e-3)])(train)
 
 
 class Classic(NumPyClient):
