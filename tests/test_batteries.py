@@ -280,6 +280,18 @@ def test_what_a_log_alone_tells_is_what_one_play_foresees(monkeypatch):
     assert runs[1].manifest["batteries"]["plays"] > runs[0].manifest["batteries"]["plays"] == 2
 
 
+def test_the_radio_of_an_agent_that_is_empty_has_a_tail_also_when_it_would_leave():
+    radio = {"power": {"radio": "1 W", "tail": "200 ms"}}
+    churn = {"up": {"exponential": "800 ms"}, "down": {"exponential": "150 ms"}}
+    common = {"compute": POWER, "network": radio, "churn": churn, "observe": {"metrics": []}}
+    battery = {**PHONES, "capacity": {"uniform": ["0.3 J", "0.75 J"]}}
+    run = desim.run(
+        desim.load({**graph(**common, battery=battery, stop={"rounds": 6}), "name": "phones"})
+    )
+    assert len(turned(run)) > 4
+    assert run.manifest["batteries"] == {"plays": 2}
+
+
 def test_a_limit_that_is_all_there_is_to_come_is_before_what_charges_later():
     """The next deadline sends messages, which a battery that is ahead of it would not hear of."""
     days = {"power": "2 W", "daily": {"start": "0 s", "lasting": "300 ms", "day": "600 ms"}}

@@ -144,7 +144,7 @@ class Battery:
         if len(self.turns) == TURNS:
             raise too_often(self.agent, self.now)
         self.full = not self.full
-        if not self.full:
+        if self.here and not self.full:
             self.left()
 
     def left(self) -> None:
@@ -242,7 +242,7 @@ class Drain:
         self._hear(log)
         for battery in self.changed.values():
             here = battery.device.absent == (not battery.full)
-            if battery.here and not here:
+            if battery.full and battery.here and not here:  # who is empty has left before
                 battery.left()
             battery.here = here
             self._plan(battery)
@@ -267,7 +267,8 @@ class Drain:
     def turns(self, end: float) -> list[Array]:
         """Of each agent when it was empty, and back, in turn, s, in a play until `end` s."""
         for battery in self.batteries.values():  # what messages still take delays who comes back
-            battery.turn(end)
+            while battery.turn(end):
+                battery.turned()
         return [self.batteries[agent].calendar for agent in sorted(self.batteries)]
 
     def _returns(self) -> bool:
