@@ -11,8 +11,9 @@ from desim.methods.shared import attacks, robust_sums
 
 Yes = Literal[True]
 BESIDE_REPLIES = within(  # a reply of 1e140 over it is a number still
-    "a number from 1e-150 to 1e150", lambda x: 1e-150 <= x <= 1e150, minimum=1e-150, maximum=1e150
-)
+    "a number from 1e-150 to 1e150", lambda x: 1e-150 <= x <= 1e150,
+    minimum=1e-150, maximum=1e150, examples=[1e-6],
+)  # fmt: skip
 
 
 class MultiKrum(Strict):
