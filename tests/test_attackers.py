@@ -400,6 +400,7 @@ PLT = {"name": "fed-plt", "rho": 1.0, "aggregate": "median"}
         ({"aggregate": {"clipped-gossip": 1.0}}, "found clipped-gossip on a star"),
         ({"aggregate": {"trimmed-mean": 0.5}}, "which leaves nothing"),
         ({"aggregate": "medain"}, "did you mean 'median'?"),
+        ({"aggregate": {"geometric-median": {"nu": 1e-300}}}, "allowed: a number from 1e-150 to"),
         ({"algorithm": PLT}, "algorithm.send: found z"),
         ({"aggregate": "median", "name": "fedasync"}, "does not add replies up"),
         ({"attack": {"delay": "deadline"}}, "found deadline with policy all"),

@@ -13,7 +13,7 @@ import desim
 from desim.interface.cli import main
 from desim.runs import depletion, drain
 
-RUNS = (3, 4, 11)  # of 200 that agree
+RUNS = (3, 11, 158)  # of 200 that agree; in the last a radio is on at the end
 ROUNDS = 6
 
 
@@ -87,6 +87,7 @@ def test_agents_are_empty_and_back_when_a_naive_simulator_says(number):
     expected, left, end = play(devices, network, ROUNDS)
     assert len(expected) > 2
     assert apart(turned(run), expected) < 1e-7
+    assert run.manifest["batteries"] == {"plays": 2}
     assert run.manifest["time"] == pytest.approx(end, abs=1e-7)
     last = run.charge().groupby("agent").tail(1)["charge"]
     assert last.to_numpy() == pytest.approx(left, abs=1e-6)
@@ -277,6 +278,28 @@ def test_what_a_log_alone_tells_is_what_one_play_foresees(monkeypatch):
     runs.append(desim.run(desim.load(phones())))
     assert apart(*map(turned, runs)) < 1e-9
     assert runs[1].manifest["batteries"]["plays"] > runs[0].manifest["batteries"]["plays"] == 2
+
+
+def test_the_radio_of_an_agent_that_is_empty_has_a_tail_also_when_it_would_leave():
+    radio = {"power": {"radio": "1 W", "tail": "200 ms"}}
+    churn = {"up": {"exponential": "800 ms"}, "down": {"exponential": "150 ms"}}
+    common = {"compute": POWER, "network": radio, "churn": churn, "observe": {"metrics": []}}
+    battery = {**PHONES, "capacity": {"uniform": ["0.3 J", "0.75 J"]}}
+    run = desim.run(
+        desim.load({**graph(**common, battery=battery, stop={"rounds": 6}), "name": "phones"})
+    )
+    assert len(turned(run)) > 4
+    assert run.manifest["batteries"] == {"plays": 2}
+
+
+def test_a_limit_that_is_all_there_is_to_come_is_before_what_charges_later():
+    """The next deadline sends messages, which a battery that is ahead of it would not hear of."""
+    days = {"power": "2 W", "daily": {"start": "0 s", "lasting": "300 ms", "day": "600 ms"}}
+    battery = {**PHONES, "level": "75 %", "charger": days}
+    late = {"policy": {"deadline": "300 ms"}, "stop": {"time": "2 s"}}
+    run = desim.run(desim.load(phones(battery=battery, **late)))
+    assert consistent(run)
+    assert run.manifest["batteries"] == {"plays": 2}
 
 
 def test_what_charges_follows_a_file_and_the_hours_of_a_day(tmp_path):

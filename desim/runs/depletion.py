@@ -102,8 +102,9 @@ class Depletion:
         assert churn is not None
         churn = replace(churn, calendar=self.of.churn or churn.calendar, live=drain)
         settings = replace(simulation.settings, churn=churn)
-        self._played(replace(simulation, settings=settings, engine="agents"), Discard())
-        return drain.turns
+        play = replace(simulation, settings=settings, engine="agents")
+        outcome, _ = self._played(play, Discard())
+        return drain.turns(outcome.time)
 
     def _simulation(self, scenario: Scenario) -> Simulation:
         """That of a scenario whose agents are down when they are empty, as far as that is known."""

@@ -144,7 +144,7 @@ class Battery:
         if len(self.turns) == TURNS:
             raise too_often(self.agent, self.now)
         self.full = not self.full
-        if not self.full:
+        if self.here and not self.full:
             self.left()
 
     def left(self) -> None:
@@ -242,7 +242,7 @@ class Drain:
         self._hear(log)
         for battery in self.changed.values():
             here = battery.device.absent == (not battery.full)
-            if battery.here and not here:
+            if battery.full and battery.here and not here:  # who is empty has left before
                 battery.left()
             battery.here = here
             self._plan(battery)
@@ -259,13 +259,16 @@ class Drain:
                 continue
             if turns:
                 clock.at(max(time, float(clock.now)), partial(self._turn, battery, which), LEAVING)
+            elif time > clock.peek():  # a limit before that may be answered with messages
+                clock.at(time, partial(self._plugged, battery, which, time), LEAVING)
             else:
-                battery.turn(time)
-                self._plan(battery)
+                self._plugged(battery, which, time)
 
-    @property
-    def turns(self) -> list[Array]:
-        """Of each agent when it was empty, and back, in turn, s."""
+    def turns(self, end: float) -> list[Array]:
+        """Of each agent when it was empty, and back, in turn, s, in a play until `end` s."""
+        for battery in self.batteries.values():  # what messages still take delays who comes back
+            while battery.turn(end):
+                battery.turned()
         return [self.batteries[agent].calendar for agent in sorted(self.batteries)]
 
     def _returns(self) -> bool:
@@ -277,6 +280,12 @@ class Drain:
         which = self.valid[battery.agent] = self.valid.get(battery.agent, 0) + 1
         if time < np.inf:
             heappush(self.plans, (time, battery.agent, which, turns))
+
+    def _plugged(self, battery: Battery, which: int, time: float) -> None:
+        """Its charger has other watts from a time, s, on, if that is its latest plan."""
+        if which == self.valid[battery.agent]:
+            battery.turn(time)
+            self._plan(battery)
 
     def _turn(self, battery: Battery, which: int) -> None:
         """It is empty now, or back, unless something has come between."""

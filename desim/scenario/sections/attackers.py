@@ -6,9 +6,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema, model_validator
 
 from desim.fields import Count, Duration, Form, Positive, Several, Share, Strict, Whole
+from desim.fields.numbers import within
 from desim.methods.shared import attacks, robust_sums
 
 Yes = Literal[True]
+BESIDE_REPLIES = within(  # a reply of 1e140 over it is a number still
+    "a number from 1e-150 to 1e150", lambda x: 1e-150 <= x <= 1e150,
+    minimum=1e-150, maximum=1e150, examples=[1e-6],
+)  # fmt: skip
 
 
 class MultiKrum(Strict):
@@ -23,7 +28,7 @@ class MultiKrum(Strict):
 class Weiszfeld(Strict):
     """How a geometric median is computed."""
 
-    nu: Positive = 1e-6
+    nu: Annotated[float, *BESIDE_REPLIES] = 1e-6
     """the distance below which a reply counts as that far away"""
     iterations: Count = 8
     """steps from the median of each coordinate on"""
