@@ -256,7 +256,7 @@ def test_run_watch_plays_beside_a_process_that_serves(tmp_path, children, monkey
     left(["run", "s.json", "-o", "seen", "--watch"], 2)
     assert len(children) == 1  # refused before anything was served
 
-    def fails(*_):
+    def fails(*_, **__):
         raise RunError("it broke")
 
     monkeypatch.setattr("desim.runs.recording.record", fails)
