@@ -283,8 +283,8 @@ class Reading:
     def _awaited(self, run: Run) -> Int:
         """Pairs (w, 2) of who waits at the end and who was called and not heard."""
         heard, policy = self._heard, run.written.get("policy")
-        named = isinstance(listening(run), Unanswered) and isinstance(policy, Mapping)
-        if named and policy.get("late") != "carry":  # who is late is not waited for any more
+        discards = isinstance(policy, Mapping) and policy.get("late") != "carry"
+        if discards and isinstance(listening(run), Unanswered):  # of late replies
             heard = np.maximum(heard, self._closed)
         late = np.flatnonzero(self._called > heard)
         return np.stack([self._caller[late] - 1, late], axis=1)
