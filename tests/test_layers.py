@@ -24,7 +24,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 9560,  # trackers; batches on workers, the pool of processes; batteries in one play
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8520,  # a player, and the page and server that watch a run; Flower apps; trees
+    "interface": 8570,  # a player, and the page and server that watch a run; Flower apps; trees
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
