@@ -50,7 +50,7 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
     # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
     # tree, whose edges they play by processes
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 73, "deployments": 52, "experiments": 86, "interface": 53,
+    "scenario": 144, "runs": 73, "deployments": 52, "experiments": 86, "interface": 56,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
