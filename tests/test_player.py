@@ -8,6 +8,7 @@ from base64 import b64decode
 from html import unescape
 
 import numpy as np
+import pandas as pd
 import pytest
 from cases import DROP, LOSSY, graph, star
 from naive import moving
@@ -187,6 +188,7 @@ class Growing:
 
     def __init__(self, run, pieces):
         self.run, self.manifest, self.level, self.store = run, {}, run.level, self
+        self.written = run.written
         self.sizes = pieces
 
     def pieces(self, name, columns):
@@ -234,6 +236,79 @@ def test_a_log_that_grows_is_read_on_and_its_latest_rows_are_taken(monkeypatch):
     assert len(late.messages.begin) == taken["kind"].isin(["deliver", "lost"]).sum()
 
 
+def test_what_was_measured_at_the_end_of_a_round_is_so_at_its_end():
+    run = some_run(0)
+    seen = scene(run)
+    over = unpacked(seen["arrays"]["over"])
+    (curve,) = (one for one in seen["curves"] if one["name"] == "error")
+    measured = reading.ticks(np.array(curve["time"]), seen["end"]).tolist()
+    by_round = dict(zip(curve["round"], measured, strict=True))
+    assert [by_round[k + 1] for k in range(len(over))] == over
+    six = reading.ticks(np.array([float(f"{one:.6g}") for one in curve["time"]]), seen["end"])
+    assert six.tolist() != measured  # which six digits are not enough for
+
+
+@pytest.mark.parametrize("late", ["discard", "carry"])
+def test_whoever_was_called_and_can_still_be_used_is_waited_for_at_the_end(late):
+    policy = {"deadline": "60 ms", "late": late}
+    compute = {"speed": {"uniform": [50, 900]}}
+    changes = {"participation": {"uniform": 3}, "policy": policy, "compute": compute}
+    run = desim.run(desim.load({**star(**changes, stop={"rounds": 4}), "engine": "agents"}))
+    rows = run.events.to_dict("records")
+    ended = 0
+    for some in range(1, len(rows), 3):
+        found = Reading(6, plays=True).moves(Growing(run, [some])).awaited.tolist()
+        hand = set()
+        for row in rows[:some]:
+            if row["kind"] == "activate":
+                hand.add(row["agent"])
+            elif row["kind"] == "deliver" and row["agent"] < 0:
+                hand.discard(row["peer"])
+            elif row["kind"] == "aggregate" and late == "discard":
+                ended += len(hand)
+                hand.clear()
+        assert found == [[-1, who] for who in sorted(hand)]
+    assert (ended > 0) == (late == "discard")
+
+
+def test_at_the_edge_of_a_tree_edges_wait_for_agents_and_the_cloud_for_edges():
+    words = "activate deliver deliver deliver deliver deliver".split()
+    ends = [(0, -1), (2, -1), (3, -1), (0, 2), (2, 0), (-1, 3)]
+    on = Reading(2, plays=True)
+    steps = []
+    for row, (kind, (agent, peer)) in enumerate(zip(words, ends, strict=True)):
+        log = pd.DataFrame({"kind": [kind], "agent": [agent], "peer": [peer]})
+        on._calls(columns_of(log), row)
+        steps.append(on._awaited(Stopped()).tolist())
+    assert steps == [
+        [[-1, 0]], [[-1, 0], [-1, 2]], [[-1, 0], [-1, 2], [-1, 3]], [[2, 0], [-1, 2], [-1, 3]],
+        [[-1, 2], [-1, 3]], [[-1, 2]],
+    ]  # fmt: skip
+
+
+class Stopped:
+    """A run of a tree, as far as who is waited for depends on it."""
+
+    written, manifest = {}, {"edges": 2}
+
+
+def test_of_a_curve_of_many_rows_epsilon_is_never_too_little_and_that_is_said(
+    tmp_path, monkeypatch
+):
+    run = played(tmp_path / "r", stop__rounds=20)
+    whole = scene(run)
+    assert not [one for one in whole["notes"] if one.startswith("Of a curve")]
+    monkeypatch.setattr("desim.interface.player.scene.POINTS", 12)
+    some = scene(run)
+    assert [one for one in some["notes"] if one.startswith("Of a curve of more than 12 rows")]
+    shown = [np.array(one["privacy"][name]) for one in (whole, some) for name in ("time", "value")]
+    times, values, fewer, theirs = shown
+    assert len(fewer) <= 12 < len(times)
+    known = theirs[np.searchsorted(fewer, times, side="right") - 1]
+    assert (known >= values).all()
+    assert known[-1] == values[-1]
+
+
 def test_of_a_long_log_every_kth_message_is_drawn_and_that_is_said(monkeypatch):
     run = some_run(0)
     monkeypatch.setattr(reading, "MAX_ROWS", len(run.events) // 3)
@@ -247,7 +322,7 @@ def test_of_a_long_log_every_kth_message_is_drawn_and_that_is_said(monkeypatch):
     assert len(rows["sent"]) == math.ceil(came / every)
     assert rows["who"] == []
     busy = np.array(rows["busy"]).reshape(-1, seen["bins"]).sum(axis=1) / 255.0
-    done = run.events[(run.events["kind"] == "compute") & (run.events["agent"] >= 0)]
+    done = run.events[run.events["kind"].isin(["compute", "abort"]) & (run.events["agent"] >= 0)]
     worked = done.groupby("agent")["seconds"].sum().reindex(range(len(busy)), fill_value=0.0)
     shares = worked.to_numpy() / seen["end"] * seen["bins"]
     np.testing.assert_allclose(busy, shares, atol=0.5 * seen["bins"] / 255.0)

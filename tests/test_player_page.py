@@ -7,8 +7,10 @@ import pytest
 from naive import moving
 from report_runs import hostile, manipulated, played
 
+from desim.interface.player.animated import page as page_of
 from desim.interface.player.animated import player
-from desim.interface.player.local_server import LocalServer, Watched
+from desim.interface.player.local_server import UNREAD, LocalServer, Watched
+from desim.interface.player.scene import scene
 
 pytestmark = pytest.mark.slow
 STAR = {
@@ -146,6 +148,8 @@ def test_the_keyboard_narrow_dark_and_without_motion(star, opened):
         assert shown["round"] == round_
         if press != "End":
             assert shown["time"] == pytest.approx(ends.iloc[round_ - 1], rel=1e-6)
+        assert shown["metric"] == f"{run.curve('error')['value'].iloc[round_]:.4g}"
+        assert shown["waits"] == [] or press != "End"
     page.keyboard.press("Home")
     before = state(page)
     assert before["time"] == 0.0
@@ -164,6 +168,22 @@ def test_the_keyboard_narrow_dark_and_without_motion(star, opened):
     page.keyboard.press("Tab")
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     assert page.evaluate(outline) == "solid"
+    assert page.complaints == []
+
+
+def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened, tmp_path):
+    run, _, _ = star
+    seen = scene(run)
+    early = {**UNREAD, "name": "early"}
+    path = tmp_path / "early.html"
+    path.write_text(page_of({**early, "asks": False}), "utf-8")
+    page = opened(path)
+    assert state(page)["end"] == 0.0
+    page.evaluate("(data) => show(data)", {**seen, "plays": True})
+    until(page, f"window.player.state().time > {0.5 * run.manifest['time']}")
+    page.evaluate("(data) => show(data)", seen)
+    shown = state(page)
+    assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
     assert page.complaints == []
 
 

@@ -14,6 +14,7 @@ from desim.errors import InputError, RunError
 from desim.interface.cli import main
 from desim.interface.player import local_server
 from desim.interface.player.local_server import LocalServer, Pace, Watched
+from desim.interface.player.scene import scene
 from desim.interface.reports.page import embedded
 
 
@@ -72,6 +73,7 @@ def test_who_does_not_know_the_address_or_comes_by_another_name_gets_nothing(tmp
     for path in wrong:
         status, _, text = asked(server, path or "/")
         assert (status, text) == (404, "404 Not Found\n"), path
+    assert asked(server, "http://[x/", Host=f"localhost:{server.server_port}")[0] == 400
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert asked(server, home, method)[0] == 501
 
@@ -100,6 +102,19 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
     assert third["trouble"].endswith("not a run directory (there is nothing)")
     assert third["arrays"] == second["arrays"]  # what was seen stays
     assert asked(server, f"/{server.secret}/")[0] == 200
+
+
+def test_of_a_run_that_has_replaced_another_nothing_of_the_old_one_is_shown(tmp_path, served):
+    """Of another seed, whose log has as many rows."""
+    run = played(tmp_path / "r", network__link__latency={"uniform": ["5 ms", "50 ms"]})
+    server = served(run.directory, clock=lambda: 0.0)
+    first = scene_of(server)
+    shutil.rmtree(run.directory)
+    changes = {"network__link__latency": {"uniform": ["5 ms", "50 ms"]}, "seed": 4}
+    run = played(tmp_path / "r", **changes)
+    second = scene_of(server)
+    assert second["rows"] == first["rows"]
+    assert second["arrays"] == scene(run)["arrays"] != first["arrays"]
 
 
 def test_a_run_is_not_read_more_than_a_fifth_of_the_time(tmp_path, monkeypatch):
@@ -241,7 +256,7 @@ def test_run_watch_plays_beside_a_process_that_serves(tmp_path, children, monkey
     left(["run", "s.json", "-o", "seen", "--watch"], 2)
     assert len(children) == 1  # refused before anything was served
 
-    def fails(*_):
+    def fails(*_, **__):
         raise RunError("it broke")
 
     monkeypatch.setattr("desim.runs.recording.record", fails)

@@ -104,6 +104,7 @@ class Watched:
         self._clock, self._rested, self._charged = clock, 0.0, 0.0
         self._spent: dict[str, Any] | None = None
         self._log: Reading | None = None
+        self._which: Any = None
         self._mark: Any = None
         self._trouble = ""
         self._lock = threading.Lock()
@@ -126,15 +127,20 @@ class Watched:
 
     def _read(self, run: Run, mark: Any) -> None:
         """Make a new scene of the run."""
-        from desim.interface.player.moves import Reading
+        from desim.interface.player.moves import Reading, last_time
         from desim.interface.player.scene import agents_of, privacy, scene
         from desim.interface.reports.readable import readings
 
         began, plays = self._clock(), run.status == "running"
+        which = run.manifest.get("scenario_sha256"), self.path.stat().st_ino
+        if which != self._which:  # another run has replaced it
+            self._log, self._which, self._charged, self.pace = None, which, 0.0, Pace()
         if self._log is None or self._log.plays != plays:
             self._log = Reading(agents_of(run), plays)
         if began >= self._charged or not plays:  # of many releases it takes longer than the rest
+            until = last_time(run.store.pieces("events", ["time"])) if plays else float("inf")
             self._spent = privacy(readings([run])[0])
+            self._spent |= {"until": until} if plays else {}
             took = self._clock() - began
             self._charged = self._clock() + took * (1.0 / SHARE - 1.0)
             began += took
@@ -199,11 +205,16 @@ class Answers(BaseHTTPRequestHandler):
         from desim.interface.player.animated import page
 
         server = self.server
-        hosts = [f"{name}:{server.server_port}" for name in (HERE, "localhost")]
+        usual = "" if server.server_port == 80 else f":{server.server_port}"  # browsers omit it
+        hosts = [f"{name}{usual}" for name in (HERE, "localhost")]
         if self.headers.get("Host") not in hosts:  # a page elsewhere that calls itself this machine
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:  # half an address of version 6
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
         _, secret, *rest = [*asked.path.split("/"), ""]
         if not compare_digest(secret.encode(), server.secret.encode()) or len(rest) != 2:
             self._refuse(HTTPStatus.NOT_FOUND)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from desim.agent_names import NETWORK
 from desim.arrays import Array, Int
 from desim.columns import Columns, Pieces, rows_of
-from desim.runs.reading.traffic import Occupation
-from desim.runs.reading.waits import waits
+from desim.runs.reading.traffic import Occupation, longer
+from desim.runs.reading.waits import Unanswered, listening, waits
 from desim.runs.run import Run
 
 COLUMNS = ["time", "kind", "agent", "peer", "round", "seconds", "value"]
@@ -72,8 +72,8 @@ class Moves:
     (2, bins): agents that compute, messages on their way, on average over `bin` s each; busy
     (agents, bins): which share of a bin each agent computes, where spans are not taken; links
     (m, 2): who has sent to whom; sent: messages that have neither arrived nor been lost; hub:
-    whether there is a coordinator; awaited: agents whom it has called and not heard since;
-    closers: see `_closers`.
+    whether there is a coordinator; awaited (w, 2): who waits for whom at the end, as whoever was
+    called and not heard since, and can still be used; closers: see `_closers`.
     """
 
     end: float
@@ -157,21 +157,22 @@ class Reading:
         self._hub = False
         self._crowd, self._busy = Occupied(2, end), Occupied(agents if self.every > 1 else 0, end)
         self._occupation = Occupation()
-        self._called, self._heard = np.full(agents, -1), np.full(agents, -1)
+        self._called, self._heard, self._caller = (np.zeros(agents, np.int64) for _ in range(3))
+        self._closed = 0
         self._down: dict[int, float] = {}
 
     def moves(self, run: Run) -> Moves:
         """What moves in the run; what its log leaves out is not there."""
         log = run.store.pieces("events", COLUMNS)
         ended = run.manifest.get("time")
-        end = float(ended) if ended is not None else _last(log)
+        end = float(ended) if ended is not None else last_time(log)
         known = len(self._first)
         if known == 1 or not np.array_equal(self._first, log.first[:known]):
             self._begin(log, end)
         for number in range(len(self._first) - 1, len(log)):
             self._add(log[number], int(log.first[number]))
         self._first = log.first.copy()
-        return self._found(log, end, run.level)
+        return self._found(log, end, run)
 
     def _add(self, log: Columns, first: int) -> None:
         """Add a piece, whose first row has that number in the log."""
@@ -184,11 +185,10 @@ class Reading:
             rows = np.flatnonzero(kind.equal(word) & (agent >= 0))
             some = rows_of(log, rows)
             begin = some["time"] - some["seconds"]
-            if state == COMPUTES:
-                self._crowd.add(np.zeros(len(rows), np.int64), begin, some["time"])
-                if self.every > 1:
-                    own = some["agent"] < self.agents
-                    self._busy.add(some["agent"][own], begin[own], some["time"][own])
+            self._crowd.add(np.zeros(len(rows), np.int64), begin, some["time"])
+            if self.every > 1:
+                own = some["agent"] < self.agents
+                self._busy.add(some["agent"][own], begin[own], some["time"][own])
             self._span(first + rows, some["agent"], begin, some["time"], state)
         for row in np.flatnonzero(kind.equal("down") | kind.equal("up")).tolist():
             who, time = int(agent[row]), float(log["time"][row])
@@ -205,13 +205,20 @@ class Reading:
             self._spans.append({**arrays, "state": np.full(len(row), state)})
 
     def _calls(self, log: Columns, first: int) -> None:
-        """Note who was called last, and whom the coordinator has heard, by row."""
-        kind, agent, peer = log["kind"], log["agent"], log["peer"]
-        rows = first + np.arange(len(agent))
-        called = kind.equal("activate") & (agent >= 0) & (agent < self.agents)
+        """Note who was called last, and heard last by whom calls it: numbers of rows, from 1."""
+        kind, agent, peer = log["kind"], log["agent"].astype(np.int64), log["peer"].astype(np.int64)
+        for name in ("_called", "_heard", "_caller"):
+            setattr(self, name, longer(getattr(self, name), np.append(agent, peer)))
+        rows = first + 1 + np.arange(len(agent))
+        called, came = kind.equal("activate") & (agent >= 0), kind.equal("deliver")
+        down = came & (agent >= 0) & ((peer < 0) | (peer >= self.agents) & (peer > agent))
+        self._caller[agent[down]] = peer[down] + 1
+        called |= down & (agent >= self.agents)  # an edge, whom no row but its message calls
         self._called[agent[called]] = rows[called]
-        heard = kind.equal("deliver") & (agent < 0) & (peer >= 0) & (peer < self.agents)
+        heard = came & (peer >= 0) & ((agent < 0) | (agent >= self.agents) & (agent > peer))
         self._heard[peer[heard]] = rows[heard]
+        closed = kind.equal("aggregate") & (agent < 0)
+        self._closed = int(rows[closed].max(initial=self._closed))
 
     def _travels(self, log: Columns, first: int) -> None:
         """Take messages that have come or been lost, and count those that are on their way."""
@@ -246,7 +253,7 @@ class Reading:
         self._rounds = np.append(self._rounds, np.zeros(max(more, 0)))
         np.maximum.at(self._rounds, turn[turn > 0] - 1, time[turn > 0])
 
-    def _found(self, log: Pieces, end: float, level: str) -> Moves:
+    def _found(self, log: Pieces, end: float, run: Run) -> Moves:
         """What was read of a log until `end` s."""
         rows = int(log.first[-1])
         taken = max(rows - LATEST, 0) if self.plays else 0  # the first row that is taken
@@ -255,7 +262,7 @@ class Reading:
         for parts in (self._messages, self._spans):
             parts[1:] = [part for part in parts[1:] if (part["row"] >= taken).any()]
         whole = Pieces(np.diff(log.first)[piece:].tolist(), lambda k: log[piece + k])
-        table = waits(whole) if level != "rounds" else _NO_WAITS
+        table = waits(whole) if run.level != "rounds" else _NO_WAITS
         on, since_when = self._under_way()
         now = np.full(len(on), end)
         under_way = {"row": now * 0 + rows, "agent": on, "begin": since_when, "end": now,
@@ -270,8 +277,17 @@ class Reading:
             Spans(**_latest(spans, taken, "begin", "agent")), _open(table, since),
             np.maximum.accumulate(self._rounds), crowd.mean(end), crowd.width,
             np.minimum(self._busy.mean(end), 1.0), links, self._sent, self._hub,
-            np.flatnonzero(self._called > self._heard), _closers(table),
+            self._awaited(run), _closers(table),
         )  # fmt: skip
+
+    def _awaited(self, run: Run) -> Int:
+        """Pairs (w, 2) of who waits at the end and who was called and not heard."""
+        heard, policy = self._heard, run.written.get("policy")
+        discards = isinstance(policy, Mapping) and policy.get("late") != "carry"
+        if discards and isinstance(listening(run), Unanswered):  # of late replies
+            heard = np.maximum(heard, self._closed)
+        late = np.flatnonzero(self._called > heard)
+        return np.stack([self._caller[late] - 1, late], axis=1)
 
     def _under_way(self) -> tuple[Int, Array]:
         """Agents (n,) that compute or are away at the end, and since when s."""
@@ -286,7 +302,7 @@ class Reading:
 _NO_WAITS = pd.DataFrame({name: [] for name in ("time", "round", "agent", "waited", "closer")})
 
 
-def _last(log: Pieces) -> float:
+def last_time(log: Pieces) -> float:
     """When s the last event of a log was."""
     times = log[len(log) - 1]["time"]
     return float(times[-1]) if len(times) else 0.0

@@ -217,8 +217,8 @@ def curves(one: Read, until: float = np.inf) -> list[dict[str, Any]]:
         rows = thinned(value, POINTS)
         found.append({
             "name": name, "label": LABELS.get(name, name).split(":")[0], "percent": is_share(name),
-            "log": name in LOGARITHMIC, "time": rounded(time[rows]), "round": rounded(turn[rows]),
-            "value": rounded(value[rows]),
+            "log": name in LOGARITHMIC, "time": time[rows].tolist(),
+            "round": turn[rows].astype(np.int64).tolist(), "value": rounded(value[rows]),
         })  # fmt: skip
     return found
 
@@ -235,8 +235,8 @@ def privacy(one: Read) -> dict[str, Any]:
     spent: dict[str, Any] = {}
     if one.spent is not None:
         rows = thinned(one.spent.totals, POINTS)
-        times, totals = (rounded(each[rows]) for each in (one.spent.times, one.spent.totals))
-        spent = {"time": times, "value": totals}
+        most = np.maximum.reduceat(one.spent.totals, rows)  # until the next row: never too little
+        spent = {"time": one.spent.times[rows].tolist(), "value": rounded(most)}
     return {"said": epsilon(account.worst, account.flags), "terms": terms, "why": why,
             "doubts": doubts, **spent}  # fmt: skip
 
@@ -263,6 +263,18 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:
         found.append(f"The log leaves out {left[one.run.level]} (log: {one.run.level}).")
+    if _is_thinned(one):
+        found.append(
+            f"Of a curve of more than {POINTS:,} rows {POINTS:,} are in this page at most: what is "
+            "shown at a moment may be a value of shortly before, and epsilon, of shortly after."
+        )
     if one.measured is not None and one.measured.empty:
         found.append("No metric is recorded so far.")
     return found
+
+
+def _is_thinned(one: Read) -> bool:
+    """Whether some rows of a curve are not in a page."""
+    measured, spent = one.measured, one.spent
+    rows = [] if measured is None else measured["metric"].value_counts().tolist()
+    return max([*rows, 0 if spent is None else len(spent.totals)], default=0) > POINTS

@@ -90,6 +90,7 @@ class Scene {
     for (let agent = 0; agent <= this.nodes; agent += 1) this.first[agent] = upTo(this.who, agent - 1);
     this.curves = [...data.curves];
     if (data.privacy.time) this.curves.push({ ...data.privacy, name: "epsilon", label: "epsilon", log: false, spent: true });
+    for (const curve of this.curves) curve.ticks = curve.time.map((time) => this.tick(time));
   }
 
   tick(time) {
@@ -142,12 +143,14 @@ class Scene {
     return place < this.over.length ? this.over[place] : TICKS;
   }
 
-  // Who waits for whom: of waits that are over by the end it is known who closed them; of a
-  // coordinator's that is open at the end, who was called and not heard.
+  // Who waits for whom: of waits that are over by the end it is known who closed them; of one that is
+  // open at the end, who was called and not heard. At the end of a run nobody waits any more.
   awaitedAt(tick) {
     const known = this.waits.at(tick).map((i) => ({ agent: this.waiter[i], closer: this.closer[i] }));
-    const open = this.hub && !known.some(({ agent }) => agent < 0) && tick >= this.edge;
-    return open ? [...known, ...this.awaited.map((closer) => ({ agent: -1, closer }))] : known;
+    const open = this.hub && !known.some(({ agent }) => agent < 0) && tick >= this.edge && tick < TICKS;
+    if (!open) return known;
+    const more = this.awaited.map(([agent, closer]) => ({ agent, closer }));
+    return [...known, ...more.filter(({ agent }) => !known.some((one) => one.agent === agent))];
   }
 
   // From when on the coordinator's wait is not over: when its last one was.
@@ -155,9 +158,9 @@ class Scene {
     return this.over && this.over.length ? this.over[this.over.length - 1] : 0;
   }
 
-  // The value of a curve at a time: that of its latest row.
-  valueAt(curve, time) {
-    const place = upTo(curve.time, time) - 1;
+  // The value of a curve at a tick: that of its latest row. Ticks, as ends of rounds are ticks.
+  valueAt(curve, tick) {
+    const place = upTo(curve.ticks, tick) - 1;
     if (place < 0) return curve.spent ? 0 : null;
     return curve.value[place];
   }

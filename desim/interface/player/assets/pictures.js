@@ -313,7 +313,7 @@ class Chart extends Picture {
     pen.stroke();
   }
 
-  draw({ time }, colours) {
+  draw({ time, now: tick }, colours) {
     if (!this.curve) return;
     const pen = this.begin((back) => this.still(back, colours));
     const { top, bottom } = this.frame;
@@ -333,7 +333,7 @@ class Chart extends Picture {
     pen.moveTo(now, top);
     pen.lineTo(now, bottom);
     pen.stroke();
-    const value = this.scene.valueAt(this.curve, time);
+    const value = this.scene.valueAt(this.curve, tick);
     if (value === null || (this.log && value <= 0)) return;
     pen.fillStyle = colours.busy;
     pen.beginPath();

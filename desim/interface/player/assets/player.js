@@ -45,13 +45,14 @@ function awaitedText({ waits, scene }) {
   return `${parts.join("; ")} (by ${listed(who)})`;
 }
 
-function computingText({ computing, scene, tick }) {
+function computingText({ computing, vain, scene, tick }) {
   if (scene.level !== "all") return "not in the log";
   if (scene.every > 1) {
     const bin = Math.min(Math.floor((tick / TICKS) * scene.crowd[0].length), scene.crowd[0].length - 1);
     return `${Number(scene.crowd[0][bin].toPrecision(3))} of ${scene.agents} on average`;
   }
-  return computing.length > NAMES ? `${computing.length} of ${scene.agents}: ${listed(computing)}` : listed(computing);
+  const many = computing.length > NAMES ? `${computing.length} of ${scene.agents}: ` : "";
+  return `${many}${listed(computing)}${vain.length ? `; in vain, as it will be interrupted: ${listed(vain)}` : ""}`;
 }
 
 function messagesText({ under, scene, time }) {
@@ -65,14 +66,17 @@ function messagesText({ under, scene, time }) {
 function curveText(moment) {
   const curve = view.scene.curves[view.curve];
   if (!curve) return "none recorded";
-  const value = view.scene.valueAt(curve, moment.time);
+  const value = view.scene.valueAt(curve, moment.now);
   return value === null ? "not measured yet" : numberText(value, curve.percent);
 }
 
 function epsilonText(moment) {
   const { privacy, curves } = view.scene;
   const spent = curves.find((one) => one.spent);
-  return spent ? numberText(view.scene.valueAt(spent, moment.time)) : privacy.said;
+  if (!spent) return privacy.said;
+  const { until } = privacy; // of a run that plays: it is known less often than the rest
+  const old = until !== undefined && moment.time > until ? `, by ${timeText(until, unitOf(view.scene.end))}` : "";
+  return `${numberText(view.scene.valueAt(spent, moment.now))}${old}`;
 }
 
 function facts(moment) {
@@ -82,7 +86,7 @@ function facts(moment) {
   const last = scene.done(scene.over.length);
   setText("clock", clock);
   setText("f-time", clock);
-  setText("f-round", last ? `${scene.rounds(moment.tick)} of ${last} over` : "none is over");
+  setText("f-round", last ? `${scene.rounds(moment.now)} of ${last} over` : "none is over");
   setText("f-metric", curveText(moment));
   setText("f-epsilon", epsilonText(moment));
   setText("f-computing", computingText(moment));
@@ -90,7 +94,7 @@ function facts(moment) {
   setText("f-messages", messagesText(moment));
   const place = String(scene.end ? Math.round((STEPS * moment.time) / scene.end) : 0);
   if ($("time").value !== place) $("time").value = place;
-  $("time").setAttribute("aria-valuetext", `${clock}, round ${scene.rounds(moment.tick)}`);
+  $("time").setAttribute("aria-valuetext", `${clock}, round ${scene.rounds(moment.now)}`);
 }
 
 // For readers of the screen: where it stands, when it was stopped or moved, and now and then.
@@ -98,7 +102,7 @@ function say(moment) {
   const { scene } = view;
   const curve = scene.curves[view.curve];
   const metric = curve ? `, ${curve.label} ${curveText(moment)}` : "";
-  setText("said", `${timeText(moment.time, unitOf(scene.end))}, round ${scene.rounds(moment.tick)}${metric}, `
+  setText("said", `${timeText(moment.time, unitOf(scene.end))}, round ${scene.rounds(moment.now)}${metric}, `
     + `waited for: ${awaitedText(moment)}`);
   view.said = performance.now();
 }
@@ -107,16 +111,20 @@ function say(moment) {
 
 function momentAt(time) {
   const { scene } = view;
-  const tick = Math.min(scene.tick(time), scene.plays ? TICKS - 1 : TICKS); // what is on at the end goes on
+  const now = scene.tick(time);
+  const tick = Math.min(now, scene.plays ? TICKS - 1 : TICKS); // what is on at the end goes on
   const trail = scene.tick(Math.max(time - (view.playing && !still.matches ? TRAIL * view.pace : 0), 0));
   const under = scene.messages.at(tick);
   const waits = scene.awaitedAt(tick);
   const computing = [];
-  if (scene.every === 1) {
-    for (let agent = 0; agent < scene.nodes; agent += 1) if (scene.does(agent, tick) === COMPUTES) computing.push(agent);
+  const vain = [];
+  for (let agent = 0; scene.every === 1 && agent < scene.nodes; agent += 1) {
+    const state = scene.does(agent, tick);
+    if (state === COMPUTES || state === INTERRUPTED) computing.push(agent);
+    if (state === INTERRUPTED) vain.push(agent);
   }
   return {
-    scene, time, tick, trail, under, waits, computing, span: view.span,
+    scene, time, now, tick, trail, under, waits, computing, vain, span: view.span,
     awaited: new Set(waits.map(({ closer }) => closer)), waiting: waits.some(({ agent }) => agent < 0),
   };
 }
@@ -255,6 +263,7 @@ function usual() {
 
 async function show(data) {
   const first = view.scene === null;
+  const empty = first || !view.scene.end; // of a run that has stored nothing there is nothing to follow
   const chosen = first ? null : (view.scene.curves[view.curve] || {}).name;
   view.scene = await Scene.of(data);
   words();
@@ -267,13 +276,14 @@ async function show(data) {
   const place = Math.max(curves.findIndex(({ name }) => name === chosen), 0);
   $("curve").value = String(place);
   choose(place);
-  if (first) {
+  if (empty) {
     usual();
-    if (view.scene.plays) follow(true);
-    requestAnimationFrame(frame);
+    follow(first || view.following);
   }
+  if (first) requestAnimationFrame(frame);
   if (!view.scene.plays && view.following) {
     view.following = false;
+    view.time = view.scene.end;
     play(false);
   }
   view.dirty = true;
@@ -373,7 +383,7 @@ function state() {
   });
   return {
     time: view.time, end: scene.end, playing: view.playing, following: view.following, speed: view.speed,
-    round: scene.rounds(moment.tick), dots, computing: [...moment.computing], waits: moment.waits.map((one) => ({ ...one })),
+    round: scene.rounds(moment.now), dots, computing: [...moment.computing], waits: moment.waits.map((one) => ({ ...one })),
     frames: view.frames, epsilon: $("f-epsilon").textContent, metric: $("f-metric").textContent,
     nodes: Array.from({ length: scene.nodes }, (_, node) => pictures.map.place(node)), status: scene.status,
   };
