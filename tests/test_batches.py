@@ -228,3 +228,14 @@ def test_a_dask_cluster_has_the_same_bits(tmp_path):
         machines.scale(0)
     assert bits(found) == bits(desim.run(case))
     assert found.manifest["workers"]["sent"] > 0
+
+
+def test_the_file_of_a_model_is_known_as_it_was_imported(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.read_text())
+    given = modelled()
+    given["problem"]["model"] = "shared-quadratic"
+    case = loaded({**given, "plugins": [str(file)]})
+    before = repr(case.problem.loss)
+    file.write_text(PLUGIN.read_text().replace("0.5 *", "0.25 *"))
+    assert repr(case.problem.loss) == before
