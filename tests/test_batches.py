@@ -159,6 +159,11 @@ def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
     case, own = scenario(), modelled(model=None)
     for arguments, why in (
         ({"workers": -1}, "workers: found -1; allowed: a whole number, at least 0"),
+        ({"workers": "2"}, "workers: found '2'; allowed: a whole number"),
+        ({"workers": 2.5}, r"workers: found 2\.5; allowed: a whole number"),
+        ({"workers": True}, "workers: found true; allowed: a whole number"),
+        ({"dask": ""}, "dask: found ''; allowed: the address of a scheduler"),
+        ({"dask": 5}, "dask: found 5; allowed: the address of a scheduler"),
         ({"workers": 2, "dask": "tcp://a:1"}, "dask: found workers too"),
     ):
         with pytest.raises(InputError, match=why):
@@ -223,3 +228,14 @@ def test_a_dask_cluster_has_the_same_bits(tmp_path):
         machines.scale(0)
     assert bits(found) == bits(desim.run(case))
     assert found.manifest["workers"]["sent"] > 0
+
+
+def test_the_file_of_a_model_is_known_as_it_was_imported(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.read_text())
+    given = modelled()
+    given["problem"]["model"] = "shared-quadratic"
+    case = loaded({**given, "plugins": [str(file)]})
+    before = repr(case.problem.loss)
+    file.write_text(PLUGIN.read_text().replace("0.5 *", "0.25 *"))
+    assert repr(case.problem.loss) == before

@@ -155,10 +155,37 @@ def test_what_can_be_known_is_refused_before_the_run(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="file: is a file; allowed: a folder"):
         played(CASES["star"], tmp_path / "file", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    board = desim.TensorBoard(tmp_path / "logs")
+    with pytest.raises(InputError, match="workers: found with loss logistic"):
+        desim.run(CASES["star"], trackers=[board], workers=2)
+    assert not (tmp_path / "logs").exists()
+    for wrong in (board, "logs", [desim.TensorBoard], 5):
+        with pytest.raises(InputError, match=r"trackers: found .*; allowed: a list"):
+            desim.run(CASES["star"], trackers=wrong)
+    with pytest.raises(InputError, match=r"x: cannot be written .File name too long"):
+        board.begins(300 * "x", {})
     for package, tracker in (("tensorboard", desim.TensorBoard), ("mlflow", desim.MLflow)):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(InputError, match=rf"pip install 'desim\[{package}\]'"):
             tracker(tmp_path / "logs")
+
+
+def test_each_run_of_an_export_has_a_folder_inside_it(tmp_path):
+    case = star(problem={"agents": 2}, stop={"rounds": 1}, engine="cohort")
+    one, other = desim.run(case, tmp_path / "one"), desim.run(case)
+    labelled = {"a/b": [one, other], "a-b": [tmp_path / "one"], "..": one, 99 * "é": [one]}
+    desim.export(labelled, "tensorboard", tmp_path / "logs" / "in")
+    found = [str(path.parent) for path in (tmp_path / "logs").rglob(event_files.NAME)]
+    seeds = [f"seed {case['seed']}{more}" for more in ("", "-2", "-3")]
+    places = [f"a-b/{seed}" for seed in seeds] + [f"{60 * 'é'}/{seeds[0]}", f"base/{seeds[0]}"]
+    assert sorted(found) == sorted(str(tmp_path / "logs" / "in" / place) for place in places)
+
+
+def test_parameters_that_no_float_has_are_texts():
+    head = {"seed": 2**53 + 1, "versions": {}}
+    found = trackers.parameters(head, {"a": {"b": True, "c": 2**53, "d": -(2**60), "e": 0.5}})
+    expected = {"a.b": True, "a.c": 2**53, "a.d": str(-(2**60)), "a.e": 0.5}
+    assert found == {**expected, "seed": str(2**53 + 1)}
 
 
 def test_the_commands_tell_of_runs_and_of_studies(tmp_path, monkeypatch, capsys):

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain, pairwise
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -227,7 +228,7 @@ class Local(Workers):
         self.lost, self._wanted = 0, workers
         self._parts: deque[tuple[Part, int]] = deque()
         self._shipment: Shipment | None = None
-        self._have: dict[int | None, set[int]] = {}  # by process, what it was sent
+        self._have: dict[SpawnProcess, set[int]] = {}  # what each was sent
 
     def slots(self) -> int:
         """How many processes there may be."""
@@ -249,7 +250,7 @@ class Local(Workers):
 
     def message(self, worker: Worker) -> tuple[Part, Shipment | None]:
         """The part, the first time with the data."""
-        have, token = self._have.setdefault(worker.process.pid, set()), worker.job.token
+        have, token = self._have.setdefault(worker.process, set()), worker.job.token
         first = token not in have
         have.add(token)
         return worker.job, self._shipment if first else None
@@ -450,8 +451,10 @@ class Batches:
         self.seconds["computing"] += computing
         self.seconds["waiting"] += waiting
         times = self._times.setdefault(name, [])
+        if len(times) > WATCHED:
+            return
         times.append((computing, waiting))
-        if len(times) == WATCHED + 1:
+        if len(times) > WATCHED:
             work, whole = np.sum(times[1:], axis=0) * 1e3 / WATCHED
             if whole >= work:
                 self._left.add(name)

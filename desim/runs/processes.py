@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
@@ -204,8 +205,11 @@ class Workers:
 def refuse_unfit(workers: int | None, dask: str | None) -> None:
     """Raise InputError for numbers that no one can work with."""
     environment()
-    if workers is not None and workers < 0:
+    whole = isinstance(workers, Integral) and not isinstance(workers, bool)
+    if workers is not None and not (whole and workers >= 0):
         raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
+    if dask is not None and not (isinstance(dask, str) and dask):
+        raise InputError(f"dask: {refusal(dask, 'the address of a scheduler')}")
     if dask is not None and workers is not None:
         raise InputError("dask: found workers too; allowed: the cluster has its own")
 

@@ -164,15 +164,14 @@ def record(
     dask: str | None = None,
 ) -> Run:
     """Play what was prepared into directory `path`, or memory; see `run`."""
-    if trackers:
-        from desim.runs.trackers import tracked
-
-        title = prepared.scenario.name if path is None else path.resolve().name
-        return tracked(trackers, title, prepared, partial(
-            record, path=path, progress=progress, force=force, workers=workers, dask=dask,
-        ))  # fmt: skip
     with ExitStack() as around:
         around.enter_context(batches.shared_out(prepared.scenario, workers, dask))
+        if trackers:  # once all else is refused that can be
+            from desim.runs.trackers import tracked
+
+            title = prepared.scenario.name if path is None else path.resolve().name
+            again = partial(record, path=path, progress=progress, force=force)
+            return tracked(trackers, title, prepared, again)
         if path is None:
             return carry_out(prepared, None, Tables, progress)
         around.enter_context(place.claim(path, prepared.begun, force))

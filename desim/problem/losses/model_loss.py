@@ -4,7 +4,9 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -21,6 +23,12 @@ ROOM = 1 << 26  # bytes of their inputs
 HASHES = "fixed_sha256", "first_sha256"
 
 
+@cache
+def _source_of(of: type[Model]) -> str:
+    """The hash of the file of a model, as it was when this was first asked."""
+    return hashlib.sha256(inspect.getsource(inspect.getmodule(of) or of).encode()).hexdigest()
+
+
 @dataclass(frozen=True, repr=False)
 class ModelLoss(Loss):
     """A model of class `of`; made, with its parameters' number, once the data's facts are known."""
@@ -34,17 +42,18 @@ class ModelLoss(Loss):
 
     def __repr__(self) -> str:
         """What stays the same for as long as the numbers do, whatever the process."""
-        source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
         parameters, facts = self.parameters and self.parameters.model_dump(), self.facts
         facts = facts and facts._replace(device="cpu")
-        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {parameters}, {facts})"
+        return f"ModelLoss({self.name!r}, {_source_of(self.of)}, {parameters}, {facts})"
 
     def __reduce__(self) -> tuple[Callable[..., "ModelLoss"], tuple[Any, ...]]:
         looked = None if self.model is None else (self.model.sample, self.model.first_sha256)
         return loss_of, (self.of, self.parameters, self.facts, self.start, looked)
 
     def __post_init__(self) -> None:
-        """No kernel knows it by its name."""
+        """No kernel knows it by its name; its source is that of now, should the file change."""
+        with suppress(OSError, TypeError):
+            _source_of(self.of)
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`desim.export`: runs for other programs, timelines, csv and trackers, and for other eyes."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,14 @@ from desim.errors import InputError, chosen
 from desim.log.column_meanings import COLUMNS
 from desim.numerics.later import pd
 from desim.runs.directory import output
-from desim.runs.run import Run, as_run
+from desim.runs.run import Run, as_run, is_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
+LONGEST = 60  # letters of a label in a title: fewer bytes than a name of a file may have
 
 
 def export(
@@ -83,10 +85,7 @@ def told(
     from desim.runs.trackers.experiment_runs import MLflow
 
     if isinstance(run, Mapping):
-        named = {
-            f"{label.replace('/', '-') or 'base'}/seed {one.manifest['seed']}": one
-            for label, some in run.items() for one in some
-        }  # fmt: skip
+        named = titled(run)
     else:
         one = as_run(run)
         named = {one.name if one.directory is None else one.directory.resolve().name: one}
@@ -99,6 +98,22 @@ def told(
     for title, one in named.items():
         tell(tracker, one, title)
     return Path(out)
+
+
+def titled(labelled: Mapping[str, Sequence[Run]]) -> dict[str, Run]:
+    """Runs by label, and those of a label by seed: each with a title that a folder may have."""
+    found: dict[str, Run] = {}
+    for label, some in labelled.items():
+        folder = re.sub(r"[/\0]", "-", label).strip(". ")[:LONGEST] or "base"
+        for one in [some] if is_run(some) else some:
+            run = as_run(one)
+            first = title = f"{folder}/seed {run.manifest['seed']}"
+            number = 1
+            while title in found:
+                number += 1
+                title = f"{first}-{number}"
+            found[title] = run
+    return found
 
 
 # csv: the three tables of a run, and one that says what their columns are.

@@ -21,13 +21,14 @@ import numpy as np
 from desim.agent_names import NETWORK
 from desim.arrays import Array
 from desim.engine.signals import Listener
-from desim.errors import DesimError, InputError, RunError
+from desim.errors import DesimError, InputError, RunError, refusal
 from desim.loggers import logger
 from desim.runs.reading.series import Meter, delivered, leaves
 from desim.runs.run import Run
 
 heard = logger("trackers")
 MAX_LETTERS = 500  # of a parameter
+EXACT = 1 << 53  # up to which TensorBoard, whose parameters are floats, has whole numbers
 HEAD = ("seed", "engine", "scenario_sha256", "problem_sha256")  # of the manifest
 
 
@@ -145,7 +146,9 @@ def parameters(head: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str,
 
 
 def _parameter(value: Any) -> Any:
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, int) and abs(value) <= EXACT:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 3]}..."
@@ -155,6 +158,9 @@ def tracked(
     trackers: Sequence[Tracker], title: str, prepared: Any, play: Callable[[Any], Run]
 ) -> Run:
     """Play what was prepared (`desim.runs.recording.Prepared`) with these trackers."""
+    if not isinstance(trackers, Sequence) or not all(isinstance(one, Tracker) for one in trackers):
+        allowed = "a list, of desim.TensorBoard(...) and desim.MLflow(...)"
+        raise InputError(f"trackers: {refusal(trackers, allowed)}")
     simulation = prepared.simulation
     known: Any = None
     listeners = *simulation.listeners, *(partial(_itself, one) for one in trackers)

@@ -36,11 +36,12 @@ class TensorBoard(Tracker):
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         writable(self.folder, "tensorboard")
-        place = next_free(self.folder, title)
         try:
+            place = next_free(self.folder, title)
             place.mkdir(parents=True, exist_ok=True)
             self.file = (place / NAME).open("wb")
         except OSError as error:
+            place = self.folder / title
             raise InputError(
                 f"tensorboard: {place}: cannot be written ({error.strerror})"
             ) from None
