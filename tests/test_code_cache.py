@@ -219,7 +219,7 @@ def saved_where_no_room_is(store) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     cache = object.__new__(store)
-    cache._enabled = True
+    cache._enabled, cache._called = True, "it"
     cache._impl = SimpleNamespace(
         check_cachable=lambda _: True, locator=SimpleNamespace(ensure_cache_path=full)
     )

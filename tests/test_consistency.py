@@ -51,7 +51,7 @@ def test_one_mistake_is_told_once(name):
             "False",
             "noisy-without-noise",
         ),
-        (consistency, "stop.rounds - 1 > most", "False", "growth-beyond-numbers"),
+        (consistency, "rounds - 1 > most", "False", "growth-beyond-numbers"),
     ],
 )
 def test_checks_left_out_are_noticed(module, right, wrong, file, monkeypatch):

@@ -22,7 +22,8 @@ def said(cell):
             found.append(output.text)
         elif output.output_type in ("execute_result", "display_data"):
             figure = "image/png" in output.data
-            found.append("a figure" if figure else output.data["text/plain"])
+            text = "a figure" if figure else output.data["text/plain"]
+            found += [text] if text else []  # a line of progress, which is empty in the end
         elif output.output_type == "error":
             found.append(f"{output.ename}: {output.evalue}")
     return found
