@@ -100,7 +100,7 @@ def told(
     return Path(out)
 
 
-def titled(labelled: Mapping[str, Sequence[Run]]) -> dict[str, Run]:
+def titled(labelled: Mapping[str, Any]) -> dict[str, Run]:
     """Runs by label, and those of a label by seed: each with a title that a folder may have."""
     found: dict[str, Run] = {}
     for label, some in labelled.items():
