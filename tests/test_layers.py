@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 1800,  # Flower apps by their Grid: its messages, nodes, threads, noise of each mod
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9600,  # trackers; batches on workers, the pool of processes; batteries in one play
+    "runs": 9610,  # trackers; batches on workers, the pool of processes; batteries in one play
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8570,  # a player, and the page and server that watch a run; Flower apps; trees
