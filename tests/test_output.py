@@ -84,7 +84,10 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
         (["report", "--target", "error=nan"], "target: error: found nan; allowed: a finite number"),
         (["compare", "--target", "error=inf"], "error: found inf; allowed: a finite number"),
         (["plot", "--kind", "bars", "--target", "nan"], "found nan; allowed: a finite number"),
-        (["export", "--to", "foo"], "--to: found 'foo'; allowed: perfetto, csv, public, tensorboard, mlflow\n"),
+        (
+            ["export", "--to", "foo"],
+            "--to: found 'foo'; allowed: perfetto, csv, public, tensorboard, mlflow\n",
+        ),
         (["export", "--to", "perfeto"], "did you mean 'perfetto'?"),
         (["plot", "--kind", "bar"], "did you mean 'bars'?"),
         (["plot", "--x", "tim"], "did you mean 'time'?"),
