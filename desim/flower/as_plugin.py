@@ -186,6 +186,12 @@ class Flower(Method):
 
             Times(Path(file))  # refused here where it is none
         self.evaluator = loss.model.evaluator
+        if (noised := self.evaluator.central) is not None:
+            self.trusts = noised.trusts
+            if self.trusts:
+                from desim.flower.central import Averages
+
+                self.hung = (Averages,)
         if text := self.evaluator.trouble:
             self.warnings.append(f"{text}; loss and accuracy say nothing")
 

@@ -10,31 +10,34 @@ from typing import Any, Literal
 
 import numpy as np
 
+from desim.flower.central import Central
 from desim.method import Mechanism, Terms, View, plain
 
 Price = Literal["bare", "noised", "nothing"]
-CENTRAL = "DifferentialPrivacy"  # how the names of strategies begin that add noise at the server
 
 
 class Charges:
     """Which price a reply has.
 
-    count: everything, or models: metrics, and replies without arrays, are left out.
+    count: everything, or models: metrics, and replies without arrays, are left out; central: the
+    strategy that adds noise at the server, whose averages have rows of their own, see `central`.
     """
 
-    def __init__(self, parts: Any, agents: int, count: str) -> None:
+    def __init__(self, parts: Any, agents: int, count: str, central: Central | None = None) -> None:
         self.agents, self.count = agents, count
         self.mod = _local(parts.client)
         self.noised = self.mod is not None and count == "models"
         self.warnings: list[str] = []
         head = "flower: epsilon"
-        if self.mod is None:
+        if central is not None:
+            self.warnings.append(f"{head} {central.says}")
+        if self.mod is None and central is None:
             text = "infinite, as no mod that is known adds noise at the nodes"
             self.warnings.append(f"{head} is {text}; known: LocalDpMod")
-        elif count == "everything":
+        elif self.mod is not None and count == "everything":
             text = "infinite, as metrics in replies have no noise; charge: models leaves them out"
             self.warnings.append(f"{head} is {text}")
-        else:
+        elif self.mod is not None:
             self.warnings.append(f"{head} leaves out metrics, which replies have without noise")
 
     def of(self, kind: str, reply: Any) -> Price:
@@ -61,15 +64,21 @@ class Charges:
 
 def _local(client: Any) -> Any:
     """The LocalDpMod that every train function of a ClientApp goes through, None without one."""
-    chains = [
+    whole = chains(client)
+    found = [next((m for m in one if type(m).__name__ == "LocalDpMod"), None) for one in whole]
+    return found[0] if found and all(one is not None for one in found) else None
+
+
+def chains(client: Any) -> list[list[Any]]:
+    """The mods around each function of a ClientApp that trains, the outermost first."""
+    whole = [
         [*_chain(function)]
         for name, function in client._registered_funcs.items()
         if name.startswith("train.")
     ]
     if client._call is not None:
-        chains = [[*_chain(client._call)]]
-    found = [next((m for m in one if type(m).__name__ == "LocalDpMod"), None) for one in chains]
-    return found[0] if found and all(one is not None for one in found) else None
+        whole = [[*_chain(client._call)]]
+    return whole
 
 
 def _chain(function: Any) -> Any:
