@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 1980,  # Flower apps by their Grid: messages, nodes, noise of mods and strategies
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9570,  # whom a method trusts; trackers; batches on workers, the pool of processes; batteries in one play
+    "runs": 9570,  # whom a method trusts; trackers; batches on workers; batteries in one play
     "deployments": 10540,  # edges of a tree as processes: agents above, coordinators below
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8520,  # a player, and the page and server that watch a run; Flower apps; trees

@@ -93,7 +93,6 @@ class Play:
                 yield from self.awaited(ids, {_kind(one) for one in ask.value})
         finally:
             Live.end()
-            self.times.written()
 
     def answer(self, value: Any) -> None:
         """Answer the app, with its draws of nodes by seed and question."""
@@ -207,6 +206,7 @@ class Play:
                 raise at(self.hub.now, f"flower: {text}; allowed: one, and its reply first")
             calls.setdefault(group, []).append(agent)
             self.box[agent], self.waiting[ids[-1]] = reply, agent
+        self.times.written()
         self.looks = 0
         for (down, up, price), agents in calls.items():
             terms = self.charges.terms(price)
