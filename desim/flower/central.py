@@ -133,7 +133,7 @@ def _average(strategy: Any, replies: list[Any]) -> Average:
             weights.append(float(one[1].num_examples))
             continue
         nodes.append(one.metadata.src_node_id)
-        said = next(iter(one.content.metric_records.values()), {})
+        said: Any = next(iter(one.content.metric_records.values()), {})
         weights.append(float(said.get(key, 0.0)))
     clip = float(getattr(strategy, "clipping_norm", 0.0))
     scale = float(strategy.noise_multiplier) * clip / strategy.num_sampled_clients
