@@ -21,7 +21,9 @@ class Client(NumPyClient):
         w = parameters[0]
         for _ in range(5):
             e = np.exp(self.x @ w)
-            w = w - 0.1 * self.x.T @ (e / e.sum(1, keepdims=True) - np.eye(10)[self.y]) / len(self.y)
+            w = w - 0.1 * self.x.T @ (e / e.sum(1, keepdims=True) - np.eye(10)[self.y]) / len(
+                self.y
+            )
         return [w], len(self.y), {}
 
 
