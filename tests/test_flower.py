@@ -24,6 +24,7 @@ CONFIG = {
     "row": False,
     "asked": 1.0,
     "central": False,
+    "noise": "",
 }
 NODES = 4
 HERE = importlib.util.find_spec("flwr") is not None

@@ -19,9 +19,9 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13770,  # devices that batteries turn; stars of stars, whose edges leave, or never end
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 1800,  # Flower apps by their Grid: its messages, nodes, threads, noise of each mod
+    "flower": 2030,  # Flower apps by their Grid: messages, nodes, noise of mods and strategies
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9610,  # trackers; batches on workers, the pool of processes; batteries in one play
+    "runs": 9610,  # whom a method trusts; trackers; batches on workers; batteries in one play
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8570,  # a player, and the page and server that watch a run; Flower apps; trees

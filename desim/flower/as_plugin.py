@@ -60,9 +60,10 @@ class Keys(Strict):
 
 def evaluator(keys: Any, seed: int) -> Any:
     """The evaluator of an app; InputError where there is none."""
-    from desim.flower.apps import require_flower
+    if "desim.flower.probe" not in sys.modules:  # else it is there, and to look takes 10 ms
+        from desim.flower.apps import require_flower
 
-    require_flower("algorithm flower")
+        require_flower("algorithm flower")
     from desim.flower import probe
 
     app = found(Path(keys.app), keys.server, keys.client, keys.config)
@@ -190,6 +191,12 @@ class Flower(Method):
 
             Times(Path(file))  # refused here where it is none
         self.evaluator = loss.model.evaluator
+        if (noised := self.evaluator.central) is not None:
+            self.trusts = noised.trusts
+            if self.trusts:
+                from desim.flower.central import Averages
+
+                self.hung = (Averages,)
         if text := self.evaluator.trouble:
             self.warnings.append(f"{text}; loss and accuracy say nothing")
 

@@ -17,6 +17,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supercore.task_identity import TaskIdentity
 
+from desim.flower.central import watched
 from desim.flower.flower_messages import RUN, SERVER, of_parameters
 from desim.flower.seam import Seam
 
@@ -196,7 +197,8 @@ def _of_classic(answer: Any) -> Any:
 
 def _note(one: Any, name: str, seam: Seam, model: Callable[[Any], Any]) -> None:
     """Let the seam hear what a function of a strategy returns, from now on."""
-    own, seam.told = getattr(one, name), True
+    seam.told, seam.strategy = True, one
+    own = watched(one, seam.averages, getattr(one, name))
 
     def noted(*arguments: Any, **named: Any) -> Any:
         answer = own(*arguments, **named)

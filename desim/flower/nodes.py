@@ -55,12 +55,16 @@ def as_before() -> Iterator[None]:
 
 
 class Times:
-    """Seconds that calls took on the machine that measured them, in a file by node and call."""
+    """Seconds that calls took on the machine that measured them, in a file by node and call.
+
+    Calls that are not there yet are measured, and written before the log tells of them: a run that
+    was stopped, or ended earlier, goes on with the times that it had.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self.file, self.known = file, dict[str, float]()
-        self.measuring = file is not None and not file.exists()
-        if file is None or self.measuring:
+        self.fresh = False
+        if file is None or not file.exists():
             return
         try:
             tree = json.loads(file.read_text("utf-8"))
@@ -70,19 +74,18 @@ class Times:
             raise InputError(f"{text}; allowed: what a run has written, or no file") from None
 
     def of(self, key: str, seconds: float) -> float:
-        """What a call took: as the file says, or now, where it is written."""
-        if self.measuring:
-            self.known[key] = seconds
-        if key not in self.known:
-            text = f"found no time of call {key} in {self.file}, which another run measured"
-            raise RunError(f"flower: algorithm.times: {text}; allowed: to delete it")
-        return self.known[key]
+        """What a call took: as the file says, or now, where it will be written."""
+        self.fresh |= key not in self.known
+        return self.known.setdefault(key, seconds)
 
     def written(self) -> None:
-        """Store what was measured."""
-        if self.measuring and self.file is not None:
+        """Store what was measured, all of it or nothing."""
+        if self.fresh and self.file is not None:
             text = json.dumps({"format": FORMAT, "seconds": self.known}, indent=0)
-            self.file.write_text(text + "\n", "utf-8")
+            beside = self.file.with_name(f"{self.file.name}.part")
+            beside.write_text(text + "\n", "utf-8")
+            beside.replace(self.file)
+            self.fresh = False
 
 
 class Nodes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from desim.flower.central import Central
 from desim.method import Mechanism, Terms, View, plain
 
 Price = Any  # "bare", "nothing", or the mod whose noise a reply has
@@ -22,22 +23,25 @@ HEAD = "flower: epsilon"
 class Charges:
     """Which price a reply has.
 
-    count: everything, or models: metrics, and replies without arrays, are left out.
+    count: everything, or models: metrics, and replies without arrays, are left out; central: the
+    strategy that adds noise at the server, whose averages have rows of their own, see `central`.
     """
 
-    def __init__(self, parts: Any, agents: int, count: str) -> None:
+    def __init__(self, parts: Any, agents: int, count: str, central: Central | None = None) -> None:
         self.agents, self.count = agents, count
         self.mods = _local(parts.client)
         self.noised = bool(self.mods) and count == "models"
         self.warnings: list[str] = []
-        if not self.mods:
+        if central is not None:
+            self.warnings.append(f"{HEAD} {central.says}")
+        if not self.mods and central is None:
             text = "infinite, as no mod that is known adds noise at the nodes"
             known = "LocalDpMod, outside of which are none but Flower's own mods"
             self.warnings.append(f"{HEAD} is {text}; known: {known}")
-        elif count == "everything":
+        elif self.mods and count == "everything":
             text = "infinite, as metrics in replies have no noise; charge: models leaves them out"
             self.warnings.append(f"{HEAD} is {text}")
-        else:
+        elif self.mods:
             self.warnings.append(f"{HEAD} leaves out metrics, which replies have without noise")
 
     def of(self, kind: str, reply: Any) -> Price:
@@ -93,6 +97,13 @@ def _outermost(function: Any) -> Any:
         if not str(getattr(mod, "__module__", "")).startswith("flwr."):
             return None
     return None
+
+
+def chains(client: Any) -> list[list[Any]]:
+    """The mods around each function of a ClientApp that trains, the outermost first."""
+    named = client._registered_funcs.items()
+    functions = [function for name, function in named if name.startswith("train.")]
+    return [[*_chain(one)] for one in (functions if client._call is None else [client._call])]
 
 
 def _opaque(content: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from desim.errors import RunError, at, raised
+from desim.flower.central import Averages
 from desim.flower.flower_messages import (
     bits,
     examples,
@@ -42,7 +43,7 @@ class Play:
         self.hub, self.method, self.evaluator = hub, method, evaluator
         parts = app.loaded()
         self.nodes = Nodes(app, parts.client, hub.agents, evaluator.seed)
-        self.charges = Charges(parts, hub.agents, parameters.charge)
+        self.charges = Charges(parts, hub.agents, parameters.charge, evaluator.central)
         self.warn(*self.charges.warnings)
         self.times = Times(parameters.times and Path(parameters.times))
         self.work, self.passes = parameters.work, parameters.passes
@@ -52,6 +53,7 @@ class Play:
         self.waiting: dict[str, int] = {}  # messages that were pushed: to whom
         self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
         self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
+        self.trained: set[int] = set()  # agents whose training the app heard of since an average
         self.heard = False  # whether the app heard of training since a model was shown
         self.counted = False  # whether a reply to train has said of how many examples it is
         self.invited: Any = None  # nodes of this round
@@ -67,6 +69,7 @@ class Play:
                 ask = self.seam.next()
                 self.questions += 1
                 for x in self.seam.take():
+                    self.noised()
                     self.show(self.x if x is None else x)
                 if ask.kind == "done":
                     self.last()
@@ -94,7 +97,6 @@ class Play:
                 yield from self.awaited(ids, {_kind(one) for one in ask.value})
         finally:
             Live.end()
-            self.times.written()
 
     def answer(self, value: Any) -> None:
         """Answer the app, with its draws of nodes by seed and question."""
@@ -140,6 +142,24 @@ class Play:
             text = "replies to train say no num-examples, so that they take no time"
             self.warn(f"flower: {text}; algorithm.work: {{seconds: 2}} gives it")
         self.hub.publish(x)
+
+    def noised(self) -> None:
+        """Charge the averages to which the strategy has added noise."""
+        ledgers = [one for one in self.hub.features if isinstance(one, Averages)]
+        for average in self.seam.averages:
+            parts = average.parts(self.nodes.number)
+            for one in ledgers:
+                one.charge(average, parts, self.trained)
+            self.trained = set()
+        self.seam.averages.clear()
+
+    def hand(self, replies: list[Any]) -> None:
+        """Hand over replies."""
+        trained = [one for one in replies if _kind(one) == "train"]
+        self.heard |= bool(trained)
+        arrays = [one for one in trained if one.has_content() and vector(one.content) is not None]
+        self.trained |= {self.nodes.number[one.metadata.src_node_id] for one in arrays}
+        self.answer(replies)
 
     def last(self) -> None:
         """The app is done: a round whose model nobody has seen ends with the one before."""
@@ -199,6 +219,7 @@ class Play:
                 raise at(self.hub.now, f"flower: {text}; allowed: one, and its reply first")
             calls.setdefault(group, []).append(agent)
             self.box[agent], self.waiting[ids[-1]] = reply, agent
+        self.times.written()
         self.looks = 0
         self.warn(*self.charges.warnings)
         for (down, up, price), agents in calls.items():
@@ -260,8 +281,7 @@ class Play:
         carried = [one for one, reply in self.here.items() if late and _kind(reply) in kinds]
         came = [one for one in self.here if one in ids or one in carried]
         replies = [self.here.pop(one) for one in came]
-        self.heard |= self.trains(replies)
-        self.answer(replies)
+        self.hand(replies)
 
     def pulled(self, ids: list[str]) -> Program:
         """Hand over replies to these messages: those here, or else those that come next."""
@@ -269,13 +289,12 @@ class Play:
         if owed and not any(one in self.here for one in ids):
             yield from self.collected()
         found = [self.here.pop(one) for one in ids if one in self.here]
-        self.heard |= self.trains(found)
         self.looks = 0 if found else self.looks + 1
         if self.looks > LOOKS:
             text = "the app pulls replies that never come, as they are lost or too late"
             raise at(self.hub.now, f"flower: round {self.hub.round}: {text}; allowed: to go on "
                      "without them, or policy: each")  # fmt: skip
-        self.answer(found)
+        self.hand(found)
 
     def collected(self) -> Program:
         """Wait for the policy; note whose replies are here."""

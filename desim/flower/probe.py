@@ -13,6 +13,7 @@ from flwr.app import Context, Message, RecordDict
 
 from desim.errors import InputError, RunError, raised
 from desim.flower.apps import App
+from desim.flower.central import Central, central
 from desim.flower.flower_messages import (
     EPOCH,
     RUN,
@@ -27,6 +28,7 @@ from desim.flower.flower_messages import (
 )
 from desim.flower.grid import VirtualGrid, listening, over
 from desim.flower.nodes import Nodes, as_before, sow
+from desim.flower.noise import chains
 from desim.flower.seam import Seam
 
 QUESTIONS = 64  # of an app that sends no model
@@ -65,8 +67,10 @@ class Live:
             cls.seam = None
 
 
-def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None]:
+def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None, Central | None]:
     """Where the model starts, (dim,), the content of the message that brings it, how many rounds.
+
+    And what is known of noise that the strategy adds, None for none.
 
     None for an app that does not say how many. InputError for one that raises before, or that sends
     no model at all.
@@ -91,7 +95,8 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None]
                 continue
             for one in ask.value:
                 if (x := vector(one.content)) is not None:
-                    return x, one.content, seam.rounds
+                    own = seam.strategy and central(seam.strategy, chains(parts.client))
+                    return x, one.content, seam.rounds, own
             ids = [numbered(one, place) for place, one in enumerate(ask.value)]
             replies = {one: _answered(nodes, m) for one, m in zip(ids, ask.value, strict=True)}
             seam.answer([*replies.values()] if ask.kind == "send" else ids)
@@ -114,7 +119,7 @@ class Evaluator:
 
     def __init__(self, app: App, agents: int, seed: int, keys: tuple[str | None, str | None]):
         self.app, self.agents, self.seed, self.keys = app, agents, seed, keys
-        self.start, self.content, self.rounds = first_model(app, agents, seed)
+        self.start, self.content, self.rounds, self.central = first_model(app, agents, seed)
         self.client: Any = None
         self._said: dict[tuple[int, bytes], dict[str, float]] = {}
         self._round: dict[bytes, None] = {}  # models, the latest last

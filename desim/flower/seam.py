@@ -43,6 +43,8 @@ class Seam:
         self.central: dict[int, dict[str, float]] = {}  # what the server measures, by round
         self.told = False  # whether strategies tell of their models
         self._made: list[Any] = []
+        self.strategy: Any = None  # the latest that has begun
+        self.averages: list[Any] = []  # to which it has added noise, see `central`
 
     # The app's side.
 

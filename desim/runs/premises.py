@@ -138,6 +138,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         own["trust"] = scenario.privacy.trust if scenario.privacy else "coordinator"
         if trust.factor is not None:
             own["contributions"] = [trust.factor.rounds, trust.apart, *trust.at_most()[2:4]]
+    elif method.trusts:
+        own["trust"] = method.trusts
     if found := at_most(scenario, simulation):
         own["allowed"] = found
     if changing := disclosures.changing(scenario):

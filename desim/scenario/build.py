@@ -382,7 +382,8 @@ def _build(scenario: Scenario, known: Problem | None, turns: Calendar | None) ->
     method.warnings += [*endless(settings), *uncertain(scenario), *disclosures.of_losses(scenario)]
     method.warnings += [*disclosures.of_endings(scenario), *disclosures.of_listeners(scenario)]
     method.warnings += [*harm.unborne(scenario, settings), *harm.uncounted(scenario)]
-    settings = in_turn(scenario, _planned(method, settings), method)
+    settings = replace(_planned(method, settings), hung=(*settings.hung, *method.hung))
+    settings = in_turn(scenario, settings, method)
     try_accountant(scenario, method.planned(1), problem.rows)
     engine, why = engine_of(scenario, method)
     observation = _observation(scenario, problem)

@@ -133,6 +133,10 @@ class Method:
     #: whether its program takes replies by `hub.total` alone, so that a coordinator may be trusted
     #: with them; or values of parameters with which it does; not inherited
     summed: ClassVar[bool | Mapping[str, Any]] = False
+    #: who is trusted with replies, in words, where its program writes the rows of sums itself
+    trusts: str = ""
+    #: features that hang on the calls of its coordinator, each made of the world of a play
+    hung: tuple[Any, ...] = ()
     #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
     #: schedule {phi, growth}, classical and allotted; () for none
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")

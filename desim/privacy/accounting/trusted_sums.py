@@ -56,7 +56,8 @@ def held(rows: Columns, sums: Columns) -> Columns:
     known = rows["release"][late] & REPLY
     fresh = ~late & (rows["delivered"] > 0) & ~np.isin(rows["release"], known)
     fresh &= np.asarray(rows["sensitivity"], float) > 0.0
-    order = np.argsort(sums["round"], kind="stable")
+    entire = np.flatnonzero(sums["release"] >> 48 & WHOLE)  # else each part has a row of its own
+    order = entire[np.argsort(sums["round"][entire], kind="stable")]
     own, rounds = np.flatnonzero(fresh), sums["round"][order]
     low, high = (np.searchsorted(rounds, rows["round"][own], side) for side in ("left", "right"))
     number = high - low
