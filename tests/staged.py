@@ -88,6 +88,7 @@ class Staged:
         kind="coordinator",
         once=True,
         timed=False,
+        trusts="",
         claim_inputs=lambda: None,
         claimed=lambda: None,
         planned=lambda k: None,

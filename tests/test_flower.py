@@ -198,6 +198,23 @@ def test_an_app_ends_when_the_run_does():
     assert not [one for one in threading.enumerate() if one.name == "flower-server-app"]
 
 
+def test_a_program_that_was_left_open_ends_its_own_app_alone(monkeypatch):
+    """It is closed when it is collected, in whichever thread, while another app may play."""
+    from desim.flower.probe import Live, over
+    from desim.flower.seam import Seam
+
+    old, new = Seam(over), Seam(over)
+    monkeypatch.setattr(Live, "seam", new)
+    Live.end(old)
+    assert Live.seam is new
+    assert not new.ended
+    new.begin(new.end)  # collected in the app's own thread
+    assert new.next().kind == "done"
+    Live.end(new)
+    assert new.ended
+    assert Live.seam is None
+
+
 def test_epsilon_of_local_noise_is_that_of_its_mod():
     run = played("app", "private", config=["rounds=2"], algorithm={"charge": "models"})
     scale = 1.0 * np.sqrt(2 * np.log(1.25 / 1e-3)) / 2.0

@@ -96,7 +96,7 @@ class Play:
                     continue
                 yield from self.awaited(ids, {_kind(one) for one in ask.value})
         finally:
-            Live.end()
+            Live.end(self.seam)
 
     def answer(self, value: Any) -> None:
         """Answer the app, with its draws of nodes by seed and question."""

@@ -59,9 +59,12 @@ class Live:
         return seam
 
     @classmethod
-    def end(cls) -> None:
-        """End the app that lives."""
-        if cls.seam is not None:
+    def end(cls, own: Seam | None = None) -> None:
+        """End the app that lives; own: only if it is this one.
+
+        A program that was left open is closed when it is collected: others may play by then.
+        """
+        if cls.seam is not None and own in (None, cls.seam):
             cls.seam.end()
             cls.central = cls.seam.central
             cls.seam = None

@@ -106,5 +106,5 @@ class Seam:
         """The run is over: whatever the app waits for is answered by that, its thread ends."""
         self.ended = True
         self._answers.put(Ended)
-        if self.thread is not None:
+        if self.thread not in (None, threading.current_thread()):  # which may collect an old play
             self.thread.join(PATIENCE)
