@@ -1,5 +1,7 @@
 """Noise that Flower's strategies add at the server: its rows in the ledger, or why none."""
 
+from functools import wraps
+
 import dp_accounting
 import numpy as np
 import pytest
@@ -65,11 +67,14 @@ def test_an_average_costs_what_each_node_can_move_it_by(side):
     assert "views participants and final-model" in " ".join(run.manifest["warnings"])
 
 
-def test_what_is_left_out_adds_nothing():
+def test_who_is_left_out_takes_its_weight_along():
+    change = CLIP * np.array([1, 1, 1, -1])  # of nodes, along a line
+    share = WEIGHTS / WEIGHTS.sum()
+    moved = np.abs(np.average(change, weights=WEIGHTS) - CLIP)  # from the average of the others
+    assert moved == pytest.approx(2 * CLIP * share[3])
     run = played("server", config=["asked=0.0"])
-    assert epsilons(run, "add-or-remove-agent")[3] == pytest.approx(
-        by_hand([2 * ratios()[3]] * 2), rel=1e-3
-    )
+    expected = by_hand([MULTIPLIER * CLIP / NODES / moved] * 2)
+    assert epsilons(run, "add-or-remove-agent")[3] == pytest.approx(expected, rel=1e-3)
 
 
 def test_shares_that_are_taken_to_be_equal_are_noticed(monkeypatch):
@@ -167,7 +172,13 @@ def strategies():
     inside = getattr(new, f"{head}ClientSideFixedClipping")
     moving = getattr(new, f"{head}ServerSideAdaptiveClipping")
     own = type("Own", (fixed,), {})
+    some = type("Some", (new.FedAvg,), {"_check_and_log_replies": lambda *own: ([], [])})
+    replaced = fixed(new.FedAvg(), 1.0, 1.0, 4)
+    replaced._add_noise_to_aggregated_arrays = lambda arrays: arrays
     return {
+        "or Some are not Flower's own": fixed(some(), 1.0, 1.0, 4),
+        "or FedAvg are not Flower's own": replaced,
+        "weights are loss": fixed(new.FedAvg(weighted_by_key="loss"), 1.0, 1.0, 4),
         "ratio has no bound": moving(new.FedAvg(), 0.2, 4),
         "FedAdam makes of an average": fixed(new.FedAdam(), 1.0, 1.0, 4),
         "fixedclipping_mod around": inside(new.FedAvg(), 1.0, 1.0, 4),
@@ -189,7 +200,13 @@ def test_what_is_not_known_is_infinite_with_the_reason():
     assert central.central(new.FedAvg(), [[]]) is None
     inside = strategies()["fixedclipping_mod around"]
     outer = LocalDpMod(1.0, 1.0, 1.0, 0.1)
+
+    @wraps(fixedclipping_mod)
+    def named_alike(message, context, call):
+        return call(message, context)
+
     cases = [
+        ([named_alike], False),
         ([fixedclipping_mod], True),
         ([message_size_mod, fixedclipping_mod], True),
         ([outer, fixedclipping_mod], False),
@@ -206,3 +223,43 @@ def test_so_says_a_run():
     assert np.isinf(run.account(view="participants", delta=DELTA).final).all()
     assert "trust" not in run.manifest["privacy"]
     assert "ratio has no bound" in " ".join(run.manifest["warnings"])
+
+
+@pytest.mark.parametrize("beside", ["plain", "asked", "once"])
+def test_what_an_app_makes_of_replies_beside_an_average_has_no_noise(beside):
+    run = played("around", "lines_noise:asked", config=[f"wrong={beside}"])
+    assert len(averages(run)) > 0
+    assert np.isinf(epsilons(run)).all() == (beside != "once")
+    assert ("went elsewhere" in " ".join(run.manifest["warnings"])) == (beside != "once")
+
+
+def test_the_node_that_a_classic_server_asks_for_its_first_model_has_no_noise():
+    run = played("classic", "lines_client:classic", config=["wrong=asked"])
+    assert np.isinf(epsilons(run)).sum() == 1
+
+
+def test_noise_that_is_lost_in_a_models_numbers_is_none():
+    from flwr.app import Array, ArrayRecord
+    from flwr.common import ndarrays_to_parameters
+
+    cases = [
+        (np.ones(2), 1.0, True),
+        (np.ones(2, np.float32), 1e-6, True),
+        (np.ones(2, np.float32), 1e-9, False),  # below a rounding
+        (np.ones(2, int), 1.0, False),
+        (np.ones(2, complex), 1.0, False),
+        (np.array([1.0, np.nan]), 1.0, False),  # of a change that flwr does not clip
+    ]
+    for array, scale, hides in cases:
+        assert central._hides(ArrayRecord({"w": Array(array)}), scale) == hides
+        assert central._hides(ndarrays_to_parameters([array]), scale) == hides
+
+
+def test_shares_below_zero_or_of_others_count_as_no_noise():
+    one = central.Average([1, 2], [3.0, 1.0], 1.0, 1.0, None, True)
+    assert one.counts({0: 3.0, 1: 1.0}, {0, 1})
+    assert not one.counts({0: 3.0, 1: -1.0}, {0, 1})
+    assert not one.counts({0: 3.0, 1: np.nan}, {0, 1})
+    assert not one.counts({0: 0.0, 1: 0.0}, {0, 1})
+    assert not one.counts({0: 3.0}, {0, 1})
+    assert not one._replace(scale=0.0).counts({0: 3.0, 1: 1.0}, {0, 1})

@@ -48,7 +48,7 @@ class Charges:
         """The price of a reply to a message of a type, such as train, or train.long."""
         if self.count != "models":
             return "bare"
-        if reply.has_content() and _opaque(reply.content):
+        if reply.has_content() and opaque(reply.content):
             text = "infinite, as replies hold bytes or lists, of which no noise is known"
             self.warnings.append(f"{HEAD} is {text}")
             return "bare"
@@ -92,10 +92,10 @@ def _local(client: Any) -> Mapping[str, Any]:
 def _outermost(function: Any) -> Any:
     """The LocalDpMod of a function, None where none is, or where another's mod is outside of it."""
     for mod in _chain(function):
-        if type(mod).__name__ == "LocalDpMod":
-            return mod
         if not str(getattr(mod, "__module__", "")).startswith("flwr."):
             return None
+        if type(mod).__name__ == "LocalDpMod":
+            return mod
     return None
 
 
@@ -106,7 +106,7 @@ def chains(client: Any) -> list[list[Any]]:
     return [[*_chain(one)] for one in (functions if client._call is None else [client._call])]
 
 
-def _opaque(content: Any) -> bool:
+def opaque(content: Any) -> bool:
     """Whether metrics or configurations hold bytes or lists, which may be a model as well."""
     records = *content.metric_records.values(), *content.config_records.values()
     return any(isinstance(one, bytes | list) for record in records for one in record.values())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from desim.errors import RunError, at, raised
-from desim.flower.central import Averages
+from desim.flower.central import Averages, central
 from desim.flower.flower_messages import (
     bits,
     examples,
@@ -25,7 +25,7 @@ from desim.flower.flower_messages import (
 )
 from desim.flower.grid import LOOKS
 from desim.flower.nodes import Nodes, Times
-from desim.flower.noise import Charges
+from desim.flower.noise import Charges, chains, opaque
 from desim.flower.probe import Evaluator, Live
 from desim.method import Program
 
@@ -53,7 +53,9 @@ class Play:
         self.waiting: dict[str, int] = {}  # messages that were pushed: to whom
         self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
         self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
+        self.chains = chains(parts.client)
         self.trained: set[int] = set()  # agents whose training the app heard of since an average
+        self.loose: set[int] = set()  # agents of whom it heard what no average is made of
         self.heard = False  # whether the app heard of training since a model was shown
         self.counted = False  # whether a reply to train has said of how many examples it is
         self.invited: Any = None  # nodes of this round
@@ -71,6 +73,7 @@ class Play:
                 for x in self.seam.take():
                     self.noised()
                     self.show(self.x if x is None else x)
+                self.bare()
                 if ask.kind == "done":
                     self.last()
                     return
@@ -144,21 +147,49 @@ class Play:
         self.hub.publish(x)
 
     def noised(self) -> None:
-        """Charge the averages to which the strategy has added noise."""
-        ledgers = [one for one in self.hub.features if isinstance(one, Averages)]
-        for average in self.seam.averages:
-            parts = average.parts(self.nodes.number)
-            for one in ledgers:
-                one.charge(average, parts, self.trained)
+        """Charge the averages to which the strategy has added noise.
+
+        Of several from the same replies, or of a strategy of which nothing is known, all is bare.
+        """
+        heard = [one for one in self.seam.averages if one.model]
+        for one in self.seam.averages:
+            parts = one.parts(self.nodes.number)
+            known = central(one.strategy, self.chains)
+            if not one.model:  # its replies are dropped
+                self.trained -= {*parts}
+                continue
+            counts = known is not None and not known.why and one.counts(parts, self.trained)
+            if not counts or len(heard) > 1:
+                self.loose |= {*parts} | self.trained
+            else:
+                for ledger in self.ledgers():
+                    ledger.charge(one, parts)
             self.trained = set()
         self.seam.averages.clear()
 
+    def ledgers(self) -> list[Averages]:
+        """Who writes rows of averages: nobody where their noise is not known from the start."""
+        return [one for one in self.hub.features if isinstance(one, Averages)]
+
+    def bare(self) -> None:
+        """Charge replies from which the app may have made what it likes, without noise."""
+        loose, self.loose, self.trained = self.loose | self.trained, set(), set()
+        for one in self.ledgers() if loose else ():
+            one.bare(loose)
+            text = "as replies went elsewhere than into one average with noise that is known"
+            self.warn(f"flower: epsilon of nodes {sorted(loose)} is infinite, {text}")
+
     def hand(self, replies: list[Any]) -> None:
         """Hand over replies."""
-        trained = [one for one in replies if _kind(one) == "train"]
-        self.heard |= bool(trained)
-        arrays = [one for one in trained if one.has_content() and vector(one.content) is not None]
-        self.trained |= {self.nodes.number[one.metadata.src_node_id] for one in arrays}
+        self.heard |= any(_kind(one) == "train" for one in replies)
+        for one in replies:
+            if not one.has_content():
+                continue
+            kind, agent = _kind(one), self.nodes.number[one.metadata.src_node_id]
+            if vector(one.content) is not None or opaque(one.content):
+                (self.trained if kind == "train" else self.loose).add(agent)
+            elif kind not in ("train", "evaluate") and len(one.content):
+                self.loose.add(agent)
         self.answer(replies)
 
     def last(self) -> None:

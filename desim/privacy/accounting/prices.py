@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.errors import InputError, chosen, refusal
+from desim.network.timeline.record import BESIDE, SUMMED
 from desim.numerics.later import special
 from desim.privacy.accounting.gaussian import Kind, check_delta, epsilon_of
 from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
@@ -251,7 +252,7 @@ def prices(
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
     if relation == "agent":  # in whatever rounds they are, one after the other
         group = np.where(code == Mechanism.CHAINED_GAUSSIAN, owned, group)
-    group = np.where(summed, 0.5 if left_out else 1.0, group)
+    group = np.where(summed, np.where(_averaged(releases) | (not left_out), 1.0, 0.5), group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
@@ -285,6 +286,13 @@ def prices(
         np.where(poisson, ratio, 0.0),
         ceiled,
     )
+
+
+def _averaged(releases: Columns) -> Any:
+    """Which sums (n,) are divided by weights of those in them, so that who leaves moves others'."""
+    if "release" not in releases:  # of a plan
+        return False
+    return np.asarray(releases["release"]) >> 48 & (SUMMED | BESIDE) == SUMMED | BESIDE
 
 
 def _group_factor(group: Array) -> Array:

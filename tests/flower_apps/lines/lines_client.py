@@ -3,6 +3,7 @@
 import os
 import sys
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
@@ -55,6 +56,9 @@ outside.train(mods=[LocalDpMod(0.5, 1.0, 2.0, 1e-3)])(train)
 class Classic(NumPyClient):
     def __init__(self, i):
         self.i = i
+
+    def get_parameters(self, config):
+        return [trained(np.full(3, 0.25), self.i, 0.1)]
 
     def fit(self, parameters, config):
         return [trained(parameters[0], self.i, 0.1)], len(rows(self.i)[1]), {}

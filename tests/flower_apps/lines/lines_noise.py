@@ -1,7 +1,7 @@
 """Servers whose strategies add noise, and clients that clip what they were changed by."""
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.client.mod import fixedclipping_mod as classic_clipping
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
@@ -47,9 +47,32 @@ def main(grid, context):
     final[:] = result.arrays.to_numpy_ndarrays()
 
 
+around = ServerApp()
+
+
+@around.main()
+def around_main(grid, context):
+    """Rounds with noise, and beside them what has none: of which kind the configuration says."""
+    start, what = ArrayRecord({"weight": Array(START)}), context.run_config["wrong"]
+    own = wrapped(new, new.FedAvg(fraction_evaluate=0.0), "server")
+    if what == "replaced":
+        own._add_noise_to_aggregated_arrays = lambda arrays: arrays
+    first = own.start(grid, start, num_rounds=1).arrays
+    if what == "asked":
+        content = RecordDict({"arrays": first})
+        ids = list(grid.get_node_ids())
+        grid.send_and_receive([Message(content, i, "query") for i in ids])
+        own.start(grid, first, num_rounds=1)
+    elif what == "plain":
+        new.FedAvg(fraction_evaluate=0.0).start(grid, first, num_rounds=1)
+    elif what == "twice":
+        own.start(grid, first, num_rounds=1)
+
+
 def server_fn(context):
     start = ndarrays_to_parameters([START])
-    inner = old.FedAvg(initial_parameters=start, fraction_evaluate=0.0)
+    asked = context.run_config["wrong"] == "asked"
+    inner = old.FedAvg(initial_parameters=None if asked else start, fraction_evaluate=0.0)
     strategy = wrapped(old, inner, context.run_config["noise"])
     return ServerAppComponents(config=ServerConfig(num_rounds=2), strategy=strategy)
 
@@ -66,4 +89,7 @@ classic = ServerApp(server_fn=server_fn)
 clipped = ClientApp()
 clipped.train(mods=[fixedclipping_mod])(train)
 clipped.evaluate()(evaluate)
+asked = ClientApp()
+asked.train()(train)
+asked.query()(train)
 clipped_classic = ClientApp(client_fn=client_fn, mods=[classic_clipping])
