@@ -16,7 +16,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "problem": 8870,  # calls of models as pure functions, in one place; own test rows; optima, kept
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
-    "privacy": 6420,  # noise that remembers, whose rows add up; what sums and their parts tell
+    "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13770,  # devices that batteries turn; stars of stars, whose edges leave, or never end
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2130,  # Flower apps by their Grid; what they release beside an average with noise

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.errors import InputError, chosen, refusal
-from desim.network.timeline.record import BESIDE, SUMMED
 from desim.numerics.later import special
 from desim.privacy.accounting.gaussian import Kind, check_delta, epsilon_of
 from desim.privacy.ledger.mechanisms import MECHANISMS, Mechanism
@@ -252,7 +251,7 @@ def prices(
     group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
     if relation == "agent":  # in whatever rounds they are, one after the other
         group = np.where(code == Mechanism.CHAINED_GAUSSIAN, owned, group)
-    group = np.where(summed, np.where(_averaged(releases) | (not left_out), 1.0, 0.5), group)
+    group = np.where(summed, _group_of_sums(releases, summed, left_out), group)
     ratio = _ratio(_amounts(releases, "sensitivity") * group, _amounts(releases, "scale"), code)
     if left_out:  # its messages show whether it is there
         ratio = np.where(summed, ratio, np.inf)
@@ -288,11 +287,18 @@ def prices(
     )
 
 
-def _averaged(releases: Columns) -> Any:
-    """Which sums (n,) are divided by weights of those in them, so that who leaves moves others'."""
-    if "release" not in releases:  # of a plan
-        return False
-    return np.asarray(releases["release"]) >> 48 & (SUMMED | BESIDE) == SUMMED | BESIDE
+def _group_of_sums(releases: Columns, summed: Any, left_out: bool) -> Any:
+    """What multiplies the sensitivity of sums (n,), of replacing: leaving moves a sum by half.
+
+    Not where it is divided by weights of those in it: who leaves moves what others count for.
+    """
+    usual = 0.5 if left_out else 1.0
+    if not (left_out and "release" in releases and np.any(summed)):
+        return usual
+    from desim.network.timeline.record import BESIDE, SUMMED  # with numba: half a second
+
+    both = SUMMED | BESIDE
+    return np.where(np.asarray(releases["release"]) >> 48 & both == both, 1.0, usual)
 
 
 def _group_factor(group: Array) -> Array:
