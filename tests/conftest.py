@@ -45,8 +45,8 @@ COMPILING_NOTHING = (
         "tests/test_torch_models.py",
     ),
 )  # fmt: skip
-# Their runs fork each agent, and the first worker begins with them: of a worker of 1.5 GB, as it is in the end, that takes several times
-# what it takes of one of .5 GB, as it is at first.
+# Their runs fork each agent, and the first worker begins with them: of a worker of 1.5 GB, as it is
+# in the end, that takes several times what it takes of one of .5 GB, as it is at first.
 FORKING = (
     "tests/test_clock_errors.py", "tests/test_consent.py", "tests/test_deploy.py",
     "tests/test_join.py", "tests/test_threats.py",
