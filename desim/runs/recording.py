@@ -200,7 +200,8 @@ def heard(
         require_trackers(trackers)
     simulation = prepared.simulation
     run = Run(prepared.head, Memory(Tables(), {}), path, prepared.scenario)
-    listeners = [*map(_sole, simulation.listeners), *map(Always, trackers)]
+    listeners: list[Callable[[], Listener]] = [*map(_sole, simulation.listeners)]
+    listeners += [Always(one) for one in trackers]
     hearing = [make() for make in listeners if isinstance(make, Always)]
     if hearing:
         run.written = prepared.written or prepared.scenario.written()
