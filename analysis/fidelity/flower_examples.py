@@ -8,7 +8,7 @@ here, and none is changed. Each example is played in a process of its own, in a 
 for, then with a deadline of half the longest wait. Beside each run the same app goes through
 Flower's own strategies on a Grid without a clock (`flower_lockstep`), with the seeds, and the
 replies, that it had under desim; models are compared. `measured/flower_examples.csv`, which this
-writes, is the table of `analysis/docs/explanation/flower-examples.md`.
+writes, is the table of the page `flower_examples.md`.
 """
 
 import argparse

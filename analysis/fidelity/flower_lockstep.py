@@ -26,7 +26,7 @@ MAIN = "parameters"  # the record of a classic workflow's model
 
 
 class Tape:
-    """calls: of each node and kind, seeds and messages' ids, in order; came: ids that were answered.
+    """calls: of each node and kind, seeds and messages' ids, in order; came: ids with an answer.
 
     draws: what `random` was seeded by after each answer to the ServerApp's own thread.
     """
@@ -234,5 +234,3 @@ def _ends(grid: LockStep) -> Iterator[None]:
     for one in contexts:
         if MAIN in one.state.array_records:
             grid.model = flat([a.numpy() for a in one.state.array_records[MAIN].values()])
-
-
