@@ -7,7 +7,14 @@ from analysis.fidelity.flower_examples import markdown, tabled
 
 def test_a_row_says_what_was_measured_and_why_not():
     rows = [
-        {"example": "a", "ran": "yes", "why": "", "bytes": 2e6, "difference": 1e-16, "replies": 0.5},
+        {
+            "example": "a",
+            "ran": "yes",
+            "why": "",
+            "bytes": 2e6,
+            "difference": 1e-16,
+            "replies": 0.5,
+        },
         {"example": "b", "ran": "no", "why": "no model"},
     ]
     text = markdown(tabled(rows)).splitlines()
