@@ -352,7 +352,7 @@ def test_places_are_apart_and_trees_have_their_cloud_in_the_middle():
 
 def test_a_player_is_one_file_that_loads_nothing(tmp_path):
     runs = four(tmp_path)
-    path = player(runs[0], tmp_path / "p.html")
+    path = desim.player(runs[0], tmp_path / "p.html")
     text = path.read_text("utf-8")
     for word in ("<link", "src=", "@import", "url(", "<img"):
         assert word not in text

@@ -190,6 +190,7 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
 def test_a_page_follows_a_run_until_it_is_gone(tmp_path, opened, chromium, monkeypatch):
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     run = manipulated(hostile(played(tmp_path / "r")), status="running", reason="")
+    monkeypatch.setattr("desim.interface.player.local_server.PATIENCE", None)
     with LocalServer(Watched(run.directory, clock=lambda: 0.0)) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         page = chromium.new_page()
