@@ -188,7 +188,7 @@ EARLY = """<!DOCTYPE html>
 <meta http-equiv="refresh" content="1">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{0} – desim</title>
+<title>{0}, desim</title>
 </head>
 <body><h1>{0}</h1><p role="status">The run is being read: its page comes by itself.</p></body>
 </html>
