@@ -181,6 +181,9 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
     assert state(page)["end"] == 0.0
     page.evaluate("(data) => show(data)", {**seen, "plays": True})
     until(page, f"window.player.state().time > {0.5 * run.manifest['time']}")
+    end = 10.0 * run.manifest["time"]  # of what was long ago the page knows no more who computed
+    page.evaluate("(data) => show(data)", {**seen, "plays": True, "end": end, "since": 0.95 * end})
+    assert state(page)["time"] >= 0.95 * end
     page.evaluate("(data) => show(data)", seen)
     shown = state(page)
     assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
