@@ -24,7 +24,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 9670,  # who hears of a run; whom a method trusts; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8570,  # a player, and the page and server that watch a run; Flower apps; trees
+    "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
