@@ -103,8 +103,8 @@ def test_the_bits_are_those_of_one_machine(case, monkeypatch):
     [
         ("out[part.place] = self", "out[: part.rows] = self"),
         ("rows = half if np.array_equal(half, rows) else rows", "rows = half"),
-        ("(bits == bits[0]).all()", "(bits == bits[0]).any()"),
-        ("rows * k // many for k in range(many + 1)]", "rows * k // many for k in range(many)]"),
+        ("all((one == bits[0]).all()", "any((one == bits[0]).any()"),
+        ("cuts = [0, *(rows * parts", "cuts = [1, *(rows * parts"),
     ],
 )
 def test_wrong_twins_have_others(right, wrong, monkeypatch):
@@ -161,6 +161,7 @@ def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
         ({"workers": -1}, "workers: found -1; allowed: a whole number, at least 0"),
         ({"workers": "2"}, "workers: found '2'; allowed: a whole number"),
         ({"workers": 2.5}, r"workers: found 2\.5; allowed: a whole number"),
+        ({"workers": 10**6}, "workers: found 1000000; allowed: at most .* each is a process"),
         ({"workers": True}, "workers: found true; allowed: a whole number"),
         ({"dask": ""}, "dask: found ''; allowed: the address of a scheduler"),
         ({"dask": 5}, "dask: found 5; allowed: the address of a scheduler"),

@@ -62,7 +62,8 @@ class Packed(NamedTuple):
         rows: Any = np.ascontiguousarray(array)
         if n > 1 and rows.size:
             bits = rows.reshape(n, -1).view(np.uint8)
-            rows = rows[:1] if (bits == bits[0]).all() else rows
+            alike = all((one == bits[0]).all() for one in bits[1:])  # ends with one that differs
+            rows = rows[:1] if alike else rows
         if kind == np.float64:
             with np.errstate(all="ignore"):
                 half = rows.astype(np.float32)
@@ -346,7 +347,7 @@ def _on_cluster(part: Part, shipment: Shipment) -> Answer:
 
 
 # The batches.
-EACH = 3  # parts for each worker, as jobs are of several sizes
+SHARES = 3, 2, 1  # of each worker's rows: parts, as jobs are of several sizes
 WATCHED = 3  # batches after the first one, which tell whether workers gain
 
 
@@ -358,7 +359,7 @@ class Batches:
         self.jobs = {"sent": 0, "here": 0}
         self.seconds = {"computing": 0.0, "waiting": 0.0}
         self._shipments: dict[tuple[int, ...], tuple[int, Shipment]] = {}
-        self._compared: set[tuple[str, str]] = set()
+        self._compared: set[tuple[str, str, bool]] = set()
         self._times: dict[str, list[tuple[float, float]]] = {}
         self._left: set[str] = set()  # jobs too small for them
 
@@ -420,16 +421,18 @@ class Batches:
             groups = (range(low, high, data.group) for low, high in ends)
             cuts = [*chain.from_iterable(groups), rows]
         else:
-            many = min(rows, EACH * self.crew.slots())
-            cuts = [rows * k // many for k in range(many + 1)]
-        return [slice(low, high) for low, high in pairwise(cuts)]
+            slots = min(rows, self.crew.slots())
+            parts = np.repeat(SHARES, slots).cumsum()  # small ones last: few wait for the slower
+            cuts = [0, *(rows * parts // parts[-1]).tolist()]
+        return [slice(low, high) for low, high in pairwise(cuts) if low < high]
 
     def _result(self, part: Part, said: Answer, data: modelled.Modelled) -> Array:
         """What was said, if it is what would be said here."""
         if said.found is None:  # here it raises the same, where it can be seen in which line
             part.result(data)
             raise RunError(f"workers: {said.name}: {said.raised}, which does not happen here")
-        found, kind = said.found.array, (said.name, part.job.__name__)
+        found, several = said.found.array, part.rows > 1  # a row alone shows nothing of company
+        kind = said.name, part.job.__name__, several
         if kind not in self._compared:
             some = slice(None) if data.loss.model.hardware else slice(-1, None)
             if not same(found[some], part.result(data, some)):

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from desim.errors import InputError, RunError, refusal, require, show
+from desim.numerics.cores import cores
 from desim.numerics.environment import environment
 
 # Local processes, of one thread each.
@@ -28,6 +29,7 @@ THREADS = ("DESIM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 ATTEMPTS = 2  # of a job whose process is killed
 STILLBORN = 3  # processes in a row that end before their first job
 LOOK = 0.25  # s between looks at the processes' memory
+PER_CORE, LEAST_BOUND = 4, 32  # processes that anybody may ask for
 ANY = 1 << 62  # bytes of memory that no process holds
 
 
@@ -208,6 +210,10 @@ def refuse_unfit(workers: int | None, dask: str | None) -> None:
     whole = isinstance(workers, Integral) and not isinstance(workers, bool)
     if workers is not None and not (whole and workers >= 0):
         raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
+    most = max(LEAST_BOUND, PER_CORE * cores())
+    if workers is not None and workers > most:
+        allowed = f"at most {most}: each is a process, of {cores()} cores"
+        raise InputError(f"workers: {refusal(workers, allowed)}")
     if dask is not None and not (isinstance(dask, str) and dask):
         raise InputError(f"dask: {refusal(dask, 'the address of a scheduler')}")
     if dask is not None and workers is not None:

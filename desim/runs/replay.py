@@ -19,10 +19,12 @@ from desim.log.parquet import part_files
 from desim.log.resumed import ResumedTables
 from desim.memory import Tree
 from desim.numerics.later import pd
+from desim.runs import batches
 from desim.runs import directory as place
 from desim.runs.directory import ARRAYS, own_scenario, write_lock
 from desim.runs.likeness import refuse_other_model
 from desim.runs.premises import require_virtual
+from desim.runs.processes import refuse_unfit
 from desim.runs.recording import (
     BEHIND,
     Behind,
@@ -85,17 +87,25 @@ class Replay:
         return [str(Difference(*row)) for row in self.differences.itertuples(index=False)]
 
 
-def replay(run: Run | str | Path, progress: Callable[[Progress], None] | None = None) -> Replay:
+def replay(
+    run: Run | str | Path,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
+) -> Replay:
     """Play the resolved scenario of a run, or of that in a directory, in memory and compare them.
 
     Of a run that was stopped or killed, the rows that it left are compared with the first ones. A
-    file that is not the one the run has left is compared, too: this says where it differs.
+    file that is not the one the run has left is compared, too: this says where it differs. workers,
+    dask: as in `desim.run`.
     """
     run = as_run(run)
     require_virtual(run.manifest, "nothing replays it")
     stored = Run(run.manifest, run.store.as_it_is(), run.directory, run.scenario)
     try:
-        again = play(run.scenario, progress=progress)
+        with batches.shared_out(run.scenario, workers, dask):
+            again = play(run.scenario, progress=progress)
     except RunError as error:
         if not isinstance(error.run, Run):
             raise
@@ -258,6 +268,8 @@ def resume(
     progress: Callable[[Progress], None] | None = None,
     *,
     trackers: "Sequence[Tracker]" = (),
+    workers: int | None = None,
+    dask: str | None = None,
 ) -> Run:
     """Go on with the run in directory `path` and return it; one that is done is only opened.
 
@@ -267,8 +279,9 @@ def resume(
     nothing changed, where the directory holds no run, another process writes to it, or its
     scenario, data, plug-ins or tables are not those of the run; Differs where what is played is
     not what is stored, and Behind (a KeyboardInterrupt) at a Ctrl-C before that is played again,
-    both with the directory as it was; else RunError and AtOnce as in `desim.run`.
+    both with the directory as it was; else RunError, AtOnce, workers and dask as in `desim.run`.
     """
+    refuse_unfit(workers, dask)
     directory = Path(path)
     place.read_manifest(directory)
     with write_lock(directory, place.BUSY):
@@ -297,7 +310,11 @@ def resume(
         if not (moved or trackers):
             known = stored_checkpoint(directory, identity(prepared.head, scenario))
         try:
-            with heard(prepared, directory, trackers) as hung, as_it_was(directory, manifest):
+            with (
+                heard(prepared, directory, trackers) as hung,
+                batches.shared_out(scenario, workers, dask),
+                as_it_was(directory, manifest),
+            ):
                 place.write_manifest(directory, prepared.begun)
                 play = partial(carry_out, hung.prepared, directory, progress=progress)
                 with contextlib.suppress(Unfit):

@@ -53,6 +53,12 @@ SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desi
 ScenarioFile = Annotated[Path, path_argument("SCENARIO", SCENARIO)]
 RunFolder = Annotated[Path, path_argument("RUN", "Directory of a run.")]
 RunFolders = Annotated[list[Path], path_argument("RUN...", "Directories of runs, or of studies.")]
+Trainers = Annotated[
+    int | None, option("workers", "N", "Processes that train a problem.model; default: none.")
+]
+Cluster = Annotated[
+    str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster that trains it.")
+]
 Board = Annotated[str | None, option("tensorboard", "DIR", "Tell TensorBoard, by files in DIR.")]
 Flow = Annotated[str | None, option("mlflow", "PLACE", "Tell MLflow: a folder, or an address.")]
 Force = Annotated[bool, switch("force", "With -o: replace the run that is there.")]

@@ -2,17 +2,17 @@
 
 import typer
 
-from desim.interface.cli.options import RunFolder
+from desim.interface.cli.options import Cluster, RunFolder, Trainers
 
 
-def replay(run: RunFolder) -> None:
+def replay(run: RunFolder, workers: Trainers = None, dask: Cluster = None) -> None:
     """Simulate a stored run again; say what differs first, or that nothing does."""
     import desim
     from desim.interface.cli.progress import announced, progress_bar
 
     opened = desim.open(run)
     with progress_bar(opened.name) as progress, announced(progress.compiling):
-        found = desim.replay(opened, progress=progress)
+        found = desim.replay(opened, progress, workers=workers, dask=dask)
     if found.same:
         tables = {name: len(getattr(opened, name)) for name in ("events", "metrics", "releases")}
         counts = ", ".join(f"{rows} {name}" for name, rows in tables.items())

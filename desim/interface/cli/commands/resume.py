@@ -3,7 +3,14 @@
 from typing import Annotated
 
 from desim.errors import AtOnce
-from desim.interface.cli.options import Overrides, RunFolder, option, settings
+from desim.interface.cli.options import (
+    Cluster,
+    Overrides,
+    RunFolder,
+    Trainers,
+    option,
+    settings,
+)
 from desim.interface.cli.progress import Interrupted, tell
 
 Rounds = Annotated[int | None, option("rounds", "N", "End after this many rounds instead.")]
@@ -11,8 +18,9 @@ Time = Annotated[str | None, option("time", "T", "End at this virtual time inste
 
 
 def resume(
-    run: RunFolder, override: Overrides = None, rounds: Rounds = None, time: Time = None
-) -> None:
+    run: RunFolder, override: Overrides = None, rounds: Rounds = None, time: Time = None,
+    workers: Trainers = None, dask: Cluster = None,
+) -> None:  # fmt: skip
     """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
     import desim
     from desim.interface.cli.progress import announced, progress_bar
@@ -21,7 +29,7 @@ def resume(
     changes = settings(override) | {key: end for key, end in ends.items() if end is not None}
     try:
         with progress_bar(desim.open(run).name) as progress, announced(progress.compiling):
-            resumed = desim.resume(run, changes, progress)
+            resumed = desim.resume(run, changes, progress, workers=workers, dask=dask)
     except AtOnce:
         resumed = desim.open(run)
     except KeyboardInterrupt:

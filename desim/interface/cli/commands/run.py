@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from desim.errors import InputError, gathering
 from desim.interface.cli.options import (
     Board,
+    Cluster,
     Flow,
     Force,
     Overrides,
     ScenarioFile,
+    Trainers,
     load_scenario,
-    option,
     output_option,
     switch,
     trackers,
@@ -32,12 +33,8 @@ def run(
     ] = None,
     override: Overrides = None,
     force: Force = False,
-    workers: Annotated[
-        int | None, option("workers", "N", "Processes that train a problem.model; default: none.")
-    ] = None,
-    dask: Annotated[
-        str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster that trains it.")
-    ] = None,
+    workers: Trainers = None,
+    dask: Cluster = None,
     tensorboard: Board = None,
     mlflow: Flow = None,
     watch: Annotated[bool, switch("watch", "Serve a page that shows it, until Ctrl-C.")] = False,
