@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
-    "problem": 8910,  # test rows by workers; calls of models as pure functions, in one place; own test rows; optima, kept
+    "problem": 8910,  # test rows by workers; calls of models as pure functions; own test rows
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2130,  # Flower apps by their Grid; what they release beside an average with noise
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9670,  # who hears of a run; whom a method trusts; trackers; batches on workers
+    "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps

@@ -7,8 +7,9 @@ here, and none is changed. Each example is played in a process of its own, in a 
 `flower_data` has put what the examples would load from Hugging Face: first with all replies waited
 for, then with a deadline of half the longest wait. Beside each run the same app goes through
 Flower's own strategies on a Grid without a clock (`flower_lockstep`), with the seeds, and the
-replies, that it had under desim; models are compared. `measured/flower_examples.csv`, which this
-writes, is the table of the page `flower_examples.md`.
+replies, that it had under desim; models are compared. It writes them to
+`measured/flower_examples.csv`; the page `flower_examples.md` has what plays of single examples
+(`--only`) printed.
 """
 
 import argparse
