@@ -345,6 +345,22 @@ def test_an_edit_or_a_number_that_is_none_leaves_a_play_alone(tmp_path):
     assert model.evaluator is first
 
 
+def test_files_of_an_app_are_read_once_until_somebody_writes_them(tmp_path, monkeypatch):
+    import shutil
+
+    from desim.flower import probe
+
+    app = app_of([str(shutil.copytree(FOLDER, tmp_path / "lines"))], [])
+    before = probe._files(app)
+    reads, read = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda own: reads.append(own) or read(own))
+    assert probe._files(app) == before
+    assert reads == []
+    (tmp_path / "lines" / "lines_task.py").write_text("DIM = 4\n")
+    assert probe._files(app) != before
+    assert len(reads) == 1
+
+
 def test_an_audit_is_refused_as_it_cannot_change_the_data():
     from desim.experiments.audit.of_method import audit
 

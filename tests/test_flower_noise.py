@@ -64,6 +64,7 @@ def test_an_average_costs_what_each_node_can_move_it_by(side):
     assert own[3] > 1.2 * by_hand([MULTIPLIER / 2] * 2)  # of equal weights, which these are not
     assert np.isinf(run.account(view="coordinator", delta=DELTA).final).all()
     assert "trust" in run.manifest["privacy"]
+    assert "nobody knows or sets the seeds of noise" in " ".join(run.manifest["warnings"])
     assert "views participants and final-model" in " ".join(run.manifest["warnings"])
 
 

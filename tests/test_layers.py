@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
-    "problem": 8870,  # calls of models as pure functions, in one place; own test rows; optima, kept
+    "problem": 8990,  # partitioners of flwr-datasets; calls of models as pure functions; optima
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13790,  # two signals around a run; devices that batteries turn; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 2130,  # Flower apps by their Grid; what they release beside an average with noise
-    "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
+    "flower": 2160,  # Flower apps by their Grid; what they release beside an average with noise
+    "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
     "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
@@ -103,6 +103,7 @@ FENCES = {
     + " ".join(f"desim.problem.models.torch_{part}" for part in ("module", "parts", "look")),
     "jax": "desim.problem.models.jax_function desim.jax",
     "flwr": "desim.flower",
+    "flwr_datasets": "desim.problem.data.flower_partitioners",
     "cryptography": "desim.deployments.doors desim.deployments.masking",
     "yaml": "nowhere",
 }

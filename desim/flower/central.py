@@ -30,6 +30,12 @@ AVERAGED = SUMMED | BESIDE  # of averages, whose divisor is a sum of weights of 
 MOVED = "noise follows the moved norm, and changes the one before it, so that their ratio has no"
 
 
+ASSUMED = (  # what no program can see, and an epsilon of an app rests on
+    "no function of its own hands metrics on to nodes, nothing keeps or changes records that mods "
+    "still have to clip, and nobody knows or sets the seeds of noise"
+)
+
+
 class Average(NamedTuple):
     """An average with noise: nodes (n,) and weights (n,) of its replies, C, and s, 0 for none.
 
@@ -80,7 +86,8 @@ class Central(NamedTuple):
             f"of views participants and final-model is that of {self.name}: its server is trusted"
         )
         text = f"{text}, metrics stay there"
-        return f"{text}, and weights such as num-examples are taken to be public"
+        text = f"{text}, and weights such as num-examples are taken to be public"
+        return f"{text}; assumed of the app: {ASSUMED}"
 
 
 def family(strategy: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.flower.central import Central
+from desim.flower.central import ASSUMED, Central
 from desim.method import Mechanism, Terms, View, plain
 
 Price = Any  # "bare", "nothing", or the mod whose noise a reply has
@@ -42,7 +42,8 @@ class Charges:
             text = "infinite, as metrics in replies have no noise; charge: models leaves them out"
             self.warnings.append(f"{HEAD} is {text}")
         elif self.mods:
-            self.warnings.append(f"{HEAD} leaves out metrics, which replies have without noise")
+            text = "leaves out metrics, which replies have without noise"
+            self.warnings.append(f"{HEAD} {text}; assumed of the app: {ASSUMED}")
 
     def of(self, kind: str, reply: Any) -> Price:
         """The price of a reply to a message of a type, such as train, or train.long."""

@@ -6,6 +6,8 @@ functions of the model and the node: those that the app asks for while it is pla
 """
 
 import hashlib
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -229,7 +231,18 @@ def _files(app: App) -> str:
     for top in sorted(tops):
         places = [app.folder / f"{top}.py", *sorted((app.folder / top).rglob("*.py"))]
         for path in (one for one in places if one.is_file()):
-            code.update(path.read_bytes())
+            code.update(_content(path, *_state(path)))
     for path in sorted(app.folder.glob("*.py")):
-        code.update(path.read_bytes())
+        code.update(_content(path, *_state(path)))
     return code.hexdigest()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=1024)
+def _content(path: Path, written: int, size: int) -> bytes:
+    """The hash of a file, read once for as long as nobody writes it."""
+    return hashlib.sha256(path.read_bytes()).digest()

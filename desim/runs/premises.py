@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # What rows decide before a run, or at its end, and neither noise nor a charge covers.
 
-BY_LABEL = ("dirichlet", "labels")
 STATISTICS = {  # keys of problem.data whose values take something from all agents' training rows
     "encode": ("one-hot", "ordinal"),
     "missing": ("most-frequent", "mean", "median"),
@@ -74,7 +73,7 @@ def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:
         yield "problem.data.missing: drop: how many rows there are depends on what they hold"
     if hasattr(getattr(problem.data, "test", None), "column"):
         yield "problem.data.test: which rows are trained on, and how many, is what a column holds"
-    if problem.partition.kind in BY_LABEL:
+    if problem.partition.by_label:
         yield f"problem.partition: {problem.partition.kind} deals rows by all agents' labels"
     layers = problem.loss.mlp or problem.loss.softmax
     if problem.loss.layered and (layers is None or layers.classes is None):

@@ -76,24 +76,25 @@ def read(
     if section.source == "npz":
         arrays = dealt_arrays(section.file, agents, isinstance(loss, ModelLoss))
         return _dealt_already(loss, section.test, seed, *arrays)
-    apart = (partition.value,) if partition.kind == "by" else ()
-    group = getattr(section, "protected", None)
+    apart, group = partition.columns, getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
     named = getattr(section, "features", ())
     table = read_table(section, agents, seed, [name for name in columns if name not in named])
     bounded(table.A, "problem.data: features")
-    groups = _groups(table, partition.value) if apart else None
+    whose = [_groups(table, name, partition.kind) for name in apart]
     z = protected_rows(table, group) if group else None
     b, train, test = numbers(table, getattr(section, "positive", ()), loss), table.train, table.test
     bounded(b, "problem.data: labels")
-    dealt = None if groups is None else _typed(groups[train], section)
+    kinds = classes(table.labels, train)
+    columns = {name: _typed(one[train], section) for name, one in zip(apart, whose, strict=True)}
+    dealt = columns[apart[0]] if partition.kind == "by" else None
     how = Deal(
-        partition.kind, partition.value, seed, sizes=tuple(sizes),
-        classes=classes(table.labels, train), groups=dealt,
+        partition.kind, partition.value, seed, tuple(sizes), kinds, dealt,
+        columns | _labels(table, kinds),
     )  # fmt: skip
     shares = deal(int(train.sum()), agents, how)
     mine, tested, start, test_start = _whose(shares, train, test, section.test, seed)
-    if test_start is not None:
+    if test_start is not None or len(mine) < train.sum():
         train, test = (np.isin(np.arange(len(train)), some) for some in (mine, tested))
         table = table.parted(train, test)  # before, words and fillings were those of all rows
     modelled = isinstance(loss, ModelLoss)
@@ -115,6 +116,13 @@ def read(
         table.classes,
         test_start,
     )
+
+
+def _labels(table: Table, kinds: Rows | None) -> dict[str, NDArray[Any]]:
+    """What a partitioner may go by as labels of the training rows: classes, or single numbers."""
+    if kinds is not None:
+        return {"label": kinds}
+    return {"label": table.labels[table.train]} if table.labels.ndim == 1 else {}
 
 
 def _whose(
@@ -207,17 +215,18 @@ def _dealt_already(
     return Shards(A, b, _starts(shares), test_A, test_b, names, test_start=start)
 
 
-def _groups(table: Table, column: str) -> NDArray[Any]:
-    """Whose each row is (rows,), as that column says."""
+def _groups(table: Table, column: str, kind: str) -> NDArray[Any]:
+    """Whose each row is (rows,), as that column says; kind: of the partition, by or flwr."""
+    where = f"problem.partition.{kind}"
     if column not in table.columns:
         near = spelling(column, table.columns)
         if len(table.columns) <= LISTED_COLUMNS:
             near = f"; allowed: {', '.join(table.columns)}{near}"
-        raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
+        raise InputError(f"{where}: found no column {column!r} in the data{near}")
     groups = table.columns[column]
     for row in np.flatnonzero(pd.isna(groups))[:1]:
         raise InputError(
-            f"problem.partition.by: {column!r} is missing in data row {row + 1}; allowed: a value "
+            f"{where}: {column!r} is missing in data row {row + 1}; allowed: a value "
             "in every row, or problem.data.missing: drop, which leaves such rows out"
         )
     return groups

@@ -1,6 +1,10 @@
-"""How rows are dealt to agents: iid, in order, by label (Dirichlet, or so many each), by column."""
+"""How rows are dealt to agents: iid, in order, by label (Dirichlet, or so many each), by column.
 
-from collections.abc import Sequence
+Partitioners of flwr-datasets are in `flower_partitioners`.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +14,7 @@ from desim.errors import InputError
 from desim.numerics import keys
 from desim.numerics.distributions import GAMMA, Distribution, draw
 from desim.numerics.keys import Stream
+from desim.problem.data.flower_partitioners import flower_shares
 from desim.problem.data.table import Draw
 from desim.problem.losses.layers import CLASS_LIMIT
 
@@ -18,7 +23,10 @@ ATTEMPTS = 1000
 
 
 class Deal(NamedTuple):
-    """How rows are dealt: kind and value, and what it may go by (relative sizes, rows' classes)."""
+    """How rows are dealt: kind and value, and what it may go by (relative sizes, rows' classes).
+
+    columns: by name, what a partitioner of flwr-datasets may go by, (rows,) each.
+    """
 
     kind: str
     value: Any
@@ -26,12 +34,18 @@ class Deal(NamedTuple):
     sizes: tuple[int, ...] = ()
     classes: Rows | None = None
     groups: NDArray[Any] | None = None
+    columns: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 def deal(rows: int, agents: int | None, how: Deal) -> list[Rows]:
-    """The row numbers of each agent; every row has one agent. InputError where one gets none."""
+    """The row numbers of each agent; InputError where one gets none.
+
+    Every row has one agent, but that partitioners of flwr-datasets may leave out rows.
+    """
     if how.kind == "by":
         return _by_group(agents, how)
+    if how.kind == "flwr":
+        return flower_shares(how.value.name, how.value.arguments, how.columns, agents, how.seed)
     agents = len(how.sizes) if agents is None and how.sizes else agents
     if agents is None:
         raise InputError("problem.agents: missing; say how many agents the rows are dealt to")

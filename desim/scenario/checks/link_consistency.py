@@ -349,7 +349,7 @@ def agents_known(
     problem: Problem, algorithm: Algorithm, network: Network, kind: Kind, agents: int | None
 ) -> Found:
     """Something has to say how many agents there are."""
-    stated = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
+    stated = isinstance(problem.data, Npz) or problem.partition.counts or problem.sizes
     drawn = network.topology.kind in ("edges", "grid", "graph", "switching", "contacts")
     central = kind == "central"
     missing = kind == "graph" and "topology" not in network.model_fields_set

@@ -190,12 +190,39 @@ Augments = Annotated[
 DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
 
 
+UNSEEING = ("Iid", "Linear", "Square", "Exponential", "Size")  # partitioners that see no rows
+
+
 def _sizes(value: object) -> object:
     if value == "equal":
         return ()
     if not isinstance(value, list | tuple):
         raise ValueError(refusal(value, "equal, or a list of whole numbers, one for each agent"))
     return value
+
+
+class Partitioner(Strict):
+    """A class of flwr-datasets and its own arguments: {DirichletPartitioner: {alpha: 0.3}}."""
+
+    name: Text
+    """the class, such as ShardPartitioner"""
+    arguments: dict[str, Any] = {}
+    """its arguments; default: num_partitions of problem.agents, partition_by label, the seed"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written: the name alone, or one name with arguments."""
+        if isinstance(data, str):
+            return {"name": data}
+        one = dict(data) if isinstance(data, Mapping) and len(data) == 1 else {}
+        if not all(isinstance(arguments, Mapping) for arguments in one.values()) or not one:
+            allowed = "a class of flwr-datasets, or {IidPartitioner: {...}} with its arguments"
+            raise ValueError(refusal(data, allowed))
+        return {"name": next(iter(one)), "arguments": next(iter(one.values()))}
+
+    @model_serializer
+    def _written(self) -> Any:
+        return {self.name: self.arguments} if self.arguments else self.name
 
 
 class Partition(Form):
@@ -210,6 +237,26 @@ class Partition(Form):
     """labels that each agent holds"""
     by: Text | None = None
     """column whose values are the agents"""
+    flwr: Annotated[Partitioner | None, OrElse(({"type": "string"}, {"type": "object"}))] = None
+    """a partitioner of flwr-datasets: its name, or {ShardPartitioner: {shard_size: 50}}"""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns beside the label by whose values rows are dealt."""
+        named = self.by if self.flwr is None else self.flwr.arguments.get("partition_by", "label")
+        return (str(named),) if named not in (None, "label") or self.by else ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether it may say by itself how many agents there are."""
+        return self.by is not None or self.flwr is not None
+
+    @property
+    def by_label(self) -> bool:
+        """Whether it deals rows by labels of all agents."""
+        own = self.flwr
+        some = own is not None and not own.name.startswith(UNSEEING) and not self.columns
+        return some or self.kind in ("dirichlet", "labels")
 
 
 class Softmax(Strict):
