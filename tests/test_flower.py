@@ -54,12 +54,12 @@ def played(*parts, **sections):
     return desim.run(scenario(*parts, **sections))
 
 
-def reference(server="app", client="app", nodes=NODES, late=(), **config):
+def reference(server="app", client="app", nodes=NODES, late=(), order=1, **config):
     from naive import flower
 
     whole = {"strategy": "FedAvg", "rounds": 3, **CONFIG, **config}
     names = f"lines_server:{server}", f"lines_client:{client}"
-    return flower.final(FOLDER, *names, nodes, whole, late)
+    return flower.final(FOLDER, *names, nodes, whole, late, order)
 
 
 def error(run, expected):
@@ -76,7 +76,8 @@ def test_the_model_is_that_of_flowers_own_run(strategy):
 
 def test_so_is_that_of_the_classic_interface_whose_clients_are_asked_at_once():
     run = played("classic", "classic", rounds=3)
-    assert error(run, reference("classic", "classic")) <= 1e-12
+    assert error(run, reference("classic", "classic")) == 0.0  # one order of sums: by node
+    assert error(run, reference("classic", "classic", order=-1)) > 0.0
     assert error(run, reference("classic", "classic", nodes=NODES - 1)) > 1e-3
     waits = run.events[run.events["kind"] == "aggregate"]
     assert waits["value"].tolist() == [NODES] * 3  # not one collection for each client
@@ -401,6 +402,16 @@ def test_replies_that_no_policy_let_through_are_noticed(monkeypatch):
     monkeypatch.setitem(sys.modules, "desim.flower.plays", mutant(plays, right, wrong))
     run = played(config=["rounds=1"], policy={"deadline": "2 s"})
     assert error(run, reference(rounds=1)) <= 1e-12
+
+
+def test_results_in_the_order_in_which_clients_were_drawn_are_noticed(monkeypatch):
+    from desim.flower import grid
+
+    twin = mutant(grid, "key=lambda one: one[:2]", "key=lambda one: one[1]")
+    monkeypatch.setattr("desim.flower.probe.listening", twin.listening)
+    monkeypatch.setattr("desim.flower.probe.VirtualGrid", twin.VirtualGrid)
+    run = played("classic", "classic", rounds=9, config=["rounds=9"])
+    assert error(run, reference("classic", "classic", rounds=9)) > 0.0
 
 
 def test_clients_that_are_asked_one_after_the_other_are_noticed(monkeypatch):

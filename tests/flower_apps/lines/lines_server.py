@@ -12,7 +12,7 @@ from flwr.serverapp import strategy as new
 final = []
 app, secret, pushing = ServerApp(), ServerApp(), ServerApp()
 START = np.full(3, 0.25)
-OPTIONS = {"FedAdam": {"eta": 0.1, "tau": 0.1}, "FedProx": {"proximal_mu": 0.1}}
+OPTIONS = {"FedAdam": {"eta": 0.1}, "FedProx": {"proximal_mu": 0.1}}
 
 
 def central(server_round, arrays):
@@ -61,8 +61,9 @@ def begun(kind, **options):
 
 
 def server_fn(context):
-    strategy = begun(Adam, eta=0.1, tau=0.1, fraction_evaluate=0.0)
-    return ServerAppComponents(config=ServerConfig(num_rounds=3), strategy=strategy)
+    strategy = begun(Adam, eta=0.1, fraction_evaluate=0.0)  # tau: 1e-9, by which bits grow
+    rounds = context.run_config["rounds"]
+    return ServerAppComponents(config=ServerConfig(num_rounds=rounds), strategy=strategy)
 
 
 classic = ServerApp(server_fn=server_fn)
