@@ -120,6 +120,19 @@ def test_seconds_follow_from_bytes_and_examples():
     assert longer[3] == pytest.approx(3 * work[3])
 
 
+def test_messages_of_many_sizes_are_one_call(monkeypatch):
+    """Who says more than a round has exchanges asks too much, whatever the sizes."""
+    monkeypatch.setattr("desim.engine.hub.EXCHANGES", 2)
+    run = played(config=["rounds=1", "wrong=sizes"], observe={"metrics": []})
+    replies = run.events.query("kind == 'send' and agent >= 0 and round == 1").sort_values("agent")
+    assert replies["bytes"].diff().dropna().tolist() == [1.0] * (NODES - 1)
+    with pytest.raises(
+        RunError, match="round 1: found too many questions to nodes; allowed: a mod"
+    ):
+        monkeypatch.setattr("desim.engine.hub.EXCHANGES", 0)
+        played(config=["rounds=1"])
+
+
 def test_metrics_are_what_the_nodes_say():
     run = played(config=["rounds=2"])
     A, b = _rows(range(NODES))

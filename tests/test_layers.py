@@ -17,7 +17,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13790,  # two signals around a run; devices that batteries turn; stars of stars
+    "engine": 13840,  # two signals around a run; sizes of messages by agent; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2160,  # Flower apps by their Grid, results by node; what they release by averages
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces

@@ -227,9 +227,9 @@ class Play:
     # Messages and replies.
 
     def send(self, messages: Sequence[Any]) -> list[str]:
-        """Call the nodes that messages go to, in groups of equal sizes; return the ids."""
-        ids, calls = list[str](), dict[tuple[int, int, Any], list[int]]()
-        work = np.zeros(self.hub.agents)
+        """Call the nodes that messages go to, in groups of one price; return the ids."""
+        ids, calls = list[str](), dict[Any, list[int]]()
+        work, sizes = np.zeros(self.hub.agents), np.zeros((2, self.hub.agents), np.int64)
         for one in messages:
             node = one.metadata.dst_node_id
             if node not in self.nodes.number:
@@ -244,26 +244,26 @@ class Play:
             stamped(one, self.messages)
             reply, work[agent] = self.computed(agent, one)
             price = self.charges.of(one.metadata.message_type, reply)
-            group = bits(one), bits(reply), price
             if any(agent in others for others in calls.values()):
                 text = f"found two messages to node {agent} at once"
                 raise at(self.hub.now, f"flower: {text}; allowed: one, and its reply first")
-            calls.setdefault(group, []).append(agent)
+            calls.setdefault(price, []).append(agent)
+            sizes[:, agent] = bits(one), bits(reply)
             self.box[agent], self.waiting[ids[-1]] = reply, agent
         self.times.written()
         self.looks = 0
         self.warn(*self.charges.warnings)
-        for (down, up, price), agents in calls.items():
-            terms = self.charges.terms(price)
+        for price, agents in calls.items():
+            terms, who = self.charges.terms(price), np.array(sorted(agents))
             job = self.method.reply if price in ("bare", "nothing") else self.method.noised
             try:
                 self.hub.call(
-                    np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
-                    bits=down, reply_bits=up,
+                    who, job, np.full(1, MARK), work=work, charge=terms, bits=sizes[0, who],
+                    reply_bits=sizes[1, who],
                 )  # fmt: skip
             except RuntimeError as error:
-                text = f"round {self.hub.round}: found too many sizes of messages and replies"
-                allowed = f"fewer, as each is a call of its own ({error})"
+                allowed = f"a model before them, such as num_server_rounds counts ({error})"
+                text = f"round {self.hub.round}: found too many questions to nodes"
                 raise at(self.hub.now, f"flower: {text}; allowed: {allowed}") from None
         return ids
 

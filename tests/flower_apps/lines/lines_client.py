@@ -4,7 +4,7 @@ import os
 import sys
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
@@ -26,6 +26,8 @@ def train(message, context):
     said = {"num-examples": -1 if wrong == "count" else len(rows(i)[1])}
     content = {"arrays": ArrayRecord({name: Array(w)})}
     content["metrics"] = MetricRecord(said if wrong != "silent" else {"n": 1})
+    if wrong == "sizes":
+        content["more"] = ConfigRecord({"more": "x" * (20 + i)})
     return Message(RecordDict(content), reply_to=message)
 
 
