@@ -204,6 +204,46 @@ def test_a_run_on_another_network_is_that_run_without_training():
     assert not other.events["time"].equals(run.events["time"])
 
 
+def test_a_run_ends_with_the_model_that_meets_its_target():
+    """Nobody evaluates it in virtual time, so that other worlds are played from notes."""
+    from desim.experiments.ranking import contenders
+    from desim.scenario.load import load
+
+    own = scenario(observe={"metrics": ["loss"]}, engine="auto")
+    run = desim.run(own, overrides={"stop.metric": {"loss": 10.0}})
+    assert run.manifest["rounds"] == 2
+    assert run.manifest["time"] == run.curve("loss")["time"].iloc[-1]
+    target = "loss", 10.0
+    found = contenders.entered(contenders.aimed(load(own), target), target)
+    assert (found.way, found.seconds(load(own))) == ("notes", run.manifest["time"])
+    last = desim.run(own)
+    assert last.manifest["time"] > last.curve("loss")["time"].iloc[-1]  # the last is evaluated
+
+
+def test_a_run_says_which_file_is_another_one(tmp_path):
+    import shutil
+
+    from desim.flower.asked import PLUGIN
+    from desim.runs.retime import retime
+
+    file = Path(shutil.copy(PLUGIN, tmp_path / "own_plugin.py"))
+    own = scenario(config=["rounds=1"], plugins=[str(file)])
+    desim.run(own, tmp_path / "run")
+    file.write_text(file.read_text("utf-8") + "# another one\n", "utf-8")
+    with pytest.raises(InputError, match=f"those of the run .found another {file}; sha256"):
+        retime(desim.open(tmp_path / "run"), network="4g")
+
+
+def test_a_plug_in_of_desims_own_is_where_desim_is(tmp_path):
+    """A run that was stored elsewhere names it where it was there."""
+    from desim.flower.asked import PLUGIN
+
+    own = scenario(config=["rounds=1"], plugins=["/elsewhere/lib/desim/flower/as_plugin.py"])
+    assert desim.load(own).plugins == (PLUGIN,)
+    with pytest.raises(InputError, match=r"found ./elsewhere/desim/no.py., which does not exist"):
+        desim.load(own | {"plugins": ["/elsewhere/desim/no.py"]})
+
+
 def test_an_app_ends_when_the_run_does():
     run = played(stop={"time": "1 s"}, config=["rounds=9"])
     assert (run.status, run.manifest["rounds"]) == ("done", 0)

@@ -21,7 +21,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2160,  # Flower apps by their Grid, results by node; what they release by averages
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
+    "runs": 9720,  # who hears of a run; which file is not its own; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps

@@ -1,11 +1,13 @@
 """Messages of one call may have another size for each agent, on all engines."""
 
+import shutil
+
 import numpy as np
 import pytest
 from mutant import mutant
 
 import desim
-from desim.errors import RunError
+from desim.errors import InputError, RunError
 
 METHOD = '''
 import numpy as np
@@ -80,6 +82,21 @@ def test_more_sizes_than_a_round_has_exchanges(tmp_path):
 def test_sizes_that_are_none_are_refused(bits, text, tmp_path):
     with pytest.raises(RunError, match=text):
         desim.run(scenario(tmp_path, bits=bits))
+
+
+def test_a_run_that_is_sent_with_its_plug_in_finds_it_beside_its_scenario(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    events = desim.run(scenario(tmp_path / "a"), tmp_path / "a" / "run").events
+    shutil.move(tmp_path / "a" / "run", tmp_path / "b" / "run")
+    gone = tmp_path / "a" / "sized.py"
+    moved = gone.rename(tmp_path / "b" / "run" / "sized.py")
+    again = desim.open(tmp_path / "b" / "run")
+    assert again.scenario.plugins == (moved.resolve(),)
+    assert desim.run(again.scenario).events.equals(events)
+    moved.unlink()
+    with pytest.raises(InputError, match=f"found .{gone}., which does not exist in"):
+        desim.load(again.directory / "scenario.yaml")
 
 
 def test_a_tree_takes_one_size_for_all():

@@ -74,6 +74,8 @@ class Play:
                     self.noised()
                     self.show(self.x if x is None else x)
                 self.bare()
+                if self.met():
+                    return
                 if ask.kind == "done":
                     self.last()
                     return
@@ -145,6 +147,13 @@ class Play:
             text = "replies to train say no num-examples, so that they take no time"
             self.warn(f"flower: {text}; algorithm.work: {{seconds: 2}} gives it")
         self.hub.publish(x)
+
+    def met(self) -> bool:
+        """Whether the model that was shown ends the run before its rounds do: nobody evaluates it.
+
+        The run takes until then, and not until the nodes have said what they make of that model.
+        """
+        return self.hub.round <= self.method.settings.rounds and not self.hub.open
 
     def noised(self) -> None:
         """Charge the averages to which the strategy has added noise.
