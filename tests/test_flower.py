@@ -194,6 +194,25 @@ def test_an_app_that_pushes_and_pulls_goes_on_with_every_reply():
     assert order.count(0) > order.count(3)
 
 
+def test_an_app_without_a_model_asks_its_nodes():
+    run = played("asking", "app", rounds=5)
+    assert (run.status, run.manifest["rounds"]) == ("done", 2)
+    assert sys.modules["lines_server"].final == [2 * sum(4 + i for i in range(NODES))]
+    assert (
+        run.events.query("kind == 'deliver' and agent == -1")["round"].tolist() == [1] * 4 + [2] * 4
+    )
+    assert played("asking", "app", rounds=1).manifest["rounds"] == 1
+    assert "the app sends no model" in " ".join(run.manifest["warnings"])
+
+
+def test_a_node_does_one_thing_after_the_other_whether_its_reply_is_pulled_or_not():
+    run = played("asking", "app", rounds=5, config=["wrong=unheard"])
+    calls = run.events.query("kind == 'deliver' and agent == 0")["time"].tolist()
+    replies = run.events.query("kind == 'deliver' and peer == 0")["time"].tolist()
+    assert (len(calls), len(replies)) == (2, 2)  # the third is pushed when the app ends
+    assert replies[0] < calls[1] < replies[1]
+
+
 def test_a_run_on_another_network_is_that_run_without_training():
     run = played(config=["rounds=2"])
     from desim.runs.retime import retime

@@ -1,7 +1,8 @@
 """The coordinator of a Flower app: what its ServerApp asks for becomes calls in virtual time.
 
 A round of desim is one model of the app: it ends when the strategy has made it, or, of an app
-without Flower's strategies, when the next message brings it. Evaluations of it come after that.
+without Flower's strategies, when the next message brings it. Evaluations of it come after that. Of
+an app that sends no model a round is one question to nodes, with the replies to it.
 
 Nodes compute when they are called, as only then the size of the reply is known, which decides when
 it arrives; whose reply is late or lost has trained, too.
@@ -89,12 +90,14 @@ class Play:
                     yield from self.pulled(ask.value)
                     continue
                 self.bring(ask.value)
-                if not self.hub.open and self.trains(ask.value):
+                if not self.hub.open and (self.trains(ask.value) or not self.evaluator.models):
                     if self.seam.rounds is None:
                         text = "the app would go on, but stop ends it"
                         self.warn(f"flower: {text}; --rounds N lets it make N models")
                     return
                 self.refuse_timeout(ask.timeout)
+                while self.owing(ask.value):
+                    yield from self.collected()
                 ids = self.send(ask.value)
                 if ask.kind == "push":
                     self.answer(ids)
@@ -199,6 +202,9 @@ class Play:
                 (self.trained if kind == "train" else self.loose).add(agent)
             elif kind not in ("train", "evaluate") and len(one.content):
                 self.loose.add(agent)
+        if not self.evaluator.models:
+            self.hub.publish(self.x)
+            self.invited = None
         self.answer(replies)
 
     def last(self) -> None:
@@ -235,6 +241,16 @@ class Play:
 
     # Messages and replies.
 
+    def owing(self, messages: Sequence[Any]) -> bool:
+        """Whether a node that is sent one of these owes the reply to an earlier one.
+
+        It does one thing after the other: that reply is waited for, whether it is pulled or not.
+        """
+        if self.policy.interrupts or not self.hub.pending.any():
+            return False
+        known = (self.nodes.number.get(one.metadata.dst_node_id) for one in messages)
+        return any(self.hub.pending[agent] for agent in known if agent is not None)
+
     def send(self, messages: Sequence[Any]) -> list[str]:
         """Call the nodes that messages go to, in groups of one price; return the ids."""
         ids, calls = list[str](), dict[Any, list[int]]()
@@ -245,9 +261,6 @@ class Play:
                 raise at(self.hub.now, f"flower: found a message to node {node}; allowed: nodes "
                          "that get_node_ids names")  # fmt: skip
             agent = self.nodes.number[node]
-            if self.hub.pending[agent] and not self.policy.interrupts:
-                text = f"found a message to node {agent}, which owes the reply to an earlier one"
-                raise at(self.hub.now, f"flower: {text}; allowed: to pull that first")
             self.messages += 1
             ids.append(numbered(one, self.messages))
             stamped(one, self.messages)

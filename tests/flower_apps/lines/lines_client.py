@@ -46,6 +46,12 @@ for one in (app, private):
     one.evaluate()(evaluate)
 
 
+@app.query()
+def query(message, context):
+    said = MetricRecord({"rows": len(rows(context.node_config["partition-id"])[1])})
+    return Message(RecordDict({"said": said}), reply_to=message)
+
+
 def last(message, context, call):
     """A mod that may add to a reply what it wants."""
     return call(message, context)

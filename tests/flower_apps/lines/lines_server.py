@@ -94,3 +94,21 @@ def pushing_main(grid, context):
             w = 0.5 * w + 0.5 * one.content["arrays"].to_numpy_ndarrays()[0]
         push([owed.pop(one.metadata.reply_to_message_id) for one in came])
     final[:] = [w]
+
+
+asking = ServerApp()
+
+
+@asking.main()
+def asking_main(grid, context):
+    """Statistics of the nodes' rows, twice; or, where `wrong` says so, what nobody pulls."""
+    total, unheard = 0.0, context.run_config["wrong"] == "unheard"
+    for _ in range(3 if unheard else 2):
+        content = [(node, RecordDict()) for node in grid.get_node_ids()]
+        messages = [Message(one, node, "query") for node, one in content]
+        if unheard:
+            grid.push_messages(messages)
+            continue
+        for one in grid.send_and_receive(messages):
+            total += one.content["said"]["rows"]
+    final[:] = [np.array([total])]
