@@ -12,15 +12,17 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from mutant import mutant
 from staged import DEVICES, TEXT, Staged
+from typer.testing import CliRunner
 
 import desim
 from desim import __main__ as start
 from desim import amounts, pace
 from desim.columns import columns_of
 from desim.errors import AtOnce, InputError
-from desim.interface.cli import COMMANDS, main, progress
+from desim.interface.cli import COMMANDS, Command, main, progress
 from desim.runs import recording
 from desim.runs.reading import waits
 from desim.scenario import build, catalogue, registry
@@ -284,6 +286,23 @@ def loaded_by(code):
 
 
 @pytest.mark.slow
+def test_help_has_no_escaped_brackets_in_any_command(call):
+    """typer escapes them for a markup, whether that is on or off."""
+    pages = {name: call(name, "--help")[1] for name in COMMANDS}
+    assert "[required]" in pages["run"]
+    assert "[required]" in pages["robust"]
+    assert [name for name, page in pages.items() if "\\[" in page] == []
+    plain, own = (typer.Typer(rich_markup_mode=None) for _ in range(2))
+    plain.command()(escaped)
+    own.command(cls=Command)(escaped)
+    shown = [CliRunner().invoke(one, ["--help"]).output for one in (plain, own)]
+    assert ["\\[here]" in page for page in shown] == [True, False]
+
+
+def escaped(what: str = typer.Argument("", help="\\[here]")):
+    pass
+
+
 def test_help_imports_nothing_heavy():
     help_ = "from desim.interface.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_by(help_) == "[]"

@@ -17,11 +17,11 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13790,  # two signals around a run; devices that batteries turn; stars of stars
+    "engine": 13840,  # two signals around a run; sizes of messages by agent; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 2160,  # Flower apps by their Grid; what they release beside an average with noise
+    "flower": 2220,  # Flower apps by their Grid, without models, too; what averages release
     "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
-    "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
+    "runs": 9720,  # who hears of a run; which file is not its own; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps

@@ -189,7 +189,7 @@ def final(app: Any, nodes: int, seed: int, tape: Tape) -> Array | None:
     parts = app.loaded()
     identity = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
     grid = LockStep(parts.client, app.config, node_ids(nodes), seed, tape)
-    with _ends(grid), as_before():
+    with ends(grid), as_before():
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN, 1
         try:
             sow(seed, "server")
@@ -200,8 +200,8 @@ def final(app: Any, nodes: int, seed: int, tape: Tape) -> Array | None:
 
 
 @contextmanager
-def _ends(grid: LockStep) -> Iterator[None]:
-    """Let the grid hear what Flower's strategies, workflows and servers end with."""
+def ends(grid: Any) -> Iterator[None]:
+    """Let `grid.model` be what Flower's strategies, workflows and servers end with."""
     from flwr.common import parameters_to_ndarrays
     from flwr.server import LegacyContext
     from flwr.server.compat import app as compat

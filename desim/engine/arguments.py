@@ -3,7 +3,7 @@
 The shapes and what else is allowed are those of desim.shapes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -336,10 +336,43 @@ def called(
     return who, np.asarray(payload, float), np.asarray(effort, float)
 
 
-def sizes(size: int, bits: Any, reply_bits: Any) -> tuple[int, int]:
-    """Bits of a call of so many numbers, and of the reply to it; ValueError for wrong ones."""
-    down = 64 * size if bits is None else whole_given("hub.call: bits", bits)
-    return down, down if reply_bits is None else whole_given("hub.call: reply_bits", reply_bits)
+def sizes(
+    size: int, bits: Any, reply_bits: Any, who: Int, agents: int
+) -> tuple[int | Int, int | Int]:
+    """Bits of a call of so many numbers, and of the reply to it; ValueError for wrong ones.
+
+    One number, or of each agent (agents,) where it is said for each of agents who (n,).
+    """
+    down = 64 * size if bits is None else _size("hub.call: bits", bits, who, agents)
+    if reply_bits is None:
+        return down, down
+    return down, _size("hub.call: reply_bits", reply_bits, who, agents)
+
+
+def _size(what: str, bits: Any, who: Int, agents: int) -> int | Int:
+    rows = np.zeros(agents, np.int64)
+    if len(who) or np.shape(bits) != (0,):
+        found = whole_given(what, bits, len(who))
+        if isinstance(found, int):
+            return found
+        rows[who] = found
+    return rows
+
+
+def of_one_size(who: Int, down: int | Int, up: int | Int) -> Iterator[tuple[Int, int, int]]:
+    """Agents who (n,) whose calls and replies are equally long, with these bits: group by group.
+
+    down, up: as `sizes` has them. All groups are of one exchange.
+    """
+    if (isinstance(down, int) and isinstance(up, int)) or not len(who):
+        yield who, down if isinstance(down, int) else 0, up if isinstance(up, int) else 0
+        return
+    each = np.empty((len(who), 2), np.int64)
+    for column, one in enumerate((down, up)):
+        each[:, column] = one if isinstance(one, int) else one[who]
+    pairs, which = np.unique(each, axis=0, return_inverse=True)
+    for place, (there, back) in enumerate(pairs.tolist()):
+        yield who[which.ravel() == place], there, back
 
 
 def check_owing(hub: Any, who: Int, size: int) -> None:

@@ -17,6 +17,7 @@ from desim.engine.arguments import (
     called,
     check_owing,
     job_given,
+    of_one_size,
     published,
     sizes,
     started,
@@ -321,22 +322,23 @@ class Hub:
 
     def call(
         self, who: Int, job: Job, payload: Array, *, work: NDArray[Any],
-        charge: Terms | None = None, bits: int | None = None, reply_bits: int | None = None,
+        charge: Terms | None = None, bits: int | Int | None = None,
+        reply_bits: int | Int | None = None,
     ) -> None:  # fmt: skip
         """Ask agents who (n,) to run job(us, payload rows) and to reply with its result (n, dim).
 
         payload (p,): the same for all, or (n, p): a row for each; work (agents,): per-example
         gradient evaluations; charge: what the reply reveals, terms (agents,) of all agents, whoever
         is called; agents whose budgets that would exceed retire and are not called. Without a
-        charge the reply is one without noise. Bits default to the codec's, 64 per number without;
-        the reply to as many as the payload.
+        charge the reply is one without noise. Bits, one number or (n,), default to the codec's, 64
+        per number without; the reply to as many as the payload.
         """
         self.outside("hub.call")
         again = work is self.work  # which was looked at
         who, payload, self.work = called(who, job, payload, work, charge, self.agents, again)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
-        who, payload = ascending(who, payload)
+        asked, (who, payload) = who, ascending(who, payload)
         size = payload.shape[-1]
         check_owing(self, who, size)
         self.terms = charge or self.bare
@@ -348,14 +350,16 @@ class Hub:
         self.assignments.note(self.rows(who), new, self.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
         self.begun, self.busy[who] = True, True
-        down, up = sizes(size, bits, reply_bits)
-        up += self.beside
+        down, up = sizes(size, bits, reply_bits, asked, self.agents)
+        up = up + self.beside
         if len(self.informed):
             others = self.informed[~self.busy[self.informed]]  # who are called are busy by now
             if len(others):
-                self._station.post(self, np.sort(others), down)
+                news = down if isinstance(down, int) else 64 * size
+                self._station.post(self, np.sort(others), news)
             self.informed = NOBODY
-        self._station.call(self, who, down, up, self.work)
+        for some, there, back in of_one_size(who, down, up):
+            self._station.call(self, some, there, back, self.work)
         self.exchange += 1
 
     def collect(self) -> Collect:

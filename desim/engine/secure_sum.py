@@ -153,23 +153,23 @@ def _nothing(us: Any, payload: Array) -> Array:
 
 def _summing(
     hub: Any, who: Int, job: Any, payload: Array, work: Array, charge: Any = None,
-    bits: int | None = None, reply_bits: int | None = None,
+    bits: int | Int | None = None, reply_bits: int | Int | None = None,
 ) -> Generator[Any, Any, Replies]:  # fmt: skip
     """The four exchanges of one sum; the replies that are in it, none where it is void."""
     own = next(one for one in hub.features if isinstance(one, Secured))
     own.opened(hub, who, np.shape(payload)[-1])
     silent = plain(hub.agents, View.COORDINATOR, 0.0)
-    sent = 64 * np.shape(payload)[-1] if bits is None else bits
+    sent: Any = 64 * np.shape(payload)[-1] if bits is None else bits
     replies = Replies(NOBODY, np.empty((0, own.lattice.dim)), NOBODY, np.ones(0))
     nothing = replies
     for number in range(len(EXCHANGES)):
         left = own.left
         down, up, seconds = own.exchange(number)
         effort = own.gradients(who, hub.round, seconds)
-        sizes = {"bits": 8 * int(np.ceil(down)), "reply_bits": 8 * int(np.ceil(up))}
+        sizes: Any = {"bits": 8 * int(np.ceil(down)), "reply_bits": 8 * int(np.ceil(up))}
         if number == INPUT:
             rows = payload if np.ndim(payload) == 1 else payload[left]
-            sizes["bits"] += sent
+            sizes["bits"] = sizes["bits"] + (sent if np.ndim(sent) == 0 else sent[left])
             hub.call(who[left], job, rows, work=work + effort, charge=charge, **sizes)
             replies = yield COLLECT
         else:

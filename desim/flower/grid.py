@@ -2,7 +2,8 @@
 
 Three things of Flower are changed for as long as a run lasts. A strategy tells of each model that
 it makes. The classic server, which asks each client from a thread of its own, in a pool of a few,
-asks them all at once: the group is known, so that no window of real time decides who is in it. And
+asks them all at once: the group is known, so that no window of real time decides who is in it, and
+its strategy gets results by node, where Flower's own order is that of a set of threads. And
 whatever asks after the run's end hears that the run is not running.
 """
 
@@ -80,9 +81,14 @@ class VirtualGrid(Grid):  # type: ignore[misc]
         found: list[Any] = self.seam.ask("send", whole, timeout)
         return found
 
-    def together(self, asks: list[Callable[[], Any]], timeout: float | None) -> list[Any]:
-        """What each of some functions returns that ask for one reply, all at once; or raises."""
-        self.group, sizes, answers = [], [], []
+    def together(
+        self, asks: list[Callable[[], Any]], timeout: float | None
+    ) -> list[tuple[int, Any]]:
+        """What each of some functions returns that ask for one reply, all at once; or raises.
+
+        With each its place in `asks`: those with a reply first, in the order of the replies.
+        """
+        self.group, sizes, answers = [], list[int](), list[tuple[int, int, Any]]()
         try:
             for ask in asks:
                 before = len(self.group)
@@ -99,16 +105,19 @@ class VirtualGrid(Grid):  # type: ignore[misc]
             replies: list[Any] = self.seam.ask("send", messages, timeout)
             by_id = {one.metadata.reply_to_message_id: one for one in replies}
         queue = [one.metadata.message_id for one in messages]
-        for ask, size in zip(asks, sizes, strict=True):
+        order = {one: rank for rank, one in enumerate(by_id)}
+        for place, (ask, size) in enumerate(zip(asks, sizes, strict=True)):
             own, queue = queue[:size], queue[size:]
             self.replies = [[by_id[one]] if one in by_id else [] for one in own]
+            rank = min((order.get(one, len(order)) for one in own), default=len(order))
             try:
-                answers.append(ask())
+                answer = ask()
             except Exception as error:
-                answers.append(error)
+                answer = error
             finally:
                 self.replies = None
-        return answers
+            answers.append((rank, place, answer))
+        return [one[1:] for one in sorted(answers, key=lambda one: one[:2])]
 
 
 def over() -> BaseException:
@@ -244,8 +253,8 @@ def _gathered(grid: VirtualGrid, verb: str) -> Callable[..., Any]:
         results, failures, asks = list[Any](), list[Any](), list[Callable[[], Any]]()
         for client, instruction in client_instructions:
             asks.append(_one(getattr(client, verb), instruction, timeout, group_id))
-        answers = grid.together(asks, timeout)
-        for (client, _), answer in zip(client_instructions, answers, strict=True):
+        for place, answer in grid.together(asks, timeout):
+            client, _ = client_instructions[place]
             if isinstance(answer, Exception):
                 failures.append(answer)
             elif answer.status.code == Code.OK:

@@ -1,7 +1,8 @@
 """The coordinator of a Flower app: what its ServerApp asks for becomes calls in virtual time.
 
 A round of desim is one model of the app: it ends when the strategy has made it, or, of an app
-without Flower's strategies, when the next message brings it. Evaluations of it come after that.
+without Flower's strategies, when the next message brings it. Evaluations of it come after that. Of
+an app that sends no model a round is one question to nodes, with the replies to it.
 
 Nodes compute when they are called, as only then the size of the reply is known, which decides when
 it arrives; whose reply is late or lost has trained, too.
@@ -74,6 +75,8 @@ class Play:
                     self.noised()
                     self.show(self.x if x is None else x)
                 self.bare()
+                if self.met():
+                    return
                 if ask.kind == "done":
                     self.last()
                     return
@@ -87,12 +90,14 @@ class Play:
                     yield from self.pulled(ask.value)
                     continue
                 self.bring(ask.value)
-                if not self.hub.open and self.trains(ask.value):
+                if not self.hub.open and (self.trains(ask.value) or not self.evaluator.models):
                     if self.seam.rounds is None:
                         text = "the app would go on, but stop ends it"
                         self.warn(f"flower: {text}; --rounds N lets it make N models")
                     return
                 self.refuse_timeout(ask.timeout)
+                while self.owing(ask.value):
+                    yield from self.collected()
                 ids = self.send(ask.value)
                 if ask.kind == "push":
                     self.answer(ids)
@@ -146,6 +151,13 @@ class Play:
             self.warn(f"flower: {text}; algorithm.work: {{seconds: 2}} gives it")
         self.hub.publish(x)
 
+    def met(self) -> bool:
+        """Whether the model that was shown ends the run before its rounds do: nobody evaluates it.
+
+        The run takes until then, and not until the nodes have said what they make of that model.
+        """
+        return self.hub.round <= self.method.settings.rounds and not self.hub.open
+
     def noised(self) -> None:
         """Charge the averages to which the strategy has added noise.
 
@@ -190,6 +202,9 @@ class Play:
                 (self.trained if kind == "train" else self.loose).add(agent)
             elif kind not in ("train", "evaluate") and len(one.content):
                 self.loose.add(agent)
+        if not self.evaluator.models:
+            self.hub.publish(self.x)
+            self.invited = None
         self.answer(replies)
 
     def last(self) -> None:
@@ -226,44 +241,51 @@ class Play:
 
     # Messages and replies.
 
+    def owing(self, messages: Sequence[Any]) -> bool:
+        """Whether a node that is sent one of these owes the reply to an earlier one.
+
+        It does one thing after the other: that reply is waited for, whether it is pulled or not.
+        """
+        if self.policy.interrupts or not self.hub.pending.any():
+            return False
+        known = (self.nodes.number.get(one.metadata.dst_node_id) for one in messages)
+        return any(self.hub.pending[agent] for agent in known if agent is not None)
+
     def send(self, messages: Sequence[Any]) -> list[str]:
-        """Call the nodes that messages go to, in groups of equal sizes; return the ids."""
-        ids, calls = list[str](), dict[tuple[int, int, Any], list[int]]()
-        work = np.zeros(self.hub.agents)
+        """Call the nodes that messages go to, in groups of one price; return the ids."""
+        ids, calls = list[str](), dict[Any, list[int]]()
+        work, sizes = np.zeros(self.hub.agents), np.zeros((2, self.hub.agents), np.int64)
         for one in messages:
             node = one.metadata.dst_node_id
             if node not in self.nodes.number:
                 raise at(self.hub.now, f"flower: found a message to node {node}; allowed: nodes "
                          "that get_node_ids names")  # fmt: skip
             agent = self.nodes.number[node]
-            if self.hub.pending[agent] and not self.policy.interrupts:
-                text = f"found a message to node {agent}, which owes the reply to an earlier one"
-                raise at(self.hub.now, f"flower: {text}; allowed: to pull that first")
             self.messages += 1
             ids.append(numbered(one, self.messages))
             stamped(one, self.messages)
             reply, work[agent] = self.computed(agent, one)
             price = self.charges.of(one.metadata.message_type, reply)
-            group = bits(one), bits(reply), price
             if any(agent in others for others in calls.values()):
                 text = f"found two messages to node {agent} at once"
                 raise at(self.hub.now, f"flower: {text}; allowed: one, and its reply first")
-            calls.setdefault(group, []).append(agent)
+            calls.setdefault(price, []).append(agent)
+            sizes[:, agent] = bits(one), bits(reply)
             self.box[agent], self.waiting[ids[-1]] = reply, agent
         self.times.written()
         self.looks = 0
         self.warn(*self.charges.warnings)
-        for (down, up, price), agents in calls.items():
-            terms = self.charges.terms(price)
+        for price, agents in calls.items():
+            terms, who = self.charges.terms(price), np.array(sorted(agents))
             job = self.method.reply if price in ("bare", "nothing") else self.method.noised
             try:
                 self.hub.call(
-                    np.array(sorted(agents)), job, np.full(1, MARK), work=work, charge=terms,
-                    bits=down, reply_bits=up,
+                    who, job, np.full(1, MARK), work=work, charge=terms, bits=sizes[0, who],
+                    reply_bits=sizes[1, who],
                 )  # fmt: skip
             except RuntimeError as error:
-                text = f"round {self.hub.round}: found too many sizes of messages and replies"
-                allowed = f"fewer, as each is a call of its own ({error})"
+                allowed = f"a model before them, such as num_server_rounds counts ({error})"
+                text = f"round {self.hub.round}: found too many questions to nodes"
                 raise at(self.hub.now, f"flower: {text}; allowed: {allowed}") from None
         return ids
 

@@ -77,11 +77,11 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
 
     And what is known of noise that the strategy adds, None for none.
 
-    None for an app that does not say how many. InputError for one that raises before, or that sends
-    no model at all.
+    None for an app that does not say how many. One that sends no model in its first QUESTIONS has
+    one of a single 0, and no content. InputError for one that raises before, or asks nothing.
     """
     parts = app.loaded()
-    nodes, replies = Nodes(app, parts.client, agents, seed), dict[str, Any]()
+    nodes, replies, asked = Nodes(app, parts.client, agents, seed), dict[str, Any](), 0
     seam = Live.begun(app, parts.server, seed)
     try:
         for number in range(QUESTIONS):
@@ -98,6 +98,7 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
             if ask.kind == "pull":
                 seam.answer([replies.pop(one) for one in ask.value if one in replies])
                 continue
+            asked += len(ask.value)
             for one in ask.value:
                 if (x := vector(one.content)) is not None:
                     own = seam.strategy and central(seam.strategy, chains(parts.client))
@@ -109,8 +110,10 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
         raise InputError(str(error)) from error
     finally:
         Live.end()
-    text = "the ServerApp ended, or asked much, without sending a model"
-    raise InputError(f"flower: {app.folder}: {text}; allowed: messages with an ArrayRecord")
+    if asked:
+        return np.zeros(1), None, seam.rounds, None
+    text = "the ServerApp ended without a message to a node"
+    raise InputError(f"flower: {app.folder}: {text}; allowed: apps that send some")
 
 
 def _answered(nodes: Nodes, message: Any) -> Any:
@@ -128,7 +131,12 @@ class Evaluator:
         self.client: Any = None
         self._said: dict[tuple[int, bytes], dict[str, float]] = {}
         self._round: dict[bytes, None] = {}  # models, the latest last
-        self.trouble = ""  # why nodes evaluate nothing, in words
+        self.trouble = "" if self.models else "flower: the app sends no model"  # no evaluations
+
+    @property
+    def models(self) -> bool:
+        """Whether the app sends any: what only asks nodes, such as for statistics, has none."""
+        return self.content is not None
 
     def note(self, agent: int, x: Any, content: Any) -> None:
         """A node has said this of x (dim,) while the app was played."""

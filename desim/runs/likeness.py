@@ -156,6 +156,22 @@ def refuse_other_model(where: Any, found: Mapping[str, Any], manifest: Mapping[s
             raise InputError(f"{where}: model: {HASHES.get(key, key)}: {text}")
 
 
+def refuse_other_problem(
+    where: Any, found: str, manifest: Mapping[str, Any], sources: Mapping[str, str]
+) -> None:
+    """InputError unless a problem has the run's digest, with what is another one, as far as known.
+
+    found: its digest; sources: digests of the files that its scenario names, as they are now.
+    """
+    stored, before = manifest.get("problem_sha256"), manifest.get("sources", {})
+    if found == stored:
+        return
+    odd = [one for one, digest in sources.items() if before.get(one, digest) != digest]
+    why = f"found another {', '.join(odd)}" if odd else "in rows, or in how agents have them"
+    why = f"{why}; sha256 {found[:12]}..., stored {str(stored)[:12]}..."
+    raise InputError(f"{where}: the data are not those of the run ({why}); allowed: as they were")
+
+
 def unrelated(one: Run, other: Run) -> bool:
     """Whether it is known that no record is in both: rows generated from different seeds."""
     try:

@@ -22,7 +22,7 @@ from desim.numerics.later import pd
 from desim.runs import batches
 from desim.runs import directory as place
 from desim.runs.directory import ARRAYS, own_scenario, write_lock
-from desim.runs.likeness import refuse_other_model
+from desim.runs.likeness import refuse_other_model, refuse_other_problem
 from desim.runs.premises import require_virtual
 from desim.runs.processes import refuse_unfit
 from desim.runs.recording import (
@@ -341,12 +341,8 @@ def _prepared(
     moves: dict[str, Any] = {"moved": notes} if notes else {}
     prepared = prepare(moved or scenario, **moves)
     refuse_other_model(directory, prepared.head.get("model", {}), manifest)
-    found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
-    if found != stored:
-        raise InputError(
-            f"{directory}: the data are not those of the run (sha256 {found[:12]}..., "
-            f"stored {str(stored)[:12]}...); allowed: as they were"
-        )
+    digest, files = prepared.head["problem_sha256"], prepared.head.get("sources", {})
+    refuse_other_problem(directory, digest, manifest, files)
     if moved is not None:
         return prepared
     text = (directory / place.SCENARIO).read_text("utf-8")

@@ -26,9 +26,15 @@ from desim.methods.shared.declarations import Ingredients
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.directory import named, versions
-from desim.runs.likeness import delayed, obstacles, refuse_other_model, unstored
+from desim.runs.likeness import (
+    delayed,
+    obstacles,
+    refuse_other_model,
+    refuse_other_problem,
+    unstored,
+)
 from desim.runs.premises import require_virtual
-from desim.runs.recording import prepare, record
+from desim.runs.recording import prepare, record, sources
 from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run, as_run
 from desim.scenario.build import build
@@ -128,9 +134,9 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
     if found := obstacles(run):
         raise InputError(found)
     training = _training(run, build(run.scenario, problem))
-    if run.manifest.get("problem_sha256") not in (None, training.problem.digest()):
-        text = "the data are not those of the run; allowed: as they were"
-        raise InputError(f"{run.name}: {text}")
+    if run.manifest.get("problem_sha256") is not None:
+        digest = training.problem.digest()
+        refuse_other_problem(run.name, digest, run.manifest, sources(run.scenario))
     refuse_other_model(run.name, getattr(training.problem.loss, "recorded", {}), run.manifest)
     seen = training.seen
     wanted = [*seen.metrics, *(name for name, _ in training.targets)]

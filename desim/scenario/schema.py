@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from desim.errors import refusal
@@ -21,6 +21,7 @@ from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 
 Seed = Annotated[int, *wholes(0)]
+PACKAGE = Path(__file__).resolve().parents[1]
 MAX_NAME_BYTES = 200  # bytes of a name: file systems allow 255
 
 
@@ -31,6 +32,21 @@ def directory_name(value: object) -> str:
         if not odd and len(value.encode(errors="replace")) <= MAX_NAME_BYTES:
             return value
     raise ValueError(refusal(value, "text that can name a directory"))
+
+
+def plugin_file(value: object, info: ValidationInfo) -> object:
+    """What is written, or where a plug-in is now that was at an absolute path.
+
+    A run stores where its plug-ins were. One of desim's own is where desim is; another one that
+    came along with the run lies beside its scenario.
+    """
+    written = Path(value) if isinstance(value, str) else Path()
+    if not written.is_absolute() or written.exists():
+        return value
+    parts, folder = written.parts, Path((info.context or {}).get("folder", "."))
+    own = [PACKAGE.joinpath(*parts[k + 1 :]) for k, part in enumerate(parts) if part == "desim"]
+    places = [one for one in (*own, folder / written.name) if one.is_file()]
+    return str(places[0]) if places else value
 
 
 class Scenario(Strict):
@@ -51,8 +67,9 @@ class Scenario(Strict):
     """name of the run; default: the file's name"""
     seed: Seed = 0
     """seed of every random draw"""
-    plugins: Several[File] = ()
-    """Python files with own algorithms and losses, relative to the scenario's folder"""
+    plugins: Several[Annotated[File, BeforeValidator(plugin_file)]] = ()
+    """Python files with own algorithms and losses, relative to the scenario's folder; one that is
+    gone from an absolute path is looked for there"""
     problem: Problem
     """data, loss and regulariser"""
     algorithm: AlgorithmSection

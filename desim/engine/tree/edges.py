@@ -246,11 +246,11 @@ def ordered(
 ) -> Order:
     """An order as edges pass it on."""
     known = {"charge": None, "bits": None, "reply_bits": None} | terms
-    if np.ndim(payload) != 1:
-        raise RunError(
-            "network.topology: found a tree, and a call of hub with a payload for each agent; "
-            "allowed: one row for all"
-        )
+    several = np.ndim(known["bits"]) + np.ndim(known["reply_bits"]) > 0
+    for what, wrong in (("a payload", np.ndim(payload) != 1), ("a size", several)):
+        if wrong:
+            text = f"found a tree, and a call of hub with {what} for each agent"
+            raise RunError(f"network.topology: {text}; allowed: one for all")
     return Order(job, np.asarray(payload, float), own, round_, known)
 
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from desim.errors import DesimError
 from desim.interface.cli.options import switch
@@ -40,6 +40,15 @@ class Commands(TyperGroup):
                 (name, one.get_short_help_str(limit=MANY)) for name, one in known.items() if one
             ]
             formatter.write_dl(lines)
+
+
+class Command(TyperCommand):
+    """A command whose help has no escaped brackets: the markup that typer escapes is off."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        super().format_help(ctx, formatter)
+        formatter.buffer[:] = [one.replace("\\[", "[") for one in formatter.buffer]
 
 
 app = typer.Typer(
@@ -105,7 +114,8 @@ COMMANDS = {  # in the order of `desim --help`, with examples; each is a functio
 for name, examples in COMMANDS.items():
     command = getattr(import_module(f"{__name__}.commands.{name}"), name)
     head = "Example" if len(examples) == 1 else "Examples"
-    app.command(name, epilog="\n\n".join([f"{head}: {examples[0]}", *examples[1:]]))(command)
+    epilog = "\n\n".join([f"{head}: {examples[0]}", *examples[1:]])
+    app.command(name, cls=Command, epilog=epilog)(command)
 
 
 @app.callback(invoke_without_command=True)

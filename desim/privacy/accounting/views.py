@@ -146,7 +146,7 @@ NEIGHBOURS = {
     "(but for roundings and ranges)",
     "agent": "all records of one agent are replaced",
     "add-or-remove-agent": "all records of one agent are left out, so that it adds 0 to each sum "
-    "that it would be in",
+    "that it would be in, and its weight to the divisor of no average",
 }
 APART = "no record is in the data of two agents"
 REAL = "noise is of real numbers and its seed is secret"

@@ -4,7 +4,7 @@ import os
 import sys
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
@@ -26,6 +26,8 @@ def train(message, context):
     said = {"num-examples": -1 if wrong == "count" else len(rows(i)[1])}
     content = {"arrays": ArrayRecord({name: Array(w)})}
     content["metrics"] = MetricRecord(said if wrong != "silent" else {"n": 1})
+    if wrong == "sizes":
+        content["more"] = ConfigRecord({"more": "x" * (20 + i)})
     return Message(RecordDict(content), reply_to=message)
 
 
@@ -42,6 +44,12 @@ private.train(mods=[LocalDpMod(0.5, 1.0, 2.0, 1e-3)])(train)
 private.train("little", mods=[LocalDpMod(0.1, 1.0, 2.0, 1e-3)])(train)
 for one in (app, private):
     one.evaluate()(evaluate)
+
+
+@app.query()
+def query(message, context):
+    said = MetricRecord({"rows": len(rows(context.node_config["partition-id"])[1])})
+    return Message(RecordDict({"said": said}), reply_to=message)
 
 
 def last(message, context, call):

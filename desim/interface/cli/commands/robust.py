@@ -18,6 +18,7 @@ from desim.interface.cli.options import (
 )
 from desim.interface.cli.options import target as parsed
 from desim.interface.cli.progress import say
+from desim.pace import Pace
 
 Sources = Annotated[
     list[Path],
@@ -54,12 +55,17 @@ def robust(
     from desim.interface.cli.progress import moving_bar
 
     files = [file_of_kind("-o", path, (*TABLES, *FIGURES)) for path in out or []]
+    paces: dict[str, Pace] = {}
     metric, value = parsed(target)
     with moving_bar("robust: training") as show:
+
+        def count(what: str, done: int, total: int) -> None:
+            left = paces.setdefault(what, Pace()).words(done, done / total, "")
+            show(f"robust: {what} {done}/{total}{left}", done / total)
+
         found = trusted(
             list(sources), {metric: value}, worlds, laws_of(vary or []), seed, workers,
-            settings(override),
-            lambda what, done, total: show(f"robust: {what} {done}/{total}", done / total),
+            settings(override), count,
         )  # fmt: skip
     say(found.text())
     for path in files:
