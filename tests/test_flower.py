@@ -376,6 +376,10 @@ def test_an_app_that_waits_for_nodes_that_are_not_there_is_told(monkeypatch):
     monkeypatch.setattr(waiting, "sleep", lambda _: None)
     with pytest.raises(RunError, match="waits for more nodes than are there, 1 of 4"):
         played(participation={"uniform": 1})
+    with pytest.raises(RunError, match="waits for more nodes than are there, 1 of 4"):
+        played("classic", "classic", participation={"uniform": 1})
+    with pytest.raises(InputError, match="waits for more nodes than are there, 1; allowed: more"):
+        keys(app_of([str(FOLDER)], []), [str(FOLDER)], [], 1, None, 0)
 
 
 FOLDERS = {

@@ -1,12 +1,13 @@
 """The virtual Grid, and where Flower's strategies are listened to while an app is played.
 
-Three things of Flower are changed for as long as a run lasts. A strategy tells of each model that
-it makes. The classic server, which asks each client from a thread of its own, in a pool of a few,
-asks them all at once: the group is known, so that no window of real time decides who is in it. And
+Four things of Flower are changed for as long as a run lasts. A strategy tells of each model that
+it makes. A classic server that waits for more clients asks for them, and not for a day of real
+time. The classic server, which asks each client from a thread of its own, in a pool of a few, asks them all at once: the group is known, so that no window of real time decides who is in it. And
 whatever asks after the run's end hears that the run is not running.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -128,6 +129,7 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
     """
     from flwr.server import LegacyContext
     from flwr.server import server as classic
+    from flwr.server.client_manager import SimpleClientManager
     from flwr.server.compat import app as compat
     from flwr.serverapp.strategy import Strategy
 
@@ -159,7 +161,15 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
             strategy.evaluate, seam, lambda one: {"loss": one[0], **one[1]}
         )
 
+    wait = SimpleClientManager.wait_for
+
+    def waited(self: Any, num_clients: int, timeout: int = 86400) -> Any:
+        while len(self) < num_clients and threading.current_thread() is seam.thread:
+            seam.ask("nodes")  # until desim says that no others come
+        return wait(self, num_clients, timeout)
+
     changes = [
+        (SimpleClientManager, "wait_for", waited),
         (Strategy, "start", started),
         (compat, "init_defaults", defaulted),
         (LegacyContext, "__init__", begun),
