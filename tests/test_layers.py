@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13790,  # two signals around a run; devices that batteries turn; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 2170,  # Flower apps by their Grid; what they release beside an average with noise
+    "flower": 2173,  # Flower apps by their Grid; what they release beside an average with noise
     "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
     "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
