@@ -7,14 +7,15 @@ here, and none is changed. Each example is played in a process of its own, in a 
 `flower_data` has put what the examples would load from Hugging Face: first with all replies waited
 for, then with a deadline of half the longest wait. Beside each run the same app goes through
 Flower's own strategies on a Grid without a clock (`flower_lockstep`), with the seeds, and the
-replies, that it had under desim; models are compared. It writes them to
-`measured/flower_examples.csv`; the page `flower_examples.md` has what plays of single examples
-(`--only`) printed.
+replies, that it had under desim; models are compared. Each row goes to
+`measured/flower_examples.csv` as soon as it is there, in place of an older one of that example; the
+page `flower_examples.md` has them.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,11 +31,14 @@ RESULTS = Path(__file__).parent / "measured" / "flower_examples.csv"
 PHONES: Mapping[str, Any] = {
     "seed": 1, "network": "4g", "compute": {"speed": {"lognormal": ["300 /s", 1.0]}},
 }  # fmt: skip
-LIMIT = 900  # s that an example may take on this machine
+LIMIT = 1800  # s that an example may take on this machine
 COLUMNS = (
     "example", "api", "data", "nodes", "ran", "why", "rounds", "messages", "bytes", "seconds",
-    "difference", "deadline", "seconds_deadline", "replies", "difference_deadline", "wall",
+    "difference", "deadline", "seconds_deadline", "rounds_deadline", "replies",
+    "difference_deadline", "wall",
 )  # fmt: skip
+
+WORDS = ["example", "api", "data", "ran", "why"]  # columns that are no numbers
 
 
 class Case(NamedTuple):
@@ -73,11 +77,10 @@ CASES = (
     Case("examples/opacus", f"{NEW}, DP-SGD", "stand-in"),
     Case("examples/advanced-pytorch", f"{NEW} with a loop of its own", "stand-in",
          config=("num-server-rounds=4",)),
-    Case("examples/flower-secure-aggregation", MASKED, "none", nodes=5, deadline=2.0,
-         config=("timeout=2.0",),
+    Case("examples/flower-secure-aggregation", MASKED, "none", nodes=5, deadline=15.0,
          keys={"algorithm": {"name": "flower", "work": "measured", "times": "secure.json"},
                "compute": {"speed": "1 /s"}}),
-    Case("examples/fl-dp-sa", f"{MASKED}, noise", "stand-in", config=("num-sampled-clients=10",)),
+    Case("examples/fl-dp-sa", f"{MASKED}, noise", "stand-in", nodes=35),
     Case("examples/vertical-fl", QUERY, "stand-in", nodes=3, config=("num-server-rounds=10",)),
     Case("examples/quickstart-xgboost", f"{NEW}, trees", "stand-in",
          config=("fraction-train=1.0", "fraction-evaluate=1.0", "params.nthread=1")),
@@ -149,11 +152,12 @@ def row(folder: Path, case: Case) -> dict[str, Any]:
         known |= {
             "deadline": limit, "seconds_deadline": float(run.manifest["time"]),
             "replies": tape.share(), "difference_deadline": difference(folder, case, run, tape),
-            "rounds": run.manifest["rounds"],
+            "rounds_deadline": run.manifest["rounds"],
         }  # fmt: skip
         known |= {"ran": "yes", "why": ""}
     except Exception as error:
         why = " ".join(str(error).split("\n")[0].split()).replace(str(folder), "")
+        why = re.sub(r" \(/[^)]*\)", "", why)  # where a library lies on this machine
         known |= {"ran": "with all" if "seconds" in known else "no", "why": why[:300]}
     return known
 
@@ -184,21 +188,20 @@ def apart(folder: Path, case: Case, stage: Path) -> dict[str, Any]:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table of the page."""
+    """The table of the page, of examples that ran."""
     head = (
-        "example", "interface", "data", "nodes", "ran", "rounds", "virtual s, all", "MB",
-        "difference", "deadline, s", "virtual s", "replies", "difference", "wall s",
+        "example", "interface", "data", "nodes", "rounds", "virtual s, all", "bytes", "difference",
+        "deadline, s", "virtual s", "rounds", "replies", "difference", "wall s",
     )  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", "|---|---|---|--:|---|" + "--:|" * (len(head) - 5)]
-    for one in table.to_dict("records"):
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|" + "--:|" * (len(head) - 3)]
+    for one in table[table["ran"] == "yes"].to_dict("records"):
         cells = [
             one["example"], one["api"], one["data"], _number(one["nodes"], ".0f"),
-            one["ran"] if one["ran"] == "yes" else f"{one['ran']}: {one['why']}",
             _number(one["rounds"], ".0f"), _number(one["seconds"], ".2f"),
-            _number(one["bytes"] / 1e6, ".3g"), _number(one["difference"], ".1e"),
+            _number(one["bytes"], ",.0f"), _number(one["difference"], ".1e"),
             _number(one["deadline"], ".2g"), _number(one["seconds_deadline"], ".2f"),
-            _number(100 * one["replies"], ".0f"), _number(one["difference_deadline"], ".1e"),
-            _number(one["wall"], ".1f"),
+            _number(one["rounds_deadline"], ".0f"), _number(one["replies"], ".0%"),
+            _number(one["difference_deadline"], ".1e"), _number(one["wall"], ".0f"),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
@@ -211,9 +214,24 @@ def _number(value: Any, form: str) -> str:
 def tabled(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The table of all rows: columns that nobody has are empty."""
     table = pd.DataFrame(list(rows)).reindex(columns=list(COLUMNS))
-    words = {"example", "api", "data", "ran", "why"}
-    numbers = [one for one in COLUMNS if one not in words]
+    numbers = [one for one in COLUMNS if one not in WORDS]
     table[numbers] = table[numbers].astype(float)
+    table[WORDS] = table[WORDS].astype(object).fillna("")
+    return table
+
+
+def read() -> pd.DataFrame:
+    """What was measured."""
+    return tabled(pd.read_csv(RESULTS, dtype=dict.fromkeys(WORDS, str)).to_dict("records"))
+
+
+def stored(row: Mapping[str, Any]) -> pd.DataFrame:
+    """Put a row in the file, in place of one of that example, in the order of CASES; return all."""
+    rows = {row["example"]: row}
+    if RESULTS.exists():
+        rows = {one["example"]: one for one in read().to_dict("records")} | rows
+    table = tabled([rows[one.name] for one in CASES if one.name in rows])
+    table.to_csv(RESULTS, index=False, float_format="%.9g")
     return table
 
 
@@ -221,7 +239,7 @@ def main() -> None:
     """Play each, write the table, print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", metavar="NAME", action="append", help="of these alone; no file")
+    parser.add_argument("--only", metavar="NAME", action="append", help="of these alone")
     parser.add_argument("--row", metavar=("NAME", "FILE"), nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     folder, by_name = asked.folder.resolve(), {one.name: one for one in CASES}
@@ -233,16 +251,14 @@ def main() -> None:
         raise SystemExit(f"found {', '.join(sorted(missing))}; allowed: {', '.join(by_name)}")
     from analysis.fidelity.flower_data import written
 
-    rows = []
+    table = tabled([])
     with tempfile.TemporaryDirectory() as place:
         written(Path(place))
         for case in CASES:
             if not asked.only or case.name in asked.only:
-                rows.append(apart(folder, case, Path(place)))
-                print(json.dumps(rows[-1]), flush=True)
-    table = tabled(rows)
-    if not asked.only:
-        table.to_csv(RESULTS, index=False, float_format="%.6g")
+                own = apart(folder, case, Path(place))
+                print(json.dumps(own), flush=True)
+                table = stored(own)
     print(markdown(table))
 
 

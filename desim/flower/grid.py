@@ -1,13 +1,14 @@
 """The virtual Grid, and where Flower's strategies are listened to while an app is played.
 
-Three things of Flower are changed for as long as a run lasts. A strategy tells of each model that
-it makes. The classic server, which asks each client from a thread of its own, in a pool of a few,
-asks them all at once: the group is known, so that no window of real time decides who is in it, and
-its strategy gets results by node, where Flower's own order is that of a set of threads. And
+Four things of Flower are changed for as long as a run lasts. A strategy tells of each model that
+it makes. A classic server that waits for more clients asks for them, and not for a day of real
+time. The classic server, which asks each client from a thread of its own, in a pool of a few, asks
+them all at once: the group is known, so that no window of real time decides who is in it. And
 whatever asks after the run's end hears that the run is not running.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -137,6 +138,7 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
     """
     from flwr.server import LegacyContext
     from flwr.server import server as classic
+    from flwr.server.client_manager import SimpleClientManager as clients
     from flwr.server.compat import app as compat
     from flwr.serverapp.strategy import Strategy
 
@@ -164,11 +166,11 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
 
     def classical(strategy: Any) -> None:
         _note(strategy, "aggregate_fit", seam, _of_classic)
-        strategy.evaluate = _measured(
-            strategy.evaluate, seam, lambda one: {"loss": one[0], **one[1]}
-        )
+        own = strategy.evaluate
+        strategy.evaluate = _measured(own, seam, lambda one: {"loss": one[0], **one[1]})
 
     changes = [
+        (clients, "wait_for", _waiting(clients.wait_for, seam)),
         (Strategy, "start", started),
         (compat, "init_defaults", defaulted),
         (LegacyContext, "__init__", begun),
@@ -177,8 +179,7 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
     ]
     identity = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
-    talk = logging.getLogger("flwr")
-    level = talk.level
+    level = (talk := logging.getLogger("flwr")).level
     try:
         talk.setLevel(level if loud else max(level, logging.WARNING))
         for owner, name, value in changes:
@@ -190,6 +191,17 @@ def listening(seam: Seam, grid: VirtualGrid, loud: bool) -> Iterator[None]:
             setattr(owner, name, value)
         talk.setLevel(level)
         TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = identity
+
+
+def _waiting(wait: Any, seam: Seam) -> Callable[..., Any]:
+    """What takes the place of the function that waits until so many clients are there."""
+
+    def waited(self: Any, num_clients: int, timeout: int = 86400) -> Any:
+        while len(self) < num_clients and threading.current_thread() is seam.thread:
+            seam.ask("nodes")  # until desim says that no others come
+        return wait(self, num_clients, timeout)
+
+    return waited
 
 
 def _of_record(answer: Any) -> Any:

@@ -50,7 +50,7 @@ class Play:
         self.work, self.passes = parameters.work, parameters.passes
         self.seam = Live.begun(app, parts.server, evaluator.seed)
         self.policy = method.settings.policy
-        self.messages = 0  # that were sent
+        self.messages, self.models = 0, 0  # that were sent, and made
         self.waiting: dict[str, int] = {}  # messages that were pushed: to whom
         self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
         self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
@@ -146,6 +146,7 @@ class Play:
             allowed = f"{len(self.evaluator.start)}, as it began with"
             raise at(self.hub.now, f"flower: {found}; allowed: {allowed}")
         self.x, self.heard, self.invited = x, False, None
+        self.models += 1
         if self.work.kind == "examples" and not self.counted:
             text = "replies to train say no num-examples, so that they take no time"
             self.warn(f"flower: {text}; algorithm.work: {{seconds: 2}} gives it")
@@ -213,6 +214,9 @@ class Play:
             text = "the last round's model was never sent, nor made by a strategy of Flower's"
             self.warn(f"flower: {text}: the one before stands for it")
             self.show(self.x)
+        if (rounds := self.seam.rounds or 0) > self.models:
+            text = f"the app made {self.models} models in {rounds} rounds: in the others it had"
+            self.warn(f"flower: {text} too few replies, such as below a secure sum's threshold")
 
     # Who is there.
 

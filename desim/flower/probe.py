@@ -28,7 +28,7 @@ from desim.flower.flower_messages import (
     stamped,
     vector,
 )
-from desim.flower.grid import VirtualGrid, listening, over
+from desim.flower.grid import LOOKS, VirtualGrid, listening, over
 from desim.flower.nodes import Nodes, as_before, sow
 from desim.flower.noise import chains
 from desim.flower.seam import Seam
@@ -81,8 +81,8 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
     one of a single 0, and no content. InputError for one that raises before, or asks nothing.
     """
     parts = app.loaded()
-    nodes, replies, asked = Nodes(app, parts.client, agents, seed), dict[str, Any](), 0
-    seam = Live.begun(app, parts.server, seed)
+    nodes, replies = Nodes(app, parts.client, agents, seed), dict[str, Any]()
+    seam, looks = Live.begun(app, parts.server, seed), 0
     try:
         for number in range(QUESTIONS):
             ask = seam.next()
@@ -91,6 +91,11 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
                 raise InputError(f"flower: {app.folder}: {text}") from ask.value
             if ask.kind == "done":
                 break
+            looks = looks + 1 if ask.kind == "nodes" else 0
+            if looks > LOOKS:
+                text = f"{app.folder}: the app waits for more nodes than are there, {agents}"
+                allowed = "more agents, or a strategy that needs no more (min_available_nodes)"
+                raise InputError(f"flower: {text}; allowed: {allowed}")
             if ask.kind == "nodes":
                 seam.nodes = nodes.ids
                 seam.answer(nodes.ids, seed, "nodes", number)
