@@ -151,7 +151,13 @@ def test_what_a_model_raises_is_said_as_on_one_machine():
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("out[r, : len", "out[0, : len"), ("shape)[: len(A)]", "shape)[-len(A) :]")],
+    [
+        (
+            "for r, low in enumerate(first):\n        found = data.loss.pred",
+            "for r, low in enumerate(first * 0):\n        found = data.loss.pred",
+        ),
+        ("shape)[: len(A)]", "shape)[-len(A) :]"),
+    ],
 )
 def test_predictions_are_shared_out_as_they_are(right, wrong):
     A, x, parts = np.random.default_rng(1).normal(size=(7, 3)), np.ones(3), []
