@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from desim.experiments.studies.compare import compare
     from desim.experiments.studies.study import Study, repeat, study
     from desim.experiments.tuning.tune import tune
+    from desim.interface.player.animated import player
     from desim.interface.plots import plot
     from desim.interface.reports import report
     from desim.log.column_meanings import KINDS, METRICS
@@ -55,6 +56,7 @@ __all__ = [
     "export",
     "load",
     "open",
+    "player",
     "plot",
     "repeat",
     "replay",
@@ -77,6 +79,7 @@ _HOMES = {
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
+    "player": "desim.interface.player.animated:player",
     "plot": "desim.interface.plots:plot",
     "repeat": "desim.experiments.studies.study:repeat",
     "report": "desim.interface.reports:report",

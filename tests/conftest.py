@@ -36,13 +36,17 @@ os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries t
 IN_CI = os.environ.get("CI") == "true"
 GOLDEN = Path(__file__).resolve().parent / "golden"
 # A wrong twin need not fail on the smallest example: --hypothesis-profile=default looks for that.
-# With these one worker begins, while another one compiles the kernels that both will use.
+# With these the second and the third worker begin, while the first one compiles what all will use:
+# kernels that two compile at once are paid for twice.
 COMPILING_NOTHING = (
-    "tests/test_style.py", "tests/test_docs.py::test_the_docs", "tests/test_wheel.py",
-    "tests/test_torch_models.py", "tests/test_torch_look.py", "tests/test_layers.py",
+    ("tests/test_style.py", "tests/test_torch_look.py", "tests/test_torch_cost.py"),
+    (
+        "tests/test_docs.py::test_the_docs", "tests/test_layers.py", "tests/test_wheel.py",
+        "tests/test_torch_models.py",
+    ),
 )  # fmt: skip
-# Their runs fork each agent: of a worker of 1.5 GB, as it is in the end, that takes several times
-# what it takes of one of .5 GB, as it is at first.
+# Their runs fork each agent, and the first worker begins with them: of a worker of 1.5 GB, as it is
+# in the end, that takes several times what it takes of one of .5 GB, as it is at first.
 FORKING = (
     "tests/test_clock_errors.py", "tests/test_consent.py", "tests/test_deploy.py",
     "tests/test_join.py", "tests/test_threats.py",
@@ -53,7 +57,7 @@ WHOLE = (
     "tests/test_layers.py", "tests/test_core.py", "tests/test_readme.py", "tests/test_wheel.py",
     "tests/test_conftest.py",
 )  # fmt: skip
-TURNS = 4
+TURNS = 5
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
 settings.register_profile("any-example", settings(), phases=PHASES)
 settings.load_profile("any-example")
@@ -63,8 +67,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """--turn says which cases of the whole suite are played."""
     parser.addoption(
         "--turn", choices=["all", *map(str, range(TURNS))],
-        help="which of the four quarters of cases is played; all: every one, as where files are "
-        "named (without it: by CHANGELOG.md, so that each change plays another quarter)",
+        help="which fifth of the cases is played; all: every one, as where files are "
+        "named (without it: by CHANGELOG.md, so that each change plays another fifth)",
     )  # fmt: skip
 
 
@@ -130,10 +134,8 @@ def pytest_collection(session: pytest.Session) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked thin(n) all but every n-th are slow.
 
-    What forks comes first, and then what compiles no kernels.
+    See `begun_with` for their order.
     """
-    first = FORKING, COMPILING_NOTHING
-    items.sort(key=lambda item: [not item.nodeid.startswith(some) for some in first])
     before: dict[str, int] = {}
     for item in items:
         if (thin := item.get_closest_marker("thin")) is not None:
@@ -147,6 +149,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         pairs = list(zip(items, waits, strict=True))
         config.hook.pytest_deselected(items=[item for item, later in pairs if later])
         items[:] = [item for item, later in pairs if not later]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    order = begun_with([item.nodeid for item in items], workers)
+    items[:] = [items[place] for place in order]
+
+
+def begun_with(names: list[str], workers: int) -> list[int]:
+    """In which order the tests `names` are played, by their places; workers begin evenly spaced.
+
+    The first begins with what forks, and each of the next with a part of what compiles no kernels;
+    a worker has several parts where there are fewer workers than parts.
+    """
+    groups = FORKING, *COMPILING_NOTHING
+    parts: list[list[int]] = [[] for _ in range(len(groups) + 1)]
+    for place, name in enumerate(names):
+        belongs = (i for i, some in enumerate(groups) if name.startswith(some))
+        parts[next(belongs, len(groups))].append(place)
+    *first, rest = parts
+    order: list[int] = []
+    for i, part in enumerate(first):
+        begin = len(names) * i // workers if i < workers else 0
+        order += rest[: (more := max(0, begin - len(order)))]
+        order, rest = order + part, rest[more:]
+    return order + rest
 
 
 @pytest.fixture(scope="module", autouse=True)

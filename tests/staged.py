@@ -82,6 +82,7 @@ class Staged:
     engine = "cohort"
     why = "staged"
     origin = None
+    listeners = ()
     method = SimpleNamespace(
         noise=None,
         warnings=["staged: nothing is computed"],

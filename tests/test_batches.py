@@ -5,9 +5,7 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from forked import forked
 from mutant import mutant
@@ -15,7 +13,6 @@ from scenarios_of_models import modelled
 
 import desim
 from desim.errors import InputError, RunError
-from desim.problem.kernels import modelled as kernels
 from desim.problem.kernels.modelled import elsewhere
 from desim.runs import batches
 from desim.scenario import registry
@@ -49,9 +46,6 @@ class Here:
 
     def __init__(self, module=batches, slots=2):
         self.module, self.where, self.lost, self.slots = module, {"here": slots}, 0, lambda: slots
-
-    def end(self):
-        pass
 
     def answers(self, parts, shipment):
         there = plugged()
@@ -147,51 +141,6 @@ def test_what_a_model_raises_is_said_as_on_one_machine():
         said.append(str(error.value))
     assert said[0] == said[1]
     assert "shared_models.py, line" in said[0]
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        (
-            "for r, low in enumerate(first):\n        found = data.loss.pred",
-            "for r, low in enumerate(first * 0):\n        found = data.loss.pred",
-        ),
-        ("shape)[: len(A)]", "shape)[-len(A) :]"),
-    ],
-)
-def test_predictions_are_shared_out_as_they_are(right, wrong):
-    A, x, parts = np.random.default_rng(1).normal(size=(7, 3)), np.ones(3), []
-
-    def by_two(job, arrays, rows, common, data, out):
-        for low in range(0, rows, 2):
-            parts.append(low)
-            out[low : low + 2] = job(*arrays(slice(low, low + 2)), *common, data)
-        return True
-
-    said = []
-    for module in (kernels, mutant(kernels, right, wrong)):
-        model = SimpleNamespace(answers=None, threads=False)
-        loss = SimpleNamespace(model=model, together=2, predictions=lambda A, x: 1 + (A @ x > 0))
-        token = module.elsewhere.set(by_two)
-        said += [module.predictions(A, x, loss) for _ in range(2)]
-        module.elsewhere.reset(token)
-    assert np.array_equal(said[0], said[1])
-    assert said[0].dtype == said[1].dtype
-    assert not np.array_equal(said[2], said[3])
-    assert parts == [0, 2] * 2
-
-
-def test_a_run_goes_on_and_is_replayed_on_workers(tmp_path, monkeypatch):
-    whole = desim.run(scenario(stop={"rounds": 4}))
-    desim.run(scenario(stop={"rounds": 2}), tmp_path / "run")
-    monkeypatch.setattr(batches, "Local", lambda _: Here())
-    resumed = desim.resume(tmp_path / "run", {"stop.rounds": 4}, workers=2)
-    assert bits(resumed) == bits(whole)
-    assert resumed.manifest["workers"]["sent"] > 0
-    assert desim.replay(resumed, workers=2).same
-    with pytest.raises(InputError, match="workers: found -1"):
-        desim.resume(tmp_path / "run", {"stop.rounds": 5}, workers=-1)
-    assert desim.open(tmp_path / "run").manifest["rounds"] == 4
 
 
 def test_jobs_that_are_too_small_stay_here(monkeypatch, caplog):

@@ -14,7 +14,7 @@ import desim
 from desim.deployments import consent, deployed, join, peer, station
 from desim.deployments import place as places
 from desim.deployments.consent import FINE, Asked, Consent, form, largest, terms_of
-from desim.deployments.formats import Declined, Message
+from desim.deployments.formats import LETTER, Declined, Frame, Message, Torn
 from desim.engine.budgets import Spending
 from desim.errors import InputError, RunError
 from desim.method import Mechanism, Terms, View, gradient
@@ -330,6 +330,35 @@ def test_who_carries_a_neighbours_numbers_is_held_to_the_same(monkeypatch):
     monkeypatch.setattr(peer.Overseer, "_report", odd)
     with pytest.raises(RunError, match=r"agent \d: a letter: found what is no number"):
         deploy(given)
+
+
+def letters_of(number, values_first):
+    """What an agent makes of a letter of agent 0 whose values the coordinator hands on."""
+    post = object.__new__(peer.PeerPost)
+    post.sources, post.values, post.came, post.round = [0], {}, {}, 1
+    post.most, laid = (lambda round_: 4.0), []
+    post.box = SimpleNamespace(put=lambda *about: laid.append(about[2]))
+    frame = Frame(LETTER, 0, 1, 1, inside=False)
+    values = Message("values", {"source": 0, "number": 1}, {"row": np.full(2, number)})
+    if values_first:
+        post._take_values(values)
+        post._put(frame, 1.0)
+    else:
+        post.came[0, 1] = frame, 1.0
+        post._take_values(values)
+    return laid
+
+
+@pytest.mark.parametrize("values_first", [False, True])
+def test_who_has_handed_on_values_answers_for_them(values_first, monkeypatch):
+    """Which comes first, the letter or its values, is chance: the words are the same."""
+    np.testing.assert_array_equal(letters_of(4.0, values_first), [[4.0, 4.0]])
+    for odd in (5.0, np.nan):
+        with pytest.raises(Declined, match="a letter: found what is no number up to 4 of agent 0"):
+            letters_of(odd, values_first)
+    monkeypatch.setattr(peer, "Declined", Torn)  # the mutant: the neighbour is to blame
+    with pytest.raises(Torn):
+        letters_of(5.0, values_first)
 
 
 def test_the_clock_begins_once():

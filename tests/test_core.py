@@ -34,7 +34,7 @@ BEYOND = """
     problem.kernels.twofold problem.kernels.zeroth problem.losses.layers problem.losses.model_loss
     problem.models problem.optimum problem.own_tests
 """.split()
-MOST_LINES = 19_300  # metrics of each client; sums of replies; what edges make of rounds
+MOST_LINES = 19_320  # two signals around a run; metrics of each client; what edges make of rounds
 PLAYER = """
 import pickle, sys
 class Blocked:

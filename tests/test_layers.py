@@ -17,14 +17,14 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
-    "engine": 13770,  # devices that batteries turn; stars of stars, whose edges leave, or never end
+    "engine": 13790,  # two signals around a run; devices that batteries turn; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2130,  # Flower apps by their Grid; what they release beside an average with noise
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 9610,  # whom a method trusts; trackers; batches on workers; batteries in one play
+    "runs": 9700,  # who hears of a run; whom a method trusts; trackers; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8570,  # a player, and the page and server that watch a run; Flower apps; trees
+    "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside

@@ -352,7 +352,7 @@ def test_places_are_apart_and_trees_have_their_cloud_in_the_middle():
 
 def test_a_player_is_one_file_that_loads_nothing(tmp_path):
     runs = four(tmp_path)
-    path = player(runs[0], tmp_path / "p.html")
+    path = desim.player(runs[0], tmp_path / "p.html")
     text = path.read_text("utf-8")
     for word in ("<link", "src=", "@import", "url(", "<img"):
         assert word not in text
@@ -379,6 +379,17 @@ def test_what_a_page_cannot_show_is_said(tmp_path, changes, note):
     run = played(tmp_path / "r", **changes)
     assert note in scene(run)["notes"]
     assert note not in scene(some_run(1))["notes"]
+
+
+def test_of_many_rounds_a_page_says_how_far_it_may_be_off(monkeypatch):
+    run = some_run(0)
+    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", 2)
+    seen = scene(run)
+    text = "Of 4 rounds the ends of 2 are in this page: the number of rounds that are over may be "
+    (note,) = (one for one in seen["notes"] if one.startswith("Of 4 rounds"))
+    turns = unpacked(seen["arrays"]["round"])
+    off = max(np.diff(turns)) - 1
+    assert note == f"{text}{off} too small."
 
 
 def test_a_run_without_events_or_times_is_shown_as_that(tmp_path, monkeypatch):

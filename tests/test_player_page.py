@@ -181,6 +181,9 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
     assert state(page)["end"] == 0.0
     page.evaluate("(data) => show(data)", {**seen, "plays": True})
     until(page, f"window.player.state().time > {0.5 * run.manifest['time']}")
+    end = 10.0 * run.manifest["time"]  # of what was long ago the page knows no more who computed
+    page.evaluate("(data) => show(data)", {**seen, "plays": True, "end": end, "since": 0.95 * end})
+    assert state(page)["time"] >= 0.95 * end
     page.evaluate("(data) => show(data)", seen)
     shown = state(page)
     assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
@@ -190,6 +193,7 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
 def test_a_page_follows_a_run_until_it_is_gone(tmp_path, opened, chromium, monkeypatch):
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     run = manipulated(hostile(played(tmp_path / "r")), status="running", reason="")
+    monkeypatch.setattr("desim.interface.player.local_server.PATIENCE", None)
     with LocalServer(Watched(run.directory, clock=lambda: 0.0)) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         page = chromium.new_page()

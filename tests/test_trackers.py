@@ -13,7 +13,7 @@ from mutant import mutant
 from test_signals import same
 
 import desim
-from desim.errors import InputError
+from desim.errors import AtOnce, InputError
 from desim.interface.cli import main
 from desim.runs import trackers
 from desim.runs.trackers import event_files
@@ -205,3 +205,19 @@ def test_the_commands_tell_of_runs_and_of_studies(tmp_path, monkeypatch, capsys)
     with pytest.raises(SystemExit):
         main(["export", "two", "--to", "tensorboard", "-o", "of-two"])
     assert sorted(one.name for one in Path("of-two").glob("*/*")) == ["seed 1", "seed 2"]
+
+
+def test_a_resumed_run_is_told_from_its_start(tmp_path):
+    """Not from where it was killed: as a run that nobody stopped."""
+
+    def killed(now):
+        raise AtOnce
+
+    with pytest.raises(AtOnce):
+        desim.run(CASES["star"], out=tmp_path / "run", progress=killed)
+    with pytest.raises(InputError, match=r"^trackers: found"):
+        desim.resume(tmp_path / "run", trackers=["board"])
+    assert desim.open(tmp_path / "run").status == "interrupted"
+    run = desim.resume(tmp_path / "run", trackers=[desim.TensorBoard(tmp_path / "board")])
+    assert run.status == "done"
+    assert on_board(tmp_path / "board") == expected(run)

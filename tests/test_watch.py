@@ -19,9 +19,10 @@ from desim.interface.reports.page import embedded
 
 
 @pytest.fixture
-def served():
+def served(monkeypatch):
     """served(path): the server of a run's page, which answers until the test is over."""
     open_ones = []
+    monkeypatch.setattr(local_server, "PATIENCE", None)
 
     def served(path, **options):
         server = LocalServer(Watched(path, **options))
@@ -102,6 +103,34 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
     assert third["trouble"].endswith("not a run directory (there is nothing)")
     assert third["arrays"] == second["arrays"]  # what was seen stays
     assert asked(server, f"/{server.secret}/")[0] == 200
+
+
+def test_who_asks_while_a_long_log_is_read_gets_a_page_at_once(tmp_path, served, monkeypatch):
+    """One that asks again; the one before it, once there is one."""
+    run = played(tmp_path / "r")
+    server = served(run.directory, clock=lambda: 0.0)
+    home, go, whole = f"/{server.secret}/", threading.Event(), Watched._read
+
+    def slow(self, *given):
+        go.wait(30.0)
+        whole(self, *given)
+
+    monkeypatch.setattr(Watched, "_read", slow)
+    monkeypatch.setattr(local_server, "PATIENCE", 0.01)
+    status, _, text = asked(server, home)
+    assert (status, 'http-equiv="refresh"' in text, "<h1>r</h1>" in text) == (200, True, True)
+    assert scene_of(server) is None
+    go.set()
+    server.watched.refresh()
+    assert 'http-equiv="refresh"' not in asked(server, home)[2]
+    first = scene_of(server)
+    go.clear()
+    manipulated(run, status="failed", reason="it broke")
+    assert scene_of(server, first["version_seen"]) is None
+    assert scene_of(server) == first
+    go.set()
+    server.watched.refresh()
+    assert scene_of(server, first["version_seen"])["status"] == "failed"
 
 
 def test_of_a_run_that_has_replaced_another_nothing_of_the_old_one_is_shown(tmp_path, served):

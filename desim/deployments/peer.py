@@ -225,13 +225,18 @@ class PeerPost:
         self._put(frame, time)
 
     def _put(self, frame: Frame, time: float) -> None:
-        """Lay a message that came at `time` s, and whose values are here, into the mailbox."""
+        """Lay a message that came at `time` s, and whose values are here, into the mailbox.
+
+        Declined for values that the coordinator has handed on, and Torn for a neighbour's own:
+        whichever of the two, frame or values, was here first.
+        """
         letter = None
         if frame.kind == LETTER:
             elsewhere = self.values.pop((frame.source, frame.number), None)
             letter = values_of(frame.body) if elsewhere is None else elsewhere
             if beyond(letter, most := self.most(self.round)):
-                raise Torn(f"found what is no number up to {most:.3g} of agent {frame.source}")
+                text = f"found what is no number up to {most:.3g} of agent {frame.source}"
+                raise Torn(text) if elsewhere is None else Declined(f"a letter: {text}")
         place = self.sources.index(frame.source)
         self.box.put(place, frame.number, letter, frame.kind == LAST, time)
 
@@ -239,10 +244,7 @@ class PeerPost:
         key = int(message.fields["source"]), int(message.fields["number"])
         self.values[key] = message.arrays["row"]
         if came := self.came.pop(key, None):
-            try:
-                self._put(*came)
-            except Torn as torn:
-                raise Declined(f"a letter: {torn}") from None
+            self._put(*came)
 
     def require_alike(self) -> None:
         """RunError for a letter of another width than this agent's own letter of its number."""

@@ -6,6 +6,9 @@
     rows       rows of the log, the metrics, the ledger that are final, in order of time
     ended      the play is over -> entries of the summary
 
+Two more come from whoever stores a run (`desim.runs.recording`), around its play: `opened` with the
+run that begins, and `stored` with what is left of it.
+
 Batches differ between engines: one sends for all agents at once, another for one after the other.
 A listener that treats each row by itself gets the same from all of them. Listeners are asked in
 their order, each with what the one before has made of it. What they are shown is theirs to keep and
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
 CHANGING = ("sending", "releasing", "waiting")  # that are fired inside rounds
 SIGNALS = (*CHANGING, "rows")
-HEARD = ("begun", *SIGNALS, "ended")  # what a listener may define
+OF_RUNS = ("opened", "stored")  # that whoever stores a run fires
+HEARD = ("begun", *SIGNALS, "ended", *OF_RUNS)  # what a listener may define
 Rows = Callable[[str, Mapping[str, Any]], None]
 RELEASED = (
     "what has its noise is charged as it is; allowed: another listener, which hears no release"
@@ -121,6 +125,18 @@ class Listener:
         Of numbers that are not finite JSON has the words alone.
         """
         return {}
+
+    def opened(self, run: Any) -> None:
+        """A run (`desim.Run`) is about to be played: its scenario and manifest, and no row yet.
+
+        InputError refuses it, with nothing written.
+        """
+
+    def stored(self, run: Any) -> None:
+        """The run as far as it came: `done`, `stopped` or `failed`; if it was killed, `running`.
+
+        It is stored by then: what is raised here becomes a warning.
+        """
 
 
 class Feature:

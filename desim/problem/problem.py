@@ -392,13 +392,7 @@ class Problem:
             raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
         if not self.loss.classifies:
             raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
-        if self.loss.modelled:
-            from desim.problem.kernels.modelled import predictions
-
-            found = predictions(self.test_A, x, self.loss)
-        else:
-            found = self.loss.predictions(self.test_A, x)
-        return float(np.mean(found == np.asarray(self.test_b)))
+        return float(np.mean(self.loss.predictions(self.test_A, x) == np.asarray(self.test_b)))
 
     @cached_property
     def moduli(self) -> tuple[Array, Array]:

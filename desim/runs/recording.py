@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,9 @@ from pydantic import BaseModel
 
 from desim.engine.patience import DIVERGED
 from desim.engine.play import Simulation
+from desim.engine.signals import OF_RUNS, Listener
 from desim.engine.world import Progress
-from desim.errors import AtOnce, Differs, RunError, Unfit, raised
+from desim.errors import AtOnce, DesimError, Differs, InputError, RunError, Unfit, raised
 from desim.log.event_log import Outcome
 from desim.log.parquet import Tables
 from desim.loggers import logger
@@ -166,16 +167,97 @@ def record(
     """Play what was prepared into directory `path`, or memory; see `run`."""
     with ExitStack() as around:
         around.enter_context(batches.shared_out(prepared.scenario, workers, dask))
-        if trackers:  # once all else is refused that can be
-            from desim.runs.trackers import tracked
-
-            title = prepared.scenario.name if path is None else path.resolve().name
-            again = partial(record, path=path, progress=progress, force=force)
-            return tracked(trackers, title, prepared, again)
+        hung = around.enter_context(heard(prepared, path, trackers))  # once all else is refused
         if path is None:
-            return carry_out(prepared, None, Tables, progress)
+            return hung.hear(carry_out(hung.prepared, None, Tables, progress))
         around.enter_context(place.claim(path, prepared.begun, force))
-        return carry_out(prepared, path, partial(Tables, path), progress)
+        return hung.hear(carry_out(hung.prepared, path, partial(Tables, path), progress))
+
+
+class Hung:
+    """What was prepared, with listeners that hear of its run; run: as far as it has come."""
+
+    def __init__(self, prepared: "Prepared", run: Run) -> None:
+        self.prepared, self.run = prepared, run
+
+    def hear(self, run: Run) -> Run:
+        """The run, which those who hang on it will hear of."""
+        self.run = run
+        return run
+
+
+@contextlib.contextmanager
+def heard(
+    prepared: "Prepared", path: Path | None, trackers: "Sequence[Tracker]" = ()
+) -> Iterator[Hung]:
+    """Fire `opened` and `stored` for listeners of the scenario and trackers, around the play.
+
+    InputError where one of them refuses the run.
+    """
+    if trackers:
+        from desim.runs.trackers import require_trackers
+
+        require_trackers(trackers)
+    simulation = prepared.simulation
+    run = Run(prepared.head, Memory(Tables(), {}), path, prepared.scenario)
+    listeners: list[Callable[[], Listener]] = [*map(_sole, simulation.listeners)]
+    listeners += [Always(one) for one in trackers]
+    hearing = [make() for make in listeners if isinstance(make, Always)]
+    if hearing:
+        run.written = prepared.written or prepared.scenario.written()
+        simulation = replace(simulation, listeners=tuple(listeners))
+        prepared = replace(prepared, simulation=simulation)
+    hung = Hung(prepared, run)
+    with ExitStack() as around:
+        for one in hearing:
+            _open(one, run)
+            around.callback(_tell, one, hung)
+        try:
+            yield hung
+        except RunError as error:
+            if isinstance(error.run, Run):
+                hung.run = error.run
+            raise
+
+
+@dataclass(frozen=True)
+class Always:
+    """Makes the same listener for each play: the one that hears of the run."""
+
+    one: Listener
+
+    def __call__(self) -> Listener:
+        """It."""
+        return self.one
+
+
+def _sole(make: Callable[[], Listener]) -> Callable[[], Listener]:
+    """The same, of a listener that hears of its run one for all plays."""
+    try:
+        one = make()
+    except Exception:  # the play will say it
+        return make
+    hears = any(getattr(type(one), name) is not getattr(Listener, name) for name in OF_RUNS)
+    return Always(one) if hears else make
+
+
+def _open(one: Listener, run: Run) -> None:
+    try:
+        one.opened(run)
+    except DesimError:
+        raise
+    except Exception as error:
+        text = f"listeners: {one.name or type(one).__name__}: opened: {raised(error)}"
+        raise InputError(text) from error
+
+
+def _tell(one: Listener, hung: Hung) -> None:
+    """Fire `stored`: what fails there changes nothing of the run."""
+    try:
+        one.stored(hung.run)
+    except Exception as error:
+        who = one.name or type(one).__name__
+        logger("run").warning("listeners: %s: stored: %s; the run is stored", who, raised(error))
 
 
 BEHIND = "stopped before what is stored was simulated again"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from desim.runs.recording import (
     Behind,
     Prepared,
     carry_out,
+    heard,
     identity,
     prepare,
     stored_checkpoint,
@@ -39,6 +40,9 @@ from desim.runs.run import Run, as_run, open_run
 from desim.runs.store import whole
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
 
 TABLES = ("events", "metrics", "releases")
 NOTHING = "no row"
@@ -263,18 +267,19 @@ def resume(
     overrides: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     *,
+    trackers: "Sequence[Tracker]" = (),
     workers: int | None = None,
     dask: str | None = None,
 ) -> Run:
     """Go on with the run in directory `path` and return it; one that is done is only opened.
 
     overrides: another end for it, stop.rounds or stop.time: a later one, or for a run that is not
-    done an earlier one that takes back nothing stored; the manifest tells of it. InputError, with
+    done an earlier one that takes back nothing stored; the manifest tells of it. trackers: as in
+    `desim.run`; they hear the run from its start, so that it takes no checkpoint. InputError, with
     nothing changed, where the directory holds no run, another process writes to it, or its
     scenario, data, plug-ins or tables are not those of the run; Differs where what is played is
     not what is stored, and Behind (a KeyboardInterrupt) at a Ctrl-C before that is played again,
-    both with the directory as it was; else RunError and AtOnce as in `desim.run`. workers, dask: as
-    there, whoever computed before.
+    both with the directory as it was; else RunError, AtOnce, workers and dask as in `desim.run`.
     """
     refuse_unfit(workers, dask)
     directory = Path(path)
@@ -301,15 +306,20 @@ def resume(
             except KeyboardInterrupt:  # before they are read to where that is
                 raise Behind(BEHIND) from None
 
-        checkpoint = (
-            None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
-        )
+        known = None
+        if not (moved or trackers):
+            known = stored_checkpoint(directory, identity(prepared.head, scenario))
         try:
-            with batches.shared_out(scenario, workers, dask), as_it_was(directory, manifest):
+            with (
+                heard(prepared, directory, trackers) as hung,
+                batches.shared_out(scenario, workers, dask),
+                as_it_was(directory, manifest),
+            ):
                 place.write_manifest(directory, prepared.begun)
+                play = partial(carry_out, hung.prepared, directory, progress=progress)
                 with contextlib.suppress(Unfit):
-                    return carry_out(prepared, directory, partial(opened, checkpoint), progress)
-                return carry_out(prepared, directory, partial(opened, None), progress)
+                    return hung.hear(play(partial(opened, known)))
+                return hung.hear(play(partial(opened, None)))
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hmac import compare_digest
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing import get_context, parent_process
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 HERE = "127.0.0.1"
 PAUSE = 0.5  # s between two looks at the directory
 GRACE = 3.0  # s for which the page of a run that failed is served
+PATIENCE = 1.0  # s for which a request waits for what is being read
 SHARE = 0.2  # of the time, at most, in which a run is read again
 WINDOW = 60.0  # s of real time over which the pace of a run is taken
 HEADERS = {
@@ -94,12 +96,13 @@ UNREAD: dict[str, Any] = {  # of a run of which nothing could be read yet
 class Watched:
     """The run in a directory, as its page sees it.
 
-    version: number of the scene, higher where it is another one; text: the scene as JSON.
+    said: number of the scene, higher where it is another one and 0 before the first; the scene; and
+    the scene as JSON. All three at once, as requests read them while the run is read again.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.path, self.version, self.text = path, 0, ""
-        self.seen: dict[str, Any] = {**UNREAD, "name": path.name}
+        self.path = path
+        self.said: tuple[int, dict[str, Any], str] = 0, {**UNREAD, "name": path.name}, ""
         self.pace = Pace()
         self._clock, self._rested, self._charged = clock, 0.0, 0.0
         self._spent: dict[str, Any] | None = None
@@ -108,22 +111,35 @@ class Watched:
         self._mark: Any = None
         self._trouble = ""
         self._lock = threading.Lock()
+        self._reader: threading.Thread | None = None
         open_run(path)
 
-    def refresh(self) -> None:
-        """Read the run again if it has changed, and not too much time is spent on it."""
+    def refresh(self, patience: float | None = None) -> None:
+        """Have a thread read the run again, if none does, and wait for it, for patience s at most.
+
+        A long log takes longer than a browser waits for an answer.
+        """
         with self._lock:
-            mark = pulse(self.path)
-            if mark == self._mark or self._clock() < self._rested:
-                return
-            try:
-                self._read(open_run(self.path), mark)
-            except (DesimError, OSError) as error:  # its parts became files, or it is gone
-                again = str(error) == self._trouble
-                self._trouble = str(error)
-                if again or not self.version:
-                    self._mark = mark
-                    self._say({**self.seen, "trouble": self._trouble})
+            if self._reader is None or not self._reader.is_alive():
+                self._reader = threading.Thread(target=self._refresh, daemon=True)
+                self._reader.start()
+            reader = self._reader
+        reader.join(patience)
+
+    def _refresh(self) -> None:
+        """Read the run again if it has changed, and not too much time is spent on it."""
+        mark = pulse(self.path)
+        if mark == self._mark or self._clock() < self._rested:
+            return
+        try:
+            self._read(open_run(self.path), mark)
+        except (DesimError, OSError) as error:  # its parts became files, or it is gone
+            again = str(error) == self._trouble
+            self._trouble = str(error)
+            version, seen, _ = self.said
+            if again or not version:
+                self._mark = mark
+                self._say({**seen, "trouble": self._trouble})
 
     def _read(self, run: Run, mark: Any) -> None:
         """Make a new scene of the run."""
@@ -157,12 +173,26 @@ class Watched:
     def _say(self, seen: dict[str, Any]) -> None:
         from desim.interface.reports.page import embedded
 
-        self.version += 1
-        self.seen = {**seen, "version_seen": self.version, "asks": True}
-        self.text = embedded(self.seen)
+        version = self.said[0] + 1
+        seen = {**seen, "version_seen": version, "asks": True}
+        self.said = version, seen, embedded(seen)
 
 
 # The server.
+
+EARLY = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta http-equiv="refresh" content="1">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{0}, desim</title>
+</head>
+<body><h1>{0}</h1><p role="status">The run is being read: its page comes by itself.</p></body>
+</html>
+"""
 
 
 class LocalServer(ThreadingHTTPServer):
@@ -193,6 +223,16 @@ class LocalServer(ThreadingHTTPServer):
         """Say nothing of a browser that has gone meanwhile."""
 
 
+def _page_of(watched: Watched) -> str:
+    """The page of what is known by now, or one that asks again in a second."""
+    version, seen, _ = watched.said
+    if not version:
+        return EARLY.format(escape(watched.path.name))
+    from desim.interface.player.animated import page
+
+    return page(seen)
+
+
 class Answers(BaseHTTPRequestHandler):
     """Answers one request: `GET /secret/`, the page, or `/secret/scene?since=N`, what is new."""
 
@@ -202,8 +242,6 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or refuse whoever does not know the secret, or comes by another name."""
-        from desim.interface.player.animated import page
-
         server = self.server
         usual = "" if server.server_port == 80 else f":{server.server_port}"  # browsers omit it
         hosts = [f"{name}{usual}" for name in (HERE, "localhost")]
@@ -219,13 +257,13 @@ class Answers(BaseHTTPRequestHandler):
         if not compare_digest(secret.encode(), server.secret.encode()) or len(rest) != 2:
             self._refuse(HTTPStatus.NOT_FOUND)
         elif rest[0] == "":
-            server.watched.refresh()
-            self._send("text/html", page(server.watched.seen))
+            server.watched.refresh(PATIENCE)
+            self._send("text/html", _page_of(server.watched))
         elif rest[0] == "scene":
-            server.watched.refresh()
+            server.watched.refresh(PATIENCE)
+            version, _, text = server.watched.said
             since = parse_qs(asked.query).get("since", [""])[-1]
-            new = since != str(server.watched.version)
-            self._send("application/json", server.watched.text if new else "null")
+            self._send("application/json", text if version and since != str(version) else "null")
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
 

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 from zlib import compress
 
@@ -259,6 +260,11 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
         found.append(
             "Map, timeline and who was waited for are of the latest events, from "
             f"{moved.since:.6g} s on; curves and epsilon are of the whole run."
+        )
+    if (rounds := len(moved.rounds)) > ROUNDS:
+        found.append(
+            f"Of {rounds:,} rounds the ends of {ROUNDS:,} are in this page: the number of rounds "
+            f"that are over may be {ceil((rounds - 1) / (ROUNDS - 1)) - 1} too small."
         )
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:

@@ -213,35 +213,6 @@ def losses_from(first, x, data):
     return out
 
 
-def predictions(A, x, loss):
-    """What the model x (dim,) says of rows A (rows, *shape): (rows, ...), shared out as losses are.
-
-    From the second time on: what each row's answer is like is known once there was one.
-    """
-    if loss.model.answers is None:
-        found = loss.predictions(A, x)
-        loss.model.answers = found.shape[1:], found.dtype
-        return found
-    shape, kind = loss.model.answers
-    if kind.kind not in "bif":
-        return loss.predictions(A, x)
-    first = np.arange(0, len(A), loss.together)
-    each = np.empty((len(first), loss.together, *shape))
-    none: Any = None
-    data = Modelled(A, none, none, none, none, none, np.inf, loss)
-    _shared_out(predicted_from, lambda part: (first[part],), len(first), (x, shape), data, each)
-    return each.reshape(-1, *shape)[: len(A)].astype(kind)
-
-
-def predicted_from(first, x, shape, data):
-    """What x (dim,) says (n, together, *shape) of so many rows, from each of first (n,) on."""
-    out = np.zeros((len(first), data.loss.together, *shape))
-    for r, low in enumerate(first):
-        found = data.loss.predictions(data.A[low : low + data.loss.together], x)
-        out[r, : len(found)] = found
-    return out
-
-
 def losses_of(who, x, data):
     """The sums (n, 1) of the losses of all rows of agents who (n,) at x (n, dim)."""
     spans = [slice(*data.start[i : i + 2]) for i in who]

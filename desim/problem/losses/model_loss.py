@@ -18,7 +18,7 @@ from desim.problem.losses.scalar import Loss
 from desim.problem.models.checked import first_look, second_look
 from desim.problem.models.user_model import Facts, Model, Rows
 
-TOGETHER = 256  # rows that are measured at a time, at most: in a cache, and parts for workers
+TOGETHER = 1024  # rows that are measured at a time, at most
 ROOM = 1 << 26  # bytes of their inputs
 HASHES = "fixed_sha256", "first_sha256"
 

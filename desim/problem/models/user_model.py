@@ -90,8 +90,6 @@ class Model(ABC):
     sample: Any = None
     #: hash of where it starts and of its first gradients, bit by bit
     first_sha256: str = ""
-    #: shape and type of what it says of a row, once it was asked
-    answers: Any = None
 
     def __init__(self, parameters: Any, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts

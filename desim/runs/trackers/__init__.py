@@ -11,8 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +19,7 @@ import numpy as np
 from desim.agent_names import NETWORK
 from desim.arrays import Array
 from desim.engine.signals import Listener
-from desim.errors import DesimError, InputError, RunError, refusal
+from desim.errors import DesimError, InputError, refusal
 from desim.loggers import logger
 from desim.runs.reading.series import Meter, delivered, leaves
 from desim.runs.run import Run
@@ -47,6 +45,7 @@ class Tracker(Listener):
     Each run that it follows begins with `begins` and ends with `ends`.
     """
 
+    title = ""  # of its runs; as their directory where it is empty
     lost = ""  # why nothing is written of this run any more
 
     def begins(self, title: str, parameters: Mapping[str, Any]) -> None:
@@ -64,11 +63,13 @@ class Tracker(Listener):
         """The run is done, stopped or failed, or is left as `interrupted`."""
         raise NotImplementedError
 
-    def follow(self, title: str, parameters: Mapping[str, Any]) -> None:
-        """Begin with a run."""
+    def opened(self, run: Run) -> None:
+        """Begin with a run; InputError where it is known already that nothing can be written."""
         self.lost = ""
         self.instants: dict[float, int] = {}  # rounds of the times s at which something is measured
-        self.begins(title, parameters)
+        path = run.directory
+        title = self.title or (run.name if path is None else path.resolve().name)
+        self.begins(title, parameters(run.manifest, run.written))
 
     def rows(self, table: str, columns: Mapping[str, Any]) -> None:
         """Metrics of the network, as they are measured."""
@@ -81,16 +82,16 @@ class Tracker(Listener):
         with self.forgiven():
             self.writes(values)
 
-    def leave(self, run: Run | None) -> None:
-        """Write what the run had spent whenever something was measured; None: it was killed."""
+    def stored(self, run: Run) -> None:
+        """Write what the run had spent whenever something was measured, unless it was killed."""
         if self.lost:
             return
         with self.forgiven():
-            if run is not None:
-                self.writes([*self._spent(run)])
-                self.ends(run.status, str(run.manifest.get("reason", "")))
-            else:
+            if run.status == "running":
                 self.ends("interrupted", "")
+                return
+            self.writes([*self._spent(run)])
+            self.ends(run.status, str(run.manifest.get("reason", "")))
 
     def _spent(self, run: Run) -> Iterator[Value]:
         times = np.array(sorted(self.instants))
@@ -154,43 +155,20 @@ def _parameter(value: Any) -> Any:
     return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 3]}..."
 
 
-def tracked(
-    trackers: Sequence[Tracker], title: str, prepared: Any, play: Callable[[Any], Run]
-) -> Run:
-    """Play what was prepared (`desim.runs.recording.Prepared`) with these trackers."""
+def require_trackers(trackers: Sequence[Tracker]) -> None:
+    """InputError for what is no list of trackers."""
     if not isinstance(trackers, Sequence) or not all(isinstance(one, Tracker) for one in trackers):
         allowed = "a list, of desim.TensorBoard(...) and desim.MLflow(...)"
         raise InputError(f"trackers: {refusal(trackers, allowed)}")
-    simulation = prepared.simulation
-    known: Any = None
-    listeners = *simulation.listeners, *(partial(_itself, one) for one in trackers)
-    heard = replace(prepared, simulation=replace(simulation, listeners=listeners))
-    written = prepared.written or prepared.scenario.written()
-    values, begun = parameters(prepared.head, written), list[Tracker]()
-    try:
-        for one in trackers:
-            one.follow(title, values)
-            begun.append(one)
-        known = played = play(heard)
-        return played
-    except RunError as error:
-        known = error.run
-        raise
-    finally:
-        for one in begun:
-            one.leave(known)
-
-
-def _itself(tracker: Tracker) -> Tracker:
-    return tracker
 
 
 def tell(tracker: Tracker, run: Run, title: str) -> None:
     """Tell a tracker of a run that is over; InputError where it cannot write all of it."""
-    tracker.follow(title, parameters(run.manifest, run.written))
+    tracker.title = title
+    tracker.opened(run)
     rows = run.metrics
     tracker.rows("metrics", {str(name): np.array(rows[name].tolist()) for name in rows})
-    tracker.leave(run)
+    tracker.stored(run)
     if tracker.lost:
         raise InputError(f"export: {type(tracker).__name__}: {tracker.lost}")
 

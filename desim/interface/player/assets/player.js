@@ -266,6 +266,7 @@ async function show(data) {
   const empty = first || !view.scene.end; // of a run that has stored nothing there is nothing to follow
   const chosen = first ? null : (view.scene.curves[view.curve] || {}).name;
   view.scene = await Scene.of(data);
+  view.time = Math.max(view.time, view.scene.since || 0); // a quick run leaves behind who follows it
   words();
   pictures.map.show(view.scene);
   pictures.timeline.show(view.scene);
