@@ -1,14 +1,20 @@
 """What two workers gain one run, and from which job on: a convolution, and jobs of any length.
 
-    python -m analysis.benchmarks.workers
+    python -m analysis.benchmarks.workers [convolution | lengths]
 
 One process of one thread, and two workers of one thread each, take turns. Beside the ratio of
 wall times, the median of all turns with the least and the most, stands that of processor times, of
 the one process to the coordinator and half of the workers': the gain if both have as much to do,
-which others on the machine hardly change.
+which others on the machine hardly change. Workers have begun and have the data.
+
+What a machine bears at most is measured, too: the same run in two processes that know nothing of
+each other, beside the time that one alone takes for both. It is less than 2 where cores share a
+memory, a clock or a host, and nobody who shares out one run gains more.
 """
 
+import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -122,22 +128,66 @@ def gains(
     return Gains(*walls.min(0), *ratios)
 
 
+class Apart:
+    """A run in a process of its own, which was played once."""
+
+    simulation: Simulation
+
+    @classmethod
+    def begin(cls, changes: dict[str, Any], epochs: int) -> None:
+        """Build it here."""
+        cls.simulation = build(load({**DIGITS, **changes}, {"algorithm.local.epochs": epochs}))
+        cls.play(0)
+
+    @classmethod
+    def play(cls, _: int) -> float:
+        """Play it: the processor seconds."""
+        began = time.process_time()
+        cls.simulation.play(Tables())
+        return time.process_time() - began
+
+
+def ceiling(changes: dict[str, Any], epochs: int, turns: int) -> Gains:
+    """What two processes gain that each play such a run, over one that plays both."""
+    from analysis.benchmarks.workers import Apart  # by the name that processes know
+
+    walls, work = np.empty((turns, 2)), np.empty((turns, 2))
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(2, Apart.begin, (changes, epochs)) as pool:
+        pool.map(Apart.play, range(2), 1)  # both are there
+        for turn in range(turns):
+            for k in (1, 2):
+                began = time.perf_counter()
+                used = pool.map(Apart.play, range(k), 1)
+                walls[turn, k - 1] = time.perf_counter() - began
+                work[turn, k - 1] = np.mean(used)
+    ratios = (2.0 * a[:, 0] / a[:, 1] for a in (walls, work))
+    return Gains(*(walls.min(0) * (2.0, 1.0)), *ratios)
+
+
 def convolution(folder: Path) -> None:
     """Local training of two convolutions, of several lengths."""
     print(
         "| images, parameters | steps | rounds | one, s | two workers, s | gain: wall | processor |"
     )
     print("|---|---|---|---|---|---|---|")
-    for name, text, rounds, turns in (("8 x 8", CNN, 4, 5), ("28 x 28", LARGE, 2, 3)):
+    for name, text, lengths in (
+        ("8 x 8", CNN, ((5, 10), (20, 10))),
+        ("28 x 28", LARGE, ((5, 8), (20, 5), (40, 3))),
+    ):
         file = folder / f"images{len(name)}.py"
         file.write_text(text)
-        changes = {"plugins": [str(file)], "stop": {"rounds": rounds}}
-        for epochs in (5, 20, 40):
+        changes: dict[str, Any] = {"plugins": [str(file)], "stop": {"rounds": 2}}
+        most = ceiling(changes, 20, TURNS)
+        head = f"{name}, two processes apart | 20 | 2, two times"
+        print(f"| {head} | {most.alone:.2f} | {most.shared:.2f} | {most.words} |", flush=True)
+        for epochs, rounds in lengths:
+            changes["stop"] = {"rounds": rounds}
             simulation = build(load({**DIGITS, **changes}, {"algorithm.local.epochs": epochs}))
             crew = Local(2)
             found = gains(crew, *(
                 partial(played, simulation, who) for who in (None, Batches(crew, (file,)))
-            ), turns)  # fmt: skip
+            ))  # fmt: skip
             crew.end()
             head = f"{name}, {simulation.problem.dim} | {epochs} | {rounds}"
             print(
@@ -190,8 +240,9 @@ def main() -> None:
     """Measure and print."""
     print(f"{machine()}\n")
     with tempfile.TemporaryDirectory() as name:
-        convolution(Path(name))
-        lengths(Path(name))
+        for part in (convolution, lengths):
+            if part.__name__ in (sys.argv[1:] or ("convolution", "lengths")):
+                part(Path(name))
 
 
 if __name__ == "__main__":
