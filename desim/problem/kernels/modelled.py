@@ -221,7 +221,7 @@ def accuracy(A, b, x, loss):
     each = np.empty((len(first), 1))
     data = Modelled(A, b, none, none, none, none, np.inf, loss)
     _shared_out(right_from, lambda part: (first[part],), len(first), (x, many), data, each)
-    return float(np.sum(each) / np.size(b))  # of whole numbers: in any order
+    return np.sum(each) / np.size(b)  # of whole numbers: in any order
 
 
 def right_from(first, x, many, data):
