@@ -152,7 +152,7 @@ def test_what_a_model_raises_is_said_as_on_one_machine():
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("p], x) == data.b[p])", "p], x) == data.b[parts[0]])"), ("/ np.size(b))", "/ len(each))")],
+    [("p], x) == data.b[p])", "p], x) == data.b[parts[0]])"), ("/ np.size(b)", "/ len(each)")],
 )
 def test_test_rows_are_shared_out(right, wrong):
     """Two rows at a time, two times a part: as all rows at once."""
