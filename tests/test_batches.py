@@ -5,7 +5,9 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from forked import forked
 from mutant import mutant
@@ -13,7 +15,9 @@ from scenarios_of_models import modelled
 
 import desim
 from desim.errors import InputError, RunError
+from desim.problem.kernels import modelled as kernels
 from desim.problem.kernels.modelled import elsewhere
+from desim.problem.losses import model_loss
 from desim.runs import batches
 from desim.scenario import registry
 from desim.scenario.build import build
@@ -46,6 +50,9 @@ class Here:
 
     def __init__(self, module=batches, slots=2):
         self.module, self.where, self.lost, self.slots = module, {"here": slots}, 0, lambda: slots
+
+    def end(self):
+        pass
 
     def answers(self, parts, shipment):
         there = plugged()
@@ -141,6 +148,73 @@ def test_what_a_model_raises_is_said_as_on_one_machine():
         said.append(str(error.value))
     assert said[0] == said[1]
     assert "shared_models.py, line" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("p], x) == data.b[p])", "p], x) == data.b[parts[0]])"), ("/ np.size(b)", "/ len(each)")],
+)
+def test_test_rows_are_shared_out(right, wrong):
+    """Two rows at a time, two times a part: as all rows at once."""
+    A, parts = np.random.default_rng(1).normal(size=(8, 3)), []
+    x, b = np.ones(3), np.array([1, 0, 0, 1, 0, 1, 1, 1])
+
+    def by_two(job, arrays, rows, common, data, out):
+        for low in range(0, rows, 2):
+            parts.append(low)
+            out[low : low + 2] = job(*arrays(slice(low, low + 2)), *common, data)
+        return True
+
+    loss = SimpleNamespace(together=lambda _: 2, predictions=lambda A, x: (A @ x > 0).astype(int))
+    said = []
+    for module in (kernels, mutant(kernels, right, wrong)):
+        token = module.elsewhere.set(by_two)
+        said.append(module.accuracy(A, b, x, loss))
+        module.elsewhere.reset(token)
+    assert said[0] == float(np.mean(loss.predictions(A, x) == b))
+    assert said[1] != said[0]
+    assert parts == [0, 2] * 2
+
+
+def test_rows_are_measured_in_parts_that_take_as_long(monkeypatch):
+    loss = build(scenario()).problem.data.loss
+    assert model_loss.TOGETHER == 256  # bits of measured losses may rest on it: see the changelog
+    for rows, many in ((0, 1), (1, 1), (256, 256), (257, 129), (360, 180), (1438, 240)):
+        assert loss.together(rows) == many
+    monkeypatch.setattr(model_loss, "ROOM", 1)
+    assert loss.together(360) == 1
+
+
+def test_how_many_rows_go_together_moves_a_loss_and_no_model(monkeypatch):
+    """Of a model whose losses depend on how many: what the changelog says of TOGETHER."""
+    case, models, values = scenario(observe={"metrics": ["loss"]}), [], []
+    real = plugged().Quadratic.loss
+
+    def crowded(self, x, rows):
+        return real(self, x, rows) * (1.0 + 1e-14 * len(rows.labels))
+
+    monkeypatch.setattr(plugged().Quadratic, "loss", crowded)
+    for many in (1024, 3):
+        monkeypatch.setattr(model_loss, "TOGETHER", many)
+        run = desim.run(case)
+        models.append(bits(run)[1])
+        values.append(run.metrics["value"].to_numpy())
+    assert models[0] == models[1]
+    assert not np.array_equal(*values)
+    assert np.allclose(*values, rtol=1e-12, atol=0.0)
+
+
+def test_a_run_goes_on_and_is_replayed_on_workers(tmp_path, monkeypatch):
+    whole = desim.run(scenario(stop={"rounds": 4}))
+    desim.run(scenario(stop={"rounds": 2}), tmp_path / "run")
+    monkeypatch.setattr(batches, "Local", lambda _: Here())
+    resumed = desim.resume(tmp_path / "run", {"stop.rounds": 4}, workers=2)
+    assert bits(resumed) == bits(whole)
+    assert resumed.manifest["workers"]["sent"] > 0
+    assert desim.replay(resumed, workers=2).same
+    with pytest.raises(InputError, match="workers: found -1"):
+        desim.resume(tmp_path / "run", {"stop.rounds": 5}, workers=-1)
+    assert desim.open(tmp_path / "run").manifest["rounds"] == 4
 
 
 def test_jobs_that_are_too_small_stay_here(monkeypatch, caplog):

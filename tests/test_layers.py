@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 ROOMS = {  # from the ground up; lines of code that each may have: a change that grows one says why
     "words": 3190,  # how far a run is; loggers; units of power, energy, joules a byte
     "numerics": 2810,  # Skellam noise, exactly; filters, imported late; draws of attackers
-    "problem": 8990,  # partitioners of flwr-datasets; calls of models as pure functions; optima
+    "problem": 9020,  # test rows by workers; partitioners of flwr-datasets; calls of models as
     "network": 7120,  # trees, whose edges leave; files of FedScale, Mahimahi, NDT, read as data
     "log": 1480,  # columns of charges and of clients; when something was learnt
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell

@@ -392,6 +392,10 @@ class Problem:
             raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
         if not self.loss.classifies:
             raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
+        if self.loss.modelled:
+            from desim.problem.kernels.modelled import accuracy
+
+            return float(accuracy(self.test_A, np.asarray(self.test_b), x, self.loss))
         return float(np.mean(self.loss.predictions(self.test_A, x) == np.asarray(self.test_b)))
 
     @cached_property

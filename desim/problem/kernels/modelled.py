@@ -192,9 +192,10 @@ def losses(who, x, data, out):
     """
     if x.strides[0] == 0 and np.array_equal(who, np.arange(len(data.start) - 1)):
         rows = len(data.b)
-        first = np.arange(0, rows, data.loss.together)
-        each = np.empty((len(first), data.loss.together))
-        _shared_out(losses_from, lambda part: (first[part],), len(first), (x[0],), data, each)
+        many = data.loss.together(rows)
+        first = np.arange(0, rows, many)
+        each, common = np.empty((len(first), many)), (x[0], many)
+        _shared_out(losses_from, lambda part: (first[part],), len(first), common, data, each)
         out[:] = np.add.reduceat(each.ravel()[:rows], data.start[:-1])
     else:
         found = np.empty((len(who), 1))
@@ -203,14 +204,30 @@ def losses(who, x, data, out):
     out *= data.scale[who]
 
 
-def losses_from(first, x, data):
-    """Losses (n, together) at x (dim,) of so many rows, from each of first (n,) on; then zeros."""
-    out = np.zeros((len(first), data.loss.together))
+def losses_from(first, x, many, data):
+    """Losses (n, many) at x (dim,) of so many rows, from each of first (n,) on; then zeros."""
+    out = np.zeros((len(first), many))
     for r, low in enumerate(first):
-        part = slice(low, low + data.loss.together)
+        part = slice(low, low + many)
         found = data.loss.losses(data.A[part], data.b[part], x)
         out[r, : len(found)] = found
     return out
+
+
+def accuracy(A, b, x, loss):
+    """Share of labels b (rows, ...) that the model x (dim,) says of rows A (rows, *shape)."""
+    many, none = loss.together(len(A)), np.empty(0)
+    first = np.arange(0, len(A), many)
+    each = np.empty((len(first), 1))
+    data = Modelled(A, b, none, none, none, none, np.inf, loss)
+    _shared_out(right_from, lambda part: (first[part],), len(first), (x, many), data, each)
+    return np.sum(each) / np.size(b)  # of whole numbers: in any order
+
+
+def right_from(first, x, many, data):
+    """How many (n, 1) labels x (dim,) says rightly of so many rows, from each of first (n,) on."""
+    parts = [slice(low, low + many) for low in first]
+    return np.array([[np.sum(data.loss.predictions(data.A[p], x) == data.b[p])] for p in parts])
 
 
 def losses_of(who, x, data):

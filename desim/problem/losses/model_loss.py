@@ -18,7 +18,7 @@ from desim.problem.losses.scalar import Loss
 from desim.problem.models.checked import first_look, second_look
 from desim.problem.models.user_model import Facts, Model, Rows
 
-TOGETHER = 1024  # rows that are measured at a time, at most
+TOGETHER = 256  # rows that are measured at a time, at most: in a cache, and parts for workers
 ROOM = 1 << 26  # bytes of their inputs
 HASHES = "fixed_sha256", "first_sha256"
 
@@ -133,7 +133,8 @@ class ModelLoss(Loss):
 
     def losses(self, inputs: Any, labels: Any, x: Array) -> Array:
         """Losses (rows,) of all rows at the model x (dim,), float64, some rows at a time."""
-        x, out, many = x.astype(self.model.facts.precision), np.empty(len(labels)), self.together
+        x, out = x.astype(self.model.facts.precision), np.empty(len(labels))
+        many = self.together(len(out))
         for low in range(0, len(out), many):
             part = slice(low, low + many)
             out[part] = self.model.loss(x, Rows(inputs[part], labels[part]))
@@ -141,19 +142,22 @@ class ModelLoss(Loss):
 
     def predictions(self, A: Array, x: Array) -> Array:
         """What the model x (dim,) says of rows A (rows, *shape)."""
-        x, many = x.astype(self.model.facts.precision), self.together
+        x, many = x.astype(self.model.facts.precision), self.together(len(A))
         none = np.zeros(many)
         parts = [A[low : low + many] for low in range(0, len(A), many)]
         with self.model.computing():
             said = [self.model.predict(x, Rows(one, none[: len(one)])) for one in parts]
         return np.concatenate(said)
 
-    @property
-    def together(self) -> int:
-        """Rows that are measured at a time: on their number bits may depend."""
+    def together(self, rows: int) -> int:
+        """How many of so many rows are measured at a time: on this number bits may depend.
+
+        All but the last time the same, and then hardly fewer: parts that take as long.
+        """
         facts: Facts = self.model.facts
         row = math.prod(facts.shape) * np.dtype(facts.precision).itemsize
-        return max(1, min(TOGETHER, ROOM // row))
+        most = max(1, min(TOGETHER, ROOM // row))
+        return max(1, -(-rows // max(1, -(-rows // most))))
 
 
 def loss_of(
