@@ -150,9 +150,10 @@ def played(
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
     text: str = "",
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """What `run` does once the scenario is loaded; text: its resolved_yaml, where that is known."""
-    return record(prepare(scenario, text), path, progress, force)
+    return record(prepare(scenario, text), path, progress, force, trackers)
 
 
 def record(

@@ -294,7 +294,7 @@ def resume(
         moved = _moved(scenario, overrides, manifest, directory)
         whole_yet = manifest["status"] == "running" or whole(directory, manifest)
         if manifest["status"] == "done" and moved is None and whole_yet:
-            return open_run(directory)
+            return _followed(open_run(directory), trackers)
         prepared = _prepared(directory, manifest, scenario, moved)
         ends = [(one.stop.rounds, one.stop.time) for one in (scenario, moved or scenario)]
         later = any(a is not None and (b is None or b > a) for a, b in zip(*ends, strict=True))
@@ -322,6 +322,17 @@ def resume(
                 return hung.hear(play(partial(opened, None)))
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+
+
+def _followed(run: Run, trackers: "Sequence[Tracker]") -> Run:
+    """The run, which is done, of which trackers hear; InputError where they can write nothing."""
+    if trackers:
+        from desim.runs.trackers import require_trackers
+
+        require_trackers(trackers)
+    for one in trackers:
+        one.follow(run)
+    return run
 
 
 def _prepared(
