@@ -21,9 +21,9 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2130,  # Flower apps by their Grid; what they release beside an average with noise
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
-    "runs": 10100,  # trackers of studies, and what is spent meanwhile; batches on workers
+    "runs": 10150,  # trackers of studies, and what is spent meanwhile; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
-    "experiments": 11140,  # laws of what a class says of sums; joules beside seconds and bytes
+    "experiments": 11170,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8650,  # a player, and the page and server that watch a run, at once; Flower apps
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
@@ -384,6 +384,20 @@ def test_import_desim_is_light():
     wrong = code.replace("import desim", "import desim, pyarrow")
     done = subprocess.run([sys.executable, "-c", wrong], capture_output=True, text=True, check=True)
     assert "pyarrow" in done.stdout
+
+
+def test_figures_and_reports_import_nothing_that_plays():
+    """What draws a run that is stored needs no compiler, and no law, solver or process either."""
+    heavy = "numba scipy pandas simpy networkx sklearn ruamel psutil dp_accounting clarabel"
+    rooms = "engine.world scenario.load scenario.build numerics.jit experiments.pool"
+    names = {*heavy.split(), *(f"desim.{one}" for one in rooms.split())}
+    code = f"""import desim, sys
+desim.plot, desim.report
+print(sorted({names} & set(sys.modules)))
+import psutil
+print(sorted({names} & set(sys.modules)))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "['psutil']"]
 
 
 def test_the_map_names_every_room_above_those_that_import_it():

@@ -32,7 +32,7 @@ from desim.experiments.studies.folder import RUNS
 from desim.experiments.studies.statistics import median
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.work import Job, Result, with_files_stored
-from desim.experiments.tuning.candidates import (
+from desim.experiments.tuning import (
     BEST,
     DROPPED,
     FRONT,
@@ -40,6 +40,8 @@ from desim.experiments.tuning.candidates import (
     LEVEL,
     MISSED,
     RACING,
+)
+from desim.experiments.tuning.candidates import (
     Candidate,
     scenario_of,
 )

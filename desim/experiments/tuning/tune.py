@@ -25,7 +25,7 @@ from desim.experiments.studies.statistics import Estimate, lacking, median, medi
 from desim.experiments.studies.study import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.words import interval, stated
-from desim.experiments.tuning.candidates import (
+from desim.experiments.tuning import (
     BEST,
     FRONT,
     INVALID,
@@ -34,6 +34,8 @@ from desim.experiments.tuning.candidates import (
     OPEN,
     ORDER,
     RACING,
+)
+from desim.experiments.tuning.candidates import (
     Candidate,
     Planned,
     Price,
