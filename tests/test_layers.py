@@ -23,7 +23,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "scenario": 11950,  # trees, their churn and rules, attackers, batteries, own rows; traces
     "runs": 10150,  # trackers of studies, and what is spent meanwhile; batches on workers
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
-    "experiments": 11170,  # laws of what a class says of sums; joules beside seconds and bytes
+    "experiments": 11190,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8650,  # a player, and the page and server that watch a run, at once; Flower apps
 }
 OUTER = ("runs", "deployments", "experiments", "interface")

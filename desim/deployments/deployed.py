@@ -38,6 +38,7 @@ from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import Kind
 from desim.numerics.jit import one_thread
 from desim.numerics.plain import at_once
+from desim.pace import seen
 from desim.runs import directory
 from desim.runs.interruption import preparing
 from desim.runs.premises import AT_AGENTS
@@ -271,7 +272,8 @@ def deploy(
         directory.check_free(path, force)
     there = None if hosts is None else Path(hosts)
     found = loaded(scenario, overrides)
-    return begin(found, path, progress, force, loopback, there, lambda text: None, trackers)
+    with seen(found.name, progress) as tell:
+        return begin(found, path, tell, force, loopback, there, lambda text: None, trackers)
 
 
 def begin(

@@ -19,6 +19,7 @@ from desim.log.parquet import part_files
 from desim.log.resumed import ResumedTables
 from desim.memory import Tree
 from desim.numerics.later import pd
+from desim.pace import seen
 from desim.runs import batches
 from desim.runs import directory as place
 from desim.runs.directory import ARRAYS, own_scenario, write_lock
@@ -306,17 +307,17 @@ def resume(
             except KeyboardInterrupt:  # before they are read to where that is
                 raise Behind(BEHIND) from None
 
-        known = None
-        if not (moved or trackers):
-            known = stored_checkpoint(directory, identity(prepared.head, scenario))
+        anew, of = bool(moved or trackers), identity(prepared.head, scenario)
+        known = None if anew else stored_checkpoint(directory, of)
         try:
             with (
                 heard(prepared, directory, trackers) as hung,
                 batches.shared_out(scenario, workers, dask),
                 as_it_was(directory, manifest),
+                seen(scenario.name, progress) as tell,
             ):
                 place.write_manifest(directory, prepared.begun)
-                play = partial(carry_out, hung.prepared, directory, progress=progress)
+                play = partial(carry_out, hung.prepared, directory, progress=tell)
                 with contextlib.suppress(Unfit):
                     return hung.hear(play(partial(opened, known)))
                 return hung.hear(play(partial(opened, None)))

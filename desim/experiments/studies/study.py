@@ -34,6 +34,7 @@ from desim.experiments.studies.trials import SPENT, Asked, Trials, rises, trials
 from desim.experiments.studies.words import awaited, failures, is_final, shown
 from desim.experiments.studies.work import Job, Result, families, run_job, with_files_stored
 from desim.log.column_meanings import described
+from desim.pace import seen
 from desim.runs.directory import named
 from desim.runs.reading.series import setting_text
 from desim.runs.recording import played
@@ -508,13 +509,14 @@ def study(
         stack.enter_context(group.begun(planned.study.name, planned.about["study"], planned.cases))
         jobs = _followed(group, planned, token)
         try:
+            tell = stack.enter_context(seen(planned.study.name, progress, runs=True))
             with players(workers, dask, memory) as play:
                 for result in play(jobs):
                     results[result.key] = with_files_stored(result, path)
                     group.heard(result.lost)
-                    if progress is not None:
+                    if tell is not None:
                         failed = sum(one.status == "failed" for one in results.values())
-                        progress(len(results), len(jobs), failed)
+                        tell(len(results), len(jobs), failed)
         except KeyboardInterrupt:
             results |= _unheard(jobs, results)
         except RunError as gone:

@@ -45,6 +45,7 @@ from desim.experiments.tuning.candidates import (
 )
 from desim.experiments.tuning.search import RunCache, Search, Tell, Wanted, latest, until
 from desim.numerics.later import pd
+from desim.pace import seen
 from desim.runs.directory import named, output
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
@@ -103,7 +104,10 @@ class Tuned:
         return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
 
     def _repr_html_(self) -> str:
-        return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
+        title, *said = [*_head(self), *_best(self)]
+        notes = (*table(self).notes, *_foot(self))
+        whole = replace(table(self), notes=[text.strip() for text in notes if text.strip()])
+        return card(title, [("", text.strip()) for text in said if text], more=[whole.html()])
 
     @property
     def tables(self) -> "dict[str, pd.DataFrame]":
@@ -481,7 +485,8 @@ def tune(
         stack.enter_context(
             group.begun(plan.study.name, before["study"], [plan.base], plan.tune.vary)
         )
-        cache = RunCache(plan.tune, plan.asked, play, path, token, share, progress, group)
+        tell = stack.enter_context(seen(plan.study.name, progress, runs=True))
+        cache = RunCache(plan.tune, plan.asked, play, path, token, share, tell, group)
         search = Search(plan.study, plan.folder, plan.sampler, cache)
         try:
             if plan.tune.charge is not None:
