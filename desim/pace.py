@@ -77,19 +77,14 @@ def seen(name: str, progress: Told | None, runs: bool = False) -> Iterator[Told 
         line.show("")
 
 
-class Line:
-    """Shows how far a run is on one line; display: IPython's, with an id by which it is changed."""
+class OneLine:
+    """A line that is written over; display: IPython's, with an id by which it is changed."""
 
     def __init__(
         self, name: str, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.name, self.pace, self.clock = name, Pace(clock), clock
         self.display, self.handle, self.began = display, None, clock()
-
-    def __call__(self, now: Progress) -> None:
-        """Show how far the run is, if it has lasted a while."""
-        pace = self.pace.words(now.round, fraction(now), "rounds/s")
-        self.later(f"{self.name}: {description(now)}{pace}")
 
     def later(self, text: str) -> None:
         """Show a text, unless what it is of may soon be over."""
@@ -105,7 +100,16 @@ class Line:
             self.handle = self.display(shown, raw=True, display_id=True)
 
 
-class RunsLine(Line):
+class Line(OneLine):
+    """Shows how far a run is."""
+
+    def __call__(self, now: Progress) -> None:
+        """Show how far the run is, if it has lasted a while."""
+        pace = self.pace.words(now.round, fraction(now), "rounds/s")
+        self.later(f"{self.name}: {description(now)}{pace}")
+
+
+class RunsLine(OneLine):
     """Shows how many runs are done."""
 
     def __call__(self, done: int, total: int, about: Any = "") -> None:
