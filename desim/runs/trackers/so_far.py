@@ -9,6 +9,7 @@ on no data. Otherwise it is known when the run is over, as is whatever else is s
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -146,10 +147,8 @@ def meters(run: Run) -> list[SoFar]:
 def spent(run: Run) -> dict[str, Callable[[Array], Array]]:
     """What a run had spent by times (n,) s, by name: bytes, joules, and epsilon with its terms."""
     found: dict[str, Callable[[Array], Array]] = {}
-    try:
+    with suppress(InputError):  # the log leaves messages out, as was said at the start
         found[BYTES] = delivered(run).by
-    except InputError:
-        said.debug("%s: the log leaves messages out", run.name)
     if run.powered:
         found["joules"] = run.joules_by
     try:
