@@ -12,6 +12,7 @@ from desim.amounts import duration
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
 Progress = Any  # desim.engine.world.Progress, which stands above
+Told = Callable[..., None]  # of a run's progress, or of how many runs of how many are done
 
 
 class Pace:
@@ -61,25 +62,23 @@ SOON = 1.0  # s of a run of which no notebook says anything
 
 
 @contextmanager
-def seen(
-    name: str, progress: Callable[[Progress], None] | None
-) -> Iterator[Callable[[Progress], None] | None]:
+def seen(name: str, progress: Told | None, runs: bool = False) -> Iterator[Told | None]:
     """What to tell progress to: the caller's, in a notebook else a line, which is empty in the end.
 
-    name: of the run.
+    name: of the run; or of a study, which counts its runs.
     """
     if progress is not None or (display := _display()) is None:
         yield progress
         return
-    line = Line(name, display)
+    line = RunsLine(name, display) if runs else Line(name, display)
     try:
         yield line
     finally:
         line.show("")
 
 
-class Line:
-    """Shows how far a run is on one line; display: IPython's, with an id by which it is changed."""
+class OneLine:
+    """A line that is written over; display: IPython's, with an id by which it is changed."""
 
     def __init__(
         self, name: str, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic
@@ -87,11 +86,10 @@ class Line:
         self.name, self.pace, self.clock = name, Pace(clock), clock
         self.display, self.handle, self.began = display, None, clock()
 
-    def __call__(self, now: Progress) -> None:
-        """Show how far the run is, if it has lasted a while."""
-        pace = self.pace.words(now.round, fraction(now), "rounds/s")
+    def later(self, text: str) -> None:
+        """Show a text, unless what it is of may soon be over."""
         if self.clock() - self.began >= SOON:
-            self.show(f"{self.name}: {description(now)}{pace}")
+            self.show(text)
 
     def show(self, text: str) -> None:
         """Show a text in place of the one before."""
@@ -100,6 +98,26 @@ class Line:
             self.handle.update(shown, raw=True)
         elif text:
             self.handle = self.display(shown, raw=True, display_id=True)
+
+
+class Line(OneLine):
+    """Shows how far a run is."""
+
+    def __call__(self, now: Progress) -> None:
+        """Show how far the run is, if it has lasted a while."""
+        pace = self.pace.words(now.round, fraction(now), "rounds/s")
+        self.later(f"{self.name}: {description(now)}{pace}")
+
+
+class RunsLine(OneLine):
+    """Shows how many runs are done."""
+
+    def __call__(self, done: int, total: int, about: Any = "") -> None:
+        """Show it; about: how many have failed, or what these runs are for."""
+        pace = self.pace.words(done, done / total, "")
+        what = f"{about}, run" if isinstance(about, str) and about else "run"
+        failed = f", {about} failed" if isinstance(about, int) and about else ""
+        self.later(f"{self.name}: {what} {done}/{total}{failed}{pace}")
 
 
 def _display() -> Callable[..., Any] | None:

@@ -181,7 +181,8 @@ def card(title: str, facts: Iterable[tuple[str, str]], *, more: Iterable[str] = 
         f'<td style="{CELL}">{escape(text)}</td></tr>'
         for name, text in facts
     )
-    return f"<div><strong>{escape(title)}</strong><table>{rows}</table>{''.join(more)}</div>"
+    facts_table = f"<table>{rows}</table>" if rows else ""
+    return f"<div><strong>{escape(title)}</strong>{facts_table}{''.join(more)}</div>"
 
 
 def folded(title: str, text: str) -> str:

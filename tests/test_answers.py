@@ -14,8 +14,8 @@ from study_scenes import BASE, changed
 import desim
 from desim.errors import InputError
 from desim.experiments.studies import answers
-from desim.experiments.studies import cases as cases_module
-from desim.experiments.studies.cases import labels, sided
+from desim.experiments.studies import sides as cases_module
+from desim.experiments.studies.sides import labels, sided
 from desim.experiments.studies.study import open_study, study
 from desim.experiments.studies.trials import Trials, trials
 from desim.interface.cli import main

@@ -97,6 +97,33 @@ def test_a_run_shows_itself_in_a_notebook(monkeypatch):
     assert texts[-1] == ""
 
 
+def test_a_study_a_tuner_and_a_resumed_run_show_themselves_in_a_notebook(monkeypatch, tmp_path):
+    monkeypatch.setattr(pace, "SOON", 0.0)
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+    base = star(engine="cohort", name="shown", stop={"rounds": 2})
+    texts = notebook(monkeypatch)
+    desim.study({"name": "seeds", "base": base, "grid": {"seed": [1, 2]}}, workers=0)
+    assert [text.partition(",")[0] for text in texts] == ["seeds: run 1/2", "seeds: run 2/2", ""]
+    texts.clear()
+    tune = {"vary": {"algorithm.rho": [0.5, 0.6]}, "until": {"error": 1e9}, "sampler": "grid",
+            "seeds": [1], "fresh": 1, "runs": 2}  # fmt: skip
+    desim.tune({"name": "rhos", "base": base, "tune": tune}, workers=0)
+    assert texts[0].startswith("rhos: candidates 1 to 2, run 1/2")
+    assert texts[-1] == ""
+    desim.run(base, tmp_path / "run")
+    texts.clear()
+    desim.resume(tmp_path / "run", {"stop.rounds": 3})
+    assert texts[0].startswith("shown: round ")
+    assert texts[-1] == ""
+    line = pace.RunsLine("name", Display())
+    line(3, 4, 2)
+    assert line.display.texts == ["name: run 3/4, 2 failed"]
+    wrong = mutant(pace, "{done}/{total}", "{total}/{done}").RunsLine("name", Display())
+    wrong.began -= 2.0
+    wrong(3, 4, 2)
+    assert wrong.display.texts != line.display.texts
+
+
 def test_a_figure_with_several_abscissae_is_its_figures_side_by_side(tmp_path):
     runs = [
         desim.run(star(engine="cohort", policy=one, stop={"rounds": 4})) for one in ("all", "each")

@@ -21,10 +21,10 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
     "flower": 2233,  # Flower apps by their Grid, without models, too; what averages release
     "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
-    "runs": 9720,  # who hears of a run; which file is not its own; trackers; batches on workers
+    "runs": 10170,  # trackers of studies, and what is spent meanwhile; who hears of a run; which
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
-    "experiments": 11120,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8630,  # a player, and the page and server that watch a run, at once; Flower apps
+    "experiments": 11190,  # laws of what a class says of sums; joules beside seconds and bytes
+    "interface": 8650,  # a player, and the page and server that watch a run, at once; Flower apps
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -48,9 +48,9 @@ OFFERED = {  # names that outer rooms take through these doors: only down, to 15
 }  # fmt: skip
 INSIDE = {  # names that a room takes from inside others: only down, of outer rooms to 15
     # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
-    # tree, whose edges they play by processes
+    # tree, whose edges they play by processes; what follows runs, whose group a study has
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 73, "deployments": 52, "experiments": 86, "interface": 56,
+    "scenario": 144, "runs": 73, "deployments": 53, "experiments": 88, "interface": 56,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does
@@ -385,6 +385,20 @@ def test_import_desim_is_light():
     wrong = code.replace("import desim", "import desim, pyarrow")
     done = subprocess.run([sys.executable, "-c", wrong], capture_output=True, text=True, check=True)
     assert "pyarrow" in done.stdout
+
+
+def test_figures_and_reports_import_nothing_that_plays():
+    """What draws a run that is stored needs no compiler, and no law, solver or process either."""
+    heavy = "numba scipy pandas simpy networkx sklearn ruamel psutil dp_accounting clarabel"
+    rooms = "engine.world scenario.load scenario.build numerics.jit experiments.pool"
+    names = {*heavy.split(), *(f"desim.{one}" for one in rooms.split())}
+    code = f"""import desim, sys
+desim.plot, desim.report
+print(sorted({names} & set(sys.modules)))
+import psutil
+print(sorted({names} & set(sys.modules)))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "['psutil']"]
 
 
 def test_the_map_names_every_room_above_those_that_import_it():

@@ -11,6 +11,11 @@ from stores import ChangedTable
 import desim
 from desim import tabulated
 from desim.errors import InputError
+from desim.experiments.audit import stored
+from desim.experiments.audit.stored import Audit
+from desim.experiments.audit.verdict import Claim, Finding
+from desim.experiments.studies import study
+from desim.experiments.tuning import tune
 from desim.runs.reading import facts
 
 HOSTILE = "<script>alert(1)</script> & $x_1$ | 50% # {y} ~ ^ \\ \"'"
@@ -77,9 +82,44 @@ def test_a_study_shows_its_measures():
     base = {**SCENARIO, "stop": {"rounds": 3, "metric": {"error": 1e-30}}}
     made = desim.study({"base": base, "grid": {"algorithm.rho": [1.0, 2.0]}}, workers=0)
     html = made._repr_html_()
-    assert Tags(html).seen.count("table") == 3  # facts, then time and bytes to the target
+    assert Tags(html).seen.count("table") == 2  # time and bytes to the target
     for text in ("time to error 1e-30", "never", "rho 2", "2 done"):
         assert text in html
+
+
+@pytest.fixture(scope="module")
+def of_experiments():
+    """A study, a tuner, a ranking and an audit whose names, labels and notes are hostile."""
+    named = "<script>alert(1)"  # that can name a directory
+    base = {**SCENARIO, "name": named}
+    labelled = [{"label": HOSTILE, "algorithm.rho": 1.0}, {"label": "b", "algorithm.rho": 2.0}]
+    rhos = {"vary": {"algorithm.rho": [1.0, 2.0]}, "until": {"error": 1e9}, "seeds": [1],
+            "fresh": 0, "runs": 2, "sampler": "grid"}  # fmt: skip
+    lasting = {"name": "b", "stop": {"rounds": 4}}
+    claim, none = Claim(HOSTILE, 1.0, 1e-5), (np.zeros(1), np.zeros(1))
+    return (
+        desim.study({"name": named, "base": base, "list": labelled}, workers=0),
+        desim.tune({"name": named, "base": base, "tune": rhos}, workers=0),
+        desim.robust([base, {**base, **lasting}], {"error": 1e9}, worlds=4, workers=1),
+        Audit(name=HOSTILE, view="coordinator", agent=0, findings=(Finding(claim, 0.01, ()),),
+              notes=(HOSTILE,), title="", played={}, scores=None, arrays={}, samples=none, of=""),
+    )  # fmt: skip
+
+
+def test_what_experiments_show_takes_no_name_as_code(of_experiments, monkeypatch):
+    for shown in of_experiments:
+        html = shown._repr_html_()
+        assert "script" not in Tags(html).seen
+        assert "&lt;script&gt;" in html
+        assert "<table></table>" not in html
+    for module in (study, tune, stored, tabulated):  # who writes the cards, and their tables
+        twin = mutant(tabulated, "import escape", "import unescape as escape")
+        for name in ("card", "_cells"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, getattr(twin, name))
+    for shown in of_experiments:
+        with pytest.raises(AssertionError):
+            assert "script" not in Tags(shown._repr_html_()).seen
 
 
 def check_safe(module):

@@ -13,10 +13,12 @@ from mutant import mutant
 from test_signals import same
 
 import desim
+from desim.columns import Words
+from desim.engine import world
 from desim.errors import AtOnce, InputError
 from desim.interface.cli import main
 from desim.runs import trackers
-from desim.runs.trackers import event_files
+from desim.runs.trackers import event_files, so_far
 
 pytest.importorskip("tensorboard")
 SHORT = {"stop": {"rounds": 4}, "engine": "cohort"}
@@ -50,12 +52,12 @@ def expected(run):
     return found
 
 
-def on_board(folder):
+def on_board(folder, place=None):
     """{name: [(time, round, value)]} of the only run in a folder, by TensorBoard's own reader."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
-    (place,) = Path(folder).iterdir()
+    (place,) = Path(folder).iterdir() if place is None else [Path(folder) / place]
     found = EventAccumulator(str(place), {"tensors": 0})
     found.Reload()
     return {
@@ -76,8 +78,7 @@ def test_tensorboard_reads_the_log_to_the_bit(tmp_path, name):
     assert on_board(tmp_path / "logs") == expected(run)
     assert same(run, desim.run(CASES[name]))
     desim.export(tmp_path / "run", "tensorboard", tmp_path / "again")
-    one, other = (tmp_path / place / "run" / event_files.NAME for place in ("logs", "again"))
-    assert one.read_bytes() == other.read_bytes()
+    assert on_board(tmp_path / "again") == expected(run)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_tensorboard_reads_the_log_to_the_bit(tmp_path, name):
         (event_files, "np.float64(value)", "np.float32(value)"),
         (event_files, "step=step", "step=step + 1"),
         (trackers, "if agent == NETWORK", "if name != 'loss'"),
-        (trackers, "totals(times)", "totals(0.5 * times)"),
+        (trackers, "totals(times).tolist(), told", "totals(0.5 * times).tolist(), told"),
     ],
 )
 def test_wrong_numbers_are_noticed(tmp_path, monkeypatch, module, right, wrong):
@@ -221,3 +222,187 @@ def test_a_resumed_run_is_told_from_its_start(tmp_path):
     run = desim.resume(tmp_path / "run", trackers=[desim.TensorBoard(tmp_path / "board")])
     assert run.status == "done"
     assert on_board(tmp_path / "board") == expected(run)
+    desim.resume(tmp_path / "run", trackers=[desim.TensorBoard(tmp_path / "done")])
+    assert on_board(tmp_path / "done") == expected(run)
+
+
+class Noted(desim.TensorBoard):
+    """Remembers what it is told while the run plays, and what is told in the end."""
+
+    def stored(self, run):
+        self.live, self.late = self.values_told, []
+        self.values_told = self.late
+        super().stored(run)
+
+    def opened(self, run):
+        self.values_told = []
+        super().opened(run)
+
+    def writes(self, values):
+        self.values_told += values
+        super().writes(values)
+
+
+def told_meanwhile(tmp_path, monkeypatch, case, name="logs"):
+    """The run, and (names, times) of what was spent that a tracker was told while it played."""
+    monkeypatch.setattr(world, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(so_far, "REST", 0.0)
+    tracker = Noted(tmp_path / name)
+    run = desim.run(case, trackers=[tracker])
+    assert on_board(tmp_path / name) == expected(run)
+    return run, [one for one in tracker.live if one.name not in run.observed]
+
+
+def test_bytes_and_an_exact_epsilon_are_told_while_the_run_plays(tmp_path, monkeypatch, caplog):
+    """To the bits that the whole run has, which TensorBoard's reader finds."""
+    case = CASES["star"]
+    run, live = told_meanwhile(tmp_path, monkeypatch, case)
+    names = {one.name for one in live}
+    assert {name.partition("/")[0] for name in names} == {"bytes delivered", "epsilon"}
+    for name in names:
+        assert len([one for one in live if one.name == name]) >= 3  # of 5 instants
+    assert same(run, desim.run(case))
+    made = mutant(so_far, 'side="right")]', 'side="left")]')
+    monkeypatch.setattr(so_far.Bytes, "totals", made.Bytes.totals)
+    with pytest.raises(AssertionError):
+        told_meanwhile(tmp_path, monkeypatch, case, "wrong")
+    assert "all of the run says more" in caplog.text
+
+
+@pytest.mark.parametrize("why", ["mechanism", "budget"])
+def test_what_cannot_be_known_meanwhile_is_told_in_the_end(tmp_path, monkeypatch, why):
+    if why == "mechanism":  # sums of divergences, which the end of the run prices once more
+        case = CASES["graph"] | {"privacy": {"noise": {"kind": "laplace", "sigma": 0.1}}}
+    else:  # what is released hangs on data: epsilon is that of the budget, from the start
+        case = CASES["star"] | {"stop": {"metric": {"error": 1e-9}, "rounds": 4}}
+        case |= {"privacy": {"budget": 500.0}}
+    _, live = told_meanwhile(tmp_path, monkeypatch, case)
+    assert {one.name for one in live} == {"bytes delivered"}
+
+
+def test_what_is_spent_is_known_once_a_later_row_is_there():
+    """Rows of one instant may come in two parts."""
+
+    def known(module):
+        meter, tracker = module.Bytes(), desim.TensorBoard("logs")
+        tracker.instants = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}
+        words, found = Words(np.zeros(2, np.int32), ["deliver"]), []
+        for times in ([0.5, 1.0], [1.0, 3.0], [4.0, 5.0]):
+            columns = {"time": np.array(times), "kind": words, "bytes": np.array([10, 5])}
+            meter.take("events", columns)
+            found.append([one[1:] for one in tracker._known(meter)])
+        return found
+
+    right = [[(0.0, 0, 0.0)], [(1.0, 1, 25.0), (2.0, 2, 25.0)], [(3.0, 3, 30.0)]]
+    assert known(so_far) == right
+    for right_words, wrong in (
+        ("float(when[-1])", "float(when[-1]) + 1e-9"),
+        ("self.total, over = float(found[-1])", "self.total, over = 0.0"),
+    ):
+        assert known(mutant(so_far, right_words, wrong)) != right
+
+
+def hparams(path):
+    """The parameters of a member, or what a group says that varies, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    found = EventAccumulator(str(path), {"tensors": 0}).Reload().summary_metadata
+    (one,) = [found[name] for name in found if name.startswith("_hparams_")]
+    data = plugin_data_pb2.HParamsPluginData.FromString(one.plugin_data.content)
+    if data.HasField("experiment"):
+        domains = {
+            one.name: [value.number_value for value in one.domain_discrete.values]
+            for one in data.experiment.hparam_infos
+        }
+        return domains, [one.name.tag for one in data.experiment.metric_infos]
+    fields = data.session_start_info.hparams
+    return {name: one.number_value or one.string_value for name, one in fields.items()}
+
+
+STUDY = {
+    "name": "rhos", "base": CASES["star"] | {"seed": 3},
+    "grid": {"algorithm.rho": [0.5, 0.7], "network.link.latency": ["20 ms", "1 s"]},
+}  # fmt: skip
+
+
+def test_a_study_is_a_group_of_runs_that_varies_in_its_keys(tmp_path):
+    """Those that share a training, those that are stored already, and those that are played."""
+    study = desim.study(STUDY, tmp_path / "study", workers=0, trackers=[board := desim.TensorBoard(
+        tmp_path / "logs")])  # fmt: skip
+    cases = {label: one for label, (one,) in study.by_case().items()}
+    for label, run in cases.items():
+        assert on_board(tmp_path / "logs" / "rhos", f"{label}/seed 3") == expected(run)
+        assert same(run, desim.run(run.scenario))
+        found = hparams(tmp_path / "logs" / "rhos" / label / "seed 3")
+        assert found["algorithm.rho"] == run.written["algorithm"]["rho"]
+        assert found["seed"] == 3.0
+    assert len(cases) == 4
+    domains, metrics = hparams(tmp_path / "logs" / "rhos")
+    assert domains == {"algorithm.rho": [0.5, 0.7], "network.link.latency": [0.02, 1.0]}
+    assert set(metrics) == {"bytes delivered", *study.run(study.runs.run[0]).observed}
+    again = desim.study(STUDY, tmp_path / "study", workers=0, trackers=[board])
+    assert all(one.stored for one in again.results.values())
+    for label, run in cases.items():  # a group of its own, as what goes on has other runs beside
+        assert on_board(tmp_path / "logs" / "rhos-2", f"{label}/seed 3") == expected(run)
+
+
+def test_a_group_that_cannot_be_written_is_refused_and_a_member_is_not(
+    tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "file").write_text("")
+    wrong, right = desim.TensorBoard(tmp_path / "file"), desim.TensorBoard(tmp_path / "logs")
+    for more in ({"trackers": [wrong]}, {"trackers": [right], "dask": "tcp://127.0.0.1:1"},
+                 {"trackers": right}):  # fmt: skip
+        with pytest.raises(InputError, match=r"file: is a file|dask: found trackers|a list, of"):
+            desim.study(STUDY, tmp_path / "study", **more)
+    assert not (tmp_path / "study").exists()
+    assert not (tmp_path / "logs").exists()
+    begin = desim.TensorBoard._begin
+
+    def full(self, title):
+        if self.group:
+            raise OSError(28, "No space left on device")
+        return begin(self, title)
+
+    monkeypatch.setattr(desim.TensorBoard, "_begin", full)
+    study = desim.study(STUDY, workers=0, trackers=[right])
+    assert study.complete
+    assert set(study.runs.status) == {"done"}
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "desim.trackers"]
+    assert said.startswith("TensorBoard: [Errno 28] No space left on device; not all of these")
+
+
+def test_a_tuner_is_a_group_too(tmp_path):
+    found = desim.tune(
+        {
+            "name": "least", "base": CASES["star"],
+            "tune": {"vary": {"algorithm.rho": [0.5, 0.6]}, "until": {"error": 1.0}, "runs": 4,
+                     "seeds": [1, 2], "fresh": 0, "sampler": "grid"},
+        },
+        workers=0, trackers=[desim.TensorBoard(tmp_path)],
+    )  # fmt: skip
+    titles = sorted(str(one.parent.relative_to(tmp_path)) for one in tmp_path.rglob("events*"))
+    runs = [f"least/rho {rho}/seed {seed}" for rho in (0.5, 0.6) for seed in (1, 2)]
+    assert titles == ["least", *runs]
+    assert len(found.runs) == 4
+    metrics = ["error", "loss", "bytes delivered"]
+    assert hparams(tmp_path / "least") == ({"algorithm.rho": []}, metrics)
+
+
+def test_mlflow_nests_the_runs_of_a_study(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    desim.study(STUDY, workers=0, trackers=[desim.MLflow(tmp_path)])
+    client = tracking.MlflowClient(tmp_path.as_uri())
+    (experiment,) = [one for one in client.search_experiments() if one.name == "rhos"]
+    every = client.search_runs([experiment.experiment_id])
+    (parent,) = [one for one in every if "mlflow.parentRunId" not in one.data.tags]
+    members = [one for one in every if one is not parent]
+    assert {one.data.tags["mlflow.parentRunId"] for one in members} == {parent.info.run_id}
+    assert {one.info.status for one in every} == {"FINISHED"}
+    assert parent.data.tags["desim.varies"] == "algorithm.rho, network.link.latency"
+    values = {(one.data.params["algorithm.rho"], one.data.params["network.link.latency"])
+              for one in members}  # fmt: skip
+    assert values == {(rho, latency) for rho in ("0.5", "0.7") for latency in ("0.02", "1.0")}

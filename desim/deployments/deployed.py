@@ -3,10 +3,10 @@
 import secrets
 import select
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from desim.network.timeline.messages import log_message
 from desim.network.timeline.record import Kind
 from desim.numerics.jit import one_thread
 from desim.numerics.plain import at_once
+from desim.pace import seen
 from desim.runs import directory
 from desim.runs.interruption import preparing
 from desim.runs.premises import AT_AGENTS
@@ -46,6 +47,9 @@ from desim.runs.run import Run
 from desim.scenario.check import blame
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
 
 # A simulation that is not simulated: its method is played by processes, in real seconds.
 
@@ -253,22 +257,23 @@ def deploy(
     *,
     loopback: bool = False,
     hosts: str | Path | None = None,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does.
 
     One process for each agent, and each edge of a tree, and this one for the coordinator, in real
     seconds: between network namespaces of this machine with the scenario's links, or plain
     `loopback`, or on `hosts`, a file that says who plays which agents. Under barriers models have
-    the bits of the simulation. Raise InputError, with nothing written, where that cannot be;
-    RunError as `desim.run`.
+    the bits of the simulation. trackers: as in `desim.run`. Raise InputError, with
+    nothing written, where that cannot be; RunError as `desim.run`.
     """
     path = directory.named(out)
     if path is not None:
         directory.check_free(path, force)
     there = None if hosts is None else Path(hosts)
-    return begin(
-        loaded(scenario, overrides), path, progress, force, loopback, there, lambda text: None
-    )
+    found = loaded(scenario, overrides)
+    with seen(found.name, progress) as tell:
+        return begin(found, path, tell, force, loopback, there, lambda text: None, trackers)
 
 
 def begin(
@@ -279,6 +284,7 @@ def begin(
     loopback: bool,
     hosts: Path | None,
     say: Callable[[str], None],
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """What `deploy` does once the scenario is loaded; say: tells the user what is waited for."""
     if not hasattr(select, "epoll"):
@@ -295,7 +301,7 @@ def begin(
             fleet.warnings += remarks(prepared.simulation)
         elif isinstance(network, Loopback) and (text := network.unsettled()):
             fleet.warnings.append(text)
-        return deployed(prepared, path, progress, force, fleet)
+        return deployed(prepared, path, progress, force, fleet, trackers)
     clients = prepared.simulation.problem.agents
     known = read_hosts(hosts, clients, agents - clients)
     if transport_of(scenario).connection == "new":
@@ -304,7 +310,7 @@ def begin(
     if known.data == "own":
         refuse_common(prepared)
     fleet = Remote(agents, known, hosts, order_of(prepared, known), say)
-    return deployed(prepared, path, progress, force, fleet)
+    return deployed(prepared, path, progress, force, fleet, trackers)
 
 
 def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
@@ -347,6 +353,7 @@ def deployed(
     progress: Callable[[Progress], None] | None,
     force: bool,
     fleet: Fleet,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """What `deploy` does once the scenario is built and it is known who plays."""
     simulation, scenario = prepared.simulation, prepared.scenario
@@ -373,7 +380,7 @@ def deployed(
         else:
             (peer if simulation.method.kind == "graph" else station).assemble(fleet)
         observed = replace(simulation, observation=seen)
-        return record(_real(prepared, observed, fleet, reserved), path, progress, force)
+        return record(_real(prepared, observed, fleet, reserved), path, progress, force, trackers)
     finally:
         with held():
             fleet.close()

@@ -3,22 +3,22 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from desim.amounts import amount
 from desim.errors import InputError
 from desim.experiments.studies import answers
 from desim.experiments.studies.answers import answer_tables
 from desim.experiments.studies.folder import FRESH, SEARCHED, stored_table
-from desim.experiments.studies.study import StoredStudy
 from desim.experiments.studies.trials import UNITS, Trials
 from desim.experiments.studies.words import failures, shown
-from desim.experiments.tuning.candidates import BEST, FRONT, ORDER
-from desim.experiments.tuning.tune import RATIOS, UNCHARGED, beside_best, estimated
+from desim.experiments.tuning import BEST, FRONT, ORDER
+from desim.numerics.later import pd
 from desim.runs.run import Run
 from desim.tabulated import Table
+
+if TYPE_CHECKING:
+    from desim.experiments.studies.study import StoredStudy
 
 BASE = "base"  # the label of a study's base
 REASONS = 5  # that are listed of runs that failed
@@ -41,7 +41,7 @@ class Reported(NamedTuple):
     expected: Sequence[Table] = ()
 
 
-def reported(study: StoredStudy) -> Reported:
+def reported(study: "StoredStudy") -> Reported:
     """How many runs ended how and why, and the tables that `desim study` prints."""
     if study.written.get("tune") and study.directory is not None:
         return _tuner(study, study.directory)
@@ -53,7 +53,7 @@ def reported(study: StoredStudy) -> Reported:
         return Reported(study.name, [*_said(study.runs), OLD], [])
 
 
-def _expected(study: StoredStudy) -> tuple[Trials | None, Sequence[Table]]:
+def _expected(study: "StoredStudy") -> tuple[Trials | None, Sequence[Table]]:
     """Which method is first, over the problems and targets of a study."""
     try:
         found = study.trials()
@@ -64,8 +64,10 @@ def _expected(study: StoredStudy) -> tuple[Trials | None, Sequence[Table]]:
         return None, ()
 
 
-def _tuner(study: StoredStudy, folder: Path) -> Reported:
+def _tuner(study: "StoredStudy", folder: Path) -> Reported:
     """Of a tuner: what it looked for, its candidates over the keys that varied, and fresh seeds."""
+    from desim.experiments.tuning.tune import UNCHARGED
+
     candidates, fresh = (stored_table(folder / f"{one}.parquet") for one in ("candidates", "fresh"))
     if not len(candidates):
         return Reported(study.name, [UNWRITTEN], [])
@@ -79,8 +81,10 @@ def _tuner(study: StoredStudy, folder: Path) -> Reported:
     )
 
 
-def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table:
+def _candidates(table: "pd.DataFrame", keys: list[str], goals: list[str]) -> Table:
     """A row for each candidate, best first: the keys that varied, and what it needed."""
+    from desim.experiments.tuning.tune import RATIOS, beside_best, estimated
+
     place = table["status"].map({name: n for n, name in enumerate(ORDER)})
     order = table.assign(place=place).sort_values(["place", goals[0]])
     rows: list[Any] = order.to_dict("records")
@@ -94,8 +98,10 @@ def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table
     return Table("Candidates", heads, cells, [RATIOS])
 
 
-def _fresh(table: pd.DataFrame) -> Iterator[Table]:
+def _fresh(table: "pd.DataFrame") -> Iterator[Table]:
     """The best and the base on seeds by which nothing was chosen."""
+    from desim.experiments.tuning.tune import estimated
+
     if not len(table):
         return
     heads = ["", "goal", "seeds", "where it was chosen", "on fresh seeds", "of what the base takes"]
@@ -109,7 +115,7 @@ def _fresh(table: pd.DataFrame) -> Iterator[Table]:
     )
 
 
-def of_the_best(study: StoredStudy, runs: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
+def of_the_best(study: "StoredStudy", runs: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
     """Of a tuner's runs those of the best and of the base, on the seeds that both have met.
 
     Of runs that are parted by what their seeds are for, the fresh ones where there are any.
@@ -130,7 +136,7 @@ def of_the_best(study: StoredStudy, runs: Mapping[str, Sequence[Run]]) -> dict[s
     }
 
 
-def _said(runs: pd.DataFrame) -> list[str]:
+def _said(runs: "pd.DataFrame") -> list[str]:
     counts = ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
     first = f"{runs['case'].nunique()} cases, {len(runs)} runs: {counts}."
     why = failures(runs)

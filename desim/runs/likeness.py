@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from desim.errors import DesimError, InputError, refusal
-from desim.numerics.keys import seed_word
+from desim.numerics.later import pd
 from desim.problem.fairness import OF_TESTS
 from desim.runs.premises import names, plugged, unrepeatable
 from desim.runs.reading.series import other_problems
 from desim.runs.run import Run
-from desim.scenario import registry
 from desim.scenario.disclosures import changing
-from desim.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
 
 # Why delays may change what a run computes, or when its metrics are true, in words.
 
@@ -33,7 +33,7 @@ def obstacles(run: Run) -> list[str]:
     return found + delayed(run.scenario)
 
 
-def delayed(scenario: Scenario) -> list[str]:
+def delayed(scenario: "Scenario") -> list[str]:
     """Why delays may change what a run of `scenario` computes, one line for each reason."""
     found, policy = [], scenario.policy.kind
     if policy != "all":
@@ -102,6 +102,8 @@ ALIKE = (
 
 def same_seed(one: Run, other: Run) -> bool:
     """Whether both draw from the same streams; unknown seeds are taken for the same."""
+    from desim.numerics.keys import seed_word
+
     seeds = [run.manifest.get("seed") for run in (one, other)]
     if any(not isinstance(seed, int) for seed in seeds):
         return True
@@ -253,6 +255,8 @@ def _undelayed(one: Run, other: Run, carried: Sequence[Mapping[str, Any]]) -> bo
 
     carried: both runs' sections of CARRIED.
     """
+    from desim.scenario import registry
+
     if any(plugged(run)[0] or delayed(run.scenario) for run in (one, other)):
         return False
     if one.scenario.network.topology != other.scenario.network.topology:
@@ -261,7 +265,7 @@ def _undelayed(one: Run, other: Run, carried: Sequence[Mapping[str, Any]]) -> bo
     return not paced or carried[0]["compute"] == carried[1]["compute"]
 
 
-def _rows(table: pd.DataFrame) -> list[bytes]:
+def _rows(table: "pd.DataFrame") -> list[bytes]:
     """Each row's bits, in an order that is theirs."""
     words = table["mechanism"].astype(str).to_numpy()
     numbers = table.drop(columns="mechanism").to_numpy(np.float64)

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.amounts import epsilon
 from desim.columns import Columns, gathered
 from desim.errors import DesimError, InputError
+from desim.numerics.later import pd
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.gaussian import check_delta, mu_of
 from desim.privacy.accounting.plugged import Accountant
@@ -78,7 +78,7 @@ class Statement:
     trusted: whether the coordinator is, so that the first view, the stated one, is what counts.
     """
 
-    table: pd.DataFrame
+    table: "pd.DataFrame"
     claim: Claim | None
     silence: str
     tuned: tuple[str, ...]

@@ -150,9 +150,10 @@ def played(
     progress: Callable[[Progress], None] | None = None,
     force: bool = False,
     text: str = "",
+    trackers: "Sequence[Tracker]" = (),
 ) -> Run:
     """What `run` does once the scenario is loaded; text: its resolved_yaml, where that is known."""
-    return record(prepare(scenario, text), path, progress, force)
+    return record(prepare(scenario, text), path, progress, force, trackers)
 
 
 def record(
@@ -238,7 +239,8 @@ def _sole(make: Callable[[], Listener]) -> Callable[[], Listener]:
     except Exception:  # the play will say it
         return make
     hears = any(getattr(type(one), name) is not getattr(Listener, name) for name in OF_RUNS)
-    return Always(one) if hears else make
+    spare = [] if hears else [one]  # for the first play: none is made that nobody needs
+    return Always(one) if hears else lambda: spare.pop() if spare else make()
 
 
 def _open(one: Listener, run: Run) -> None:

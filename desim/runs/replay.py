@@ -19,6 +19,7 @@ from desim.log.parquet import part_files
 from desim.log.resumed import ResumedTables
 from desim.memory import Tree
 from desim.numerics.later import pd
+from desim.pace import seen
 from desim.runs import batches
 from desim.runs import directory as place
 from desim.runs.directory import ARRAYS, own_scenario, write_lock
@@ -294,7 +295,7 @@ def resume(
         moved = _moved(scenario, overrides, manifest, directory)
         whole_yet = manifest["status"] == "running" or whole(directory, manifest)
         if manifest["status"] == "done" and moved is None and whole_yet:
-            return open_run(directory)
+            return _followed(open_run(directory), trackers)
         prepared = _prepared(directory, manifest, scenario, moved)
         ends = [(one.stop.rounds, one.stop.time) for one in (scenario, moved or scenario)]
         later = any(a is not None and (b is None or b > a) for a, b in zip(*ends, strict=True))
@@ -306,22 +307,33 @@ def resume(
             except KeyboardInterrupt:  # before they are read to where that is
                 raise Behind(BEHIND) from None
 
-        known = None
-        if not (moved or trackers):
-            known = stored_checkpoint(directory, identity(prepared.head, scenario))
+        anew, of = bool(moved or trackers), identity(prepared.head, scenario)
+        known = None if anew else stored_checkpoint(directory, of)
         try:
             with (
                 heard(prepared, directory, trackers) as hung,
                 batches.shared_out(scenario, workers, dask),
                 as_it_was(directory, manifest),
+                seen(scenario.name, progress) as tell,
             ):
                 place.write_manifest(directory, prepared.begun)
-                play = partial(carry_out, hung.prepared, directory, progress=progress)
+                play = partial(carry_out, hung.prepared, directory, progress=tell)
                 with contextlib.suppress(Unfit):
                     return hung.hear(play(partial(opened, known)))
                 return hung.hear(play(partial(opened, None)))
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+
+
+def _followed(run: Run, trackers: "Sequence[Tracker]") -> Run:
+    """The run, which is done, of which trackers hear; InputError where they can write nothing."""
+    if trackers:
+        from desim.runs.trackers import require_trackers
+
+        require_trackers(trackers)
+    for one in trackers:
+        one.follow(run)
+    return run
 
 
 def _prepared(

@@ -12,7 +12,7 @@ are played one by one. `retimed` in a manifest names the run and the scenario th
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,6 +42,11 @@ from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.noise_target import settled
 from desim.scenario.scaled import Section, under
 from desim.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from desim.runs.trackers import Tracker
 
 # The run under another network.
 
@@ -214,13 +219,17 @@ class Root:
     problem: Problem | None = None
 
     @classmethod
-    def trained(cls, scenario: Scenario, path: Path | None, text: str, name: str) -> "Root":
+    def trained(
+        cls, scenario: Scenario, path: Path | None, text: str, name: str,
+        trackers: "Sequence[Tracker]" = (),
+    ) -> "Root":  # fmt: skip
         """The run of `scenario`, played into `path` or memory; text: its resolved_yaml.
 
         Raise as `desim.run` does.
         """
         prepared = prepare(scenario, text)
-        return cls(record(prepared, path, force=True), name, prepared.simulation.problem)
+        run = record(prepared, path, force=True, trackers=trackers)
+        return cls(run, name, prepared.simulation.problem)
 
     @property
     def worth(self) -> bool:
@@ -232,7 +241,9 @@ class Root:
         """What there is to re-time in it; InputError where delays could change the iterates."""
         return examined(self.run, self.problem)
 
-    def retimed(self, scenario: Scenario, path: Path | None, text: str) -> Run:
+    def retimed(
+        self, scenario: Scenario, path: Path | None, text: str, trackers: "Sequence[Tracker]" = ()
+    ) -> Run:
         """The run of `scenario` with this training: bits and files as if it were played.
 
         InputError where it must be played.
@@ -243,7 +254,8 @@ class Root:
         if foretold(scenario, simulation) != self.retimable.warnings:
             raise InputError("network: found other warnings than those of the run that was trained")
         note = {"scenario_sha256": self.run.manifest["scenario_sha256"], "run": self.name}
-        return record(prepare(scenario, text, simulation, retimed=note), path, force=True)
+        prepared = prepare(scenario, text, simulation, retimed=note)
+        return record(prepared, path, force=True, trackers=trackers)
 
     def slower(self, run: Run) -> bool:
         """Whether a run that was re-timed took longer than this one, which was trained."""

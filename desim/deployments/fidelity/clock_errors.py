@@ -23,7 +23,6 @@ from desim.deployments.fidelity.matching import (
 from desim.errors import InputError
 from desim.log.column_meanings import described
 from desim.numerics.later import pd
-from desim.runs.likeness import same_seed
 from desim.runs.reading.series import differing
 from desim.runs.run import Run, as_run
 from desim.tabulated import Table, card, together
@@ -69,6 +68,8 @@ def provisos(real: Run, simulated: Sequence[Run]) -> Iterator[str]:
 
 def unlike(real: Run, simulated: Run) -> list[str]:
     """In which ways the runs do not tell of the same scenario, but for its network and devices."""
+    from desim.runs.likeness import same_seed  # of compiled code, which a report may not need
+
     odd = [
         ".".join(place) for place in differing([real, simulated])
         if place[0] not in FREE or place[:2] == ("network", "topology")

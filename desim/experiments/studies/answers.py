@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.amounts import amount
 from desim.arrays import Array, Int, Mask
@@ -31,6 +30,7 @@ from desim.experiments.studies.statistics import FLOOR, Estimate, fewest, resamp
 from desim.experiments.studies.trials import Cell, Trials, unit
 from desim.experiments.studies.words import one_epsilon
 from desim.log.column_meanings import described
+from desim.numerics.later import pd
 from desim.tabulated import Table
 
 # Tables for readers, and what is to be known of them.
@@ -43,7 +43,7 @@ ADDED = (
 
 
 def answer_tables(
-    found: Trials, frame: pd.DataFrame, shares: pd.DataFrame, spent: str = "time"
+    found: Trials, frame: "pd.DataFrame", shares: "pd.DataFrame", spent: str = "time"
 ) -> list[Table]:
     """A table for each target of expected running times, `frame`; then the profile, `shares`."""
     tables = [_ert(frame[frame["target"] == target], spent) for target in found.targets]
@@ -53,7 +53,7 @@ def answer_tables(
     return [*tables[:-1], Table(last.title, last.head, last.rows, notes)]
 
 
-def _ert(rows: pd.DataFrame, spent: str) -> Table:
+def _ert(rows: "pd.DataFrame", spent: str) -> Table:
     """One target: a row for each problem and method."""
     level, several = float(rows["level"].iloc[0]), rows["problem"].nunique() > 1
     interval = f"[{100 * level:g}% interval]"
@@ -79,7 +79,7 @@ def _interval(low: float, high: float, of: str) -> str:
     return f" [{amount(low, of)}, {amount(high, of)}]"
 
 
-def profile_table(frame: pd.DataFrame, spent: str) -> Table:
+def profile_table(frame: "pd.DataFrame", spent: str) -> Table:
     """On what share of problems each method is within so many times the best."""
     names = ["best", *(f"within {ratio:g}x" for ratio in WITHIN[1:]), "ever"]
     body = []
@@ -92,7 +92,7 @@ def profile_table(frame: pd.DataFrame, spent: str) -> Table:
     return Table(f"profile of expected {spent} over {some}", ["method", *names], body)
 
 
-def notes_on(found: Trials, frame: pd.DataFrame, spent: str) -> Iterator[str]:
+def notes_on(found: Trials, frame: "pd.DataFrame", spent: str) -> Iterator[str]:
     """What an expected running time is, and what is behind these."""
     yield (
         f"ERT: the {spent} of all runs, until they met the target or ended, over how many met it; "
@@ -273,7 +273,7 @@ Pair = tuple[str, str]  # problem, target
 UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
 
 
-def ert(found: Trials, spent: str = "time") -> pd.DataFrame:
+def ert(found: Trials, spent: str = "time") -> "pd.DataFrame":
     """Expected running times, a row for each method, problem and target.
 
     Columns method, problem, target, spent, unit, runs, met, rate, value (inf: no run met it; nan:
@@ -343,7 +343,7 @@ def common(found: Trials, spent: str) -> tuple[dict[tuple[str, str, str], Cell],
     return cells, pairs
 
 
-def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
+def profile(found: Trials, spent: str = "time") -> "pd.DataFrame":
     """Performance profiles of expected running times (Dolan, Moré 2002).
 
     A row for each method and ratio at which its curve or band rises, from 1 on: columns method,
@@ -391,7 +391,7 @@ def _enough(by_method: Sequence[Sequence[Cell]], level: float) -> bool:
     return all(one.counted.sum() >= fewest("mean", level) for own in by_method for one in own)
 
 
-def ecdf(found: Trials, spent: str = "time") -> pd.DataFrame:
+def ecdf(found: Trials, spent: str = "time") -> "pd.DataFrame":
     """Distribution functions of what is spent until targets, with simulated restarts (COCO).
 
     A row for each method and value at which its curve rises: columns method, value, unit, share

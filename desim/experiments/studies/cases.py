@@ -1,9 +1,4 @@
-"""The cases of a study, each a scenario of its own, and which of its keys are the method's.
-
-Keys of the algorithm, of whom it waits for, whom it invites and what it sends are the method's; the
-others, of data, network and devices, are the problem's. An entry of a study's list that changes a
-key of the method is the method as a whole.
-"""
+"""The cases of a study, each a scenario of its own."""
 
 import hashlib
 import itertools
@@ -16,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from desim.errors import InputError, refusal, show, spelling
+from desim.errors import InputError, show, spelling
+from desim.experiments.studies.sides import (
+    marked,
+    short_setting,
+    sided,
+)
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
@@ -24,93 +24,6 @@ from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 from desim.scenario.study_file import Search, StudyFile
 from desim.scenario.varied import MAX_VALUES
-
-# The two sides of a case: the method that is compared, and the problem that it is given.
-METHOD = ("algorithm", "policy", "participation", "codec")  # sections of a scenario
-PLAIN = ("name", "include", "source", "kind")  # keys whose values say enough alone
-LABEL = "label"
-Values = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Sided:
-    """The method and the problem of a case, in words."""
-
-    method: str
-    problem: str
-
-
-def sided(
-    cases: Sequence[Values], listed: frozenset[str] = frozenset(), chosen: Sequence[str] = ()
-) -> list[Sided]:
-    """The two sides of each case, in order.
-
-    cases: values by dotted key, under `label` the name of the list's entry, which stands for the
-    `listed` keys; chosen: the method's keys, sections, or label; default: as this module says.
-    InputError for a key that no case differs in.
-    """
-    keys = list(dict.fromkeys(key for case in cases for key in case))
-    for one in chosen:
-        if not any(_within(key, one) for key in keys):
-            allowed = ", ".join(keys) or "none, as there is one case"
-            raise InputError(f"methods: {refusal(one, allowed, keys)}")
-    found = {key for key in keys for one in chosen or METHOD if _within(key, one)}
-    if chosen:
-        found |= {key for key in keys if LABEL in found and key in listed}
-    elif LABEL in keys and found & listed:
-        found |= {LABEL, *listed}
-    mine, theirs = ([key for key in keys if (key in found) == side] for side in (True, False))
-    sides = [labels([_part(case, some, listed) for case in cases]) for some in (mine, theirs)]
-    return [Sided(*one) for one in zip(*sides, strict=True)]
-
-
-def _within(key: str, section: str) -> bool:
-    return key == section or key.startswith(f"{section}.")
-
-
-def _part(case: Values, keys: Sequence[str], listed: frozenset[str]) -> dict[str, Any]:
-    """The values of one side; those that the label stands for are not said again."""
-    hidden = listed if LABEL in keys and LABEL in case else frozenset()
-    return {key: case[key] for key in keys if key in case and key not in hidden}
-
-
-def labels(cases: Sequence[Values]) -> list[str]:
-    """Each case in words: the one or two values that tell all apart, else all of them; "base"."""
-    whole = [_mark(case) for case in cases]
-    keys = list(dict.fromkeys(key for case in cases for key in case))
-    few = itertools.chain(((key,) for key in keys), itertools.combinations(keys, 2), [tuple(keys)])
-    for some in few:
-        found = [_words(case, some) for case in cases]
-        if len(set(found)) == len(set(whole)):
-            return found
-    numbers = {mark: number for number, mark in enumerate(dict.fromkeys(whole), 1)}
-    return [
-        f"{_words(case, keys)} #{numbers[mark]}" for case, mark in zip(cases, whole, strict=True)
-    ]
-
-
-def _mark(case: Values) -> str:
-    return repr(sorted((key, repr(value)) for key, value in case.items()))
-
-
-def _words(case: Values, keys: Sequence[str]) -> str:
-    alone = (*PLAIN, LABEL)
-    found = [
-        str(setting_text(case[key])) if short(key) in alone else _short_setting(key, case[key])
-        for key in keys
-        if key in case
-    ]
-    return ", ".join(found) or "base"
-
-
-def short(key: str) -> str:
-    """The end of a dotted key, which is what people call it."""
-    return key.rpartition(".")[2]
-
-
-def _short_setting(key: str, value: Any) -> str:
-    return f"{short(key)} {setting_text(value)}"
-
 
 # The cases: every combination of values, with all seeds.
 MAX_NAMED = 8  # values or labels that an error names
@@ -156,7 +69,7 @@ def cases(study: StudyFile, folder: Path) -> list[Case]:
     problems: list[tuple[str, str]] = []
     for number, (name, listed, values, several) in enumerate(drafts):
         named = listed if name else ()
-        rest = [_short_setting(k, v) for k, v in values.items() if k not in named]
+        rest = [short_setting(k, v) for k, v in values.items() if k not in named]
         label = ", ".join([name, *rest] if name else rest)
         try:
             seeds = tuple(_seed(seed) for seed in several)
@@ -279,9 +192,9 @@ def opponents(cases: Sequence[Case], against: Mapping[str, Any]) -> list[tuple[C
     if not against:
         return [(case, cases[0]) for case in cases[1:]]
     label = against.get("label")  # which stands for the keys of its entry
-    by_label = {_mark(case.rest): case for case in cases if case.name == label}
-    known = {_mark(case.values): case for case in cases} if label is None else by_label
-    marks = (_mark({**case.values, **against} if label is None else case.rest) for case in cases)
+    by_label = {marked(case.rest): case for case in cases if case.name == label}
+    known = {marked(case.values): case for case in cases} if label is None else by_label
+    marks = (marked({**case.values, **against} if label is None else case.rest) for case in cases)
     pairs = ((case, known.get(mark)) for case, mark in zip(cases, marks, strict=True))
     found = [(case, one) for case, one in pairs if one is not None and one.number != case.number]
     if found:

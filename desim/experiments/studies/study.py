@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -34,16 +34,21 @@ from desim.experiments.studies.trials import SPENT, Asked, Trials, rises, trials
 from desim.experiments.studies.words import awaited, failures, is_final, shown
 from desim.experiments.studies.work import Job, Result, families, run_job, with_files_stored
 from desim.log.column_meanings import described
+from desim.pace import seen
 from desim.runs.directory import named
 from desim.runs.reading.series import setting_text
 from desim.runs.recording import played
 from desim.runs.retime import training_of
 from desim.runs.run import Run, is_run, open_run
+from desim.runs.trackers.grouped import Group
 from desim.scenario.load import loaded, resolved_yaml, seeded
 from desim.scenario.noise_target import require_measured
 from desim.scenario.schema import Scenario
 from desim.scenario.study_file import StudyFile, check_overrides, read_study
 from desim.tabulated import card, together
+
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
 
 # The tables of a study (runs, cases, comparisons), and a stored study that is opened again.
 
@@ -476,6 +481,7 @@ def study(
     memory: float | None = None,
     progress: Tell | None = None,
     share: bool = True,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Study:
     """Simulate the runs of a study that are not stored yet, and compare what came of all of them.
 
@@ -485,7 +491,8 @@ def study(
     this process alone; dask: address of a scheduler instead; memory: bytes that a worker may hold,
     default an equal share of 80 % of what is free; progress is told how many runs of how many are
     done and how many of them failed; share: runs that differ in network or devices alone, where
-    everybody waits for everybody, share one training, with the same bits as without.
+    everybody waits for everybody, share one training, with the same bits as without; trackers:
+    others that are told of all runs, as members of one group, by the processes that play them.
 
     A run that fails is counted and its error kept, the others go on; Ctrl-C ends a study early
     with what is there. InputError with nothing played for what is wrong with a case or directory,
@@ -494,18 +501,22 @@ def study(
     path = named(out)
     planned = plan(source, path, overrides, share)
     check(workers, dask, memory)
+    group = Group(trackers, dask)
     results: dict[str, Result] = {}
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(claimed(path, planned.about)) if path else ""
-        jobs = [replace(job, token=token) for job in planned.jobs]
+        stack.enter_context(group.begun(planned.study.name, planned.about["study"], planned.cases))
+        jobs = _followed(group, planned, token)
         try:
+            tell = stack.enter_context(seen(planned.study.name, progress, runs=True))
             with players(workers, dask, memory) as play:
                 for result in play(jobs):
                     results[result.key] = with_files_stored(result, path)
-                    if progress is not None:
+                    group.heard(result.lost)
+                    if tell is not None:
                         failed = sum(one.status == "failed" for one in results.values())
-                        progress(len(results), len(jobs), failed)
+                        tell(len(results), len(jobs), failed)
         except KeyboardInterrupt:
             results |= _unheard(jobs, results)
         except RunError as gone:
@@ -516,6 +527,17 @@ def study(
     if error is not None:
         raise error
     return found
+
+
+def _followed(group: Group, planned: Plan, token: str) -> list[Job]:
+    """The jobs of the study in this directory, each with those who follow its run."""
+    cases = {one.number: one for one in planned.cases}
+    first: dict[str, tuple[Case, int]] = {}
+    for (number, seed), key in planned.keys.items():
+        first.setdefault(key, (cases[number], seed))
+    return [
+        replace(job, token=token, trackers=group.members(*first[job.key])) for job in planned.jobs
+    ]
 
 
 def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:

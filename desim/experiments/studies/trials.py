@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.agent_names import NETWORK
 from desim.arrays import Array, Mask
 from desim.errors import InputError, finite, refusal
-from desim.experiments.studies.cases import LABEL, sided
 from desim.experiments.studies.folder import RUNS, StudyTables
+from desim.experiments.studies.sides import LABEL, sided
 from desim.experiments.studies.words import terms
-from desim.log.event_log import levels_with
+from desim.numerics.later import pd
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.runs.reading.series import Meter, Series, delivered, differing, series_of, setting
@@ -63,6 +62,8 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     infinite where a target was met with none that is finite. Final losses and distances of a run
     that says it has diverged are infinite.
     """
+    from desim.log.event_log import levels_with
+
     manifest = run.manifest
     found = _ended(run)
     compiling = float(manifest.get("compile_seconds", 0.0))
@@ -161,7 +162,7 @@ class Trials:
     level: of intervals; about: the terms of epsilons, a line each; mixed: how they differ, if so.
     """
 
-    rows: pd.DataFrame
+    rows: "pd.DataFrame"
     level: float = 0.95
     about: tuple[str, ...] = ()
     mixed: str = ""
@@ -322,7 +323,7 @@ def _differing(rows: Sequence[Series]) -> list[dict[str, Any]]:
 
 def _of_study(
     study: StudyTables,
-    runs: pd.DataFrame,
+    runs: "pd.DataFrame",
     methods: Sequence[str],
     level: float | None,
     stated: Mapping[str, Any],
@@ -382,7 +383,7 @@ def _again(
     targets: Mapping[str, Sequence[float]] | None,
     stated: Mapping[str, Any],
     stays: bool,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """The table of runs; measured again from those stored where other things are asked for."""
     if "status" not in study.runs:
         raise InputError(f"{study.name}: has no tables yet; allowed: a study that was played")

@@ -10,7 +10,6 @@ from desim.errors import DesimError
 from desim.experiments.studies.folder import RUNS, StudyTables, finished
 from desim.experiments.studies.statistics import lacking, skewed
 from desim.runs.directory import UNLISTED
-from desim.runs.likeness import ALIKE, problems_apart
 from desim.runs.premises import shortly
 from desim.runs.reading.series import Series, differing
 from desim.runs.run import Run
@@ -111,6 +110,8 @@ def notes(rows: Sequence[Series], until: bool = False) -> Iterator[str]:
 def _unlike(rows: Sequence[Series]) -> Iterator[str]:
     """Whether one problem is told by all: runs of one seed must share their data and loss."""
     every = (run for row in rows for run in row.runs)
+    from desim.runs.likeness import problems_apart
+
     if problems_apart([row.runs[0] for row in rows], every)[1]:
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return
@@ -234,6 +235,8 @@ def _doubts(study: StudyTables, name: str) -> Iterator[str]:
         if unlisted:
             yield f"epsilon of {unlisted} of {len(study.runs)} runs: {UNLISTED}"
         if _noise_shared(study.runs):
+            from desim.runs.likeness import ALIKE
+
             yield ALIKE
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from desim.errors import DesimError, Differs, InputError, raised
 from desim.experiments.studies.cases import key_of
@@ -24,6 +24,9 @@ from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
+if TYPE_CHECKING:
+    from desim.runs.trackers import Tracker
+
 # What a study asks for: jobs, and which of them share a training.
 
 
@@ -32,7 +35,8 @@ class Job:
     """A run to be done: its case resolved but for the seed, and where it goes (None: memory).
 
     key: hash of the resolved scenario `text`; token: what the study's file TOKEN holds; family: of
-    jobs with one training, "" for none; root: the key of the first of them.
+    jobs with one training, "" for none; root: the key of the first of them; trackers: who follows
+    the run, members of the study's group.
     """
 
     key: str
@@ -44,6 +48,7 @@ class Job:
     token: str = ""
     family: str = ""
     root: str = ""
+    trackers: tuple["Tracker", ...] = ()
 
 
 def families(jobs: Iterable[Job]) -> tuple[Job, ...]:
@@ -71,7 +76,7 @@ class Result:
 
     numbers: its measures, of a failed run what it took until targets, infinite where it failed
     before, and where it ended; files: what a process that cannot reach the study's folder stored;
-    root: the run whose training it shares.
+    root: the run whose training it shares; lost: what its trackers could not write.
     """
 
     key: str
@@ -81,6 +86,7 @@ class Result:
     stored: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
     root: str = ""
+    lost: str = ""
 
 
 def with_files_stored(result: Result, path: Path | None) -> Result:
@@ -96,6 +102,12 @@ def with_files_stored(result: Result, path: Path | None) -> Result:
 
 def run_job(job: Job) -> Result:
     """Do a job; never raises but for Ctrl-C."""
+    result = _tried(job)
+    lost = [f"{type(one).__name__}: {one.lost}" for one in job.trackers if one.lost]
+    return replace(result, lost="; ".join(lost))
+
+
+def _tried(job: Job) -> Result:
     with _one:
         try:
             if job.place is not None and not _reachable(job):
@@ -129,11 +141,21 @@ def _done(job: Job, place: Path | None) -> Result:
     if run is not None and _of(scenario, run):
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
-            return _result(job, known, stored=True)
+            return _result(job, _followed(job, known), stored=True)
     run = _continued(place)
-    if run is None and job.family and place == job.place:
-        run = with_training(job, scenario)
-    return _result(job, run or played(scenario, place, force=True, text=job.text))
+    if run is not None:
+        return _result(job, _followed(job, run))
+    if job.family and place == job.place:
+        return _result(job, with_training(job, scenario))
+    run = played(scenario, place, force=True, text=job.text, trackers=job.trackers)
+    return _result(job, run)
+
+
+def _followed(job: Job, run: Run) -> Run:
+    """The run, which is over already, of which its trackers hear."""
+    for one in job.trackers:
+        one.follow(run)
+    return run
 
 
 def _of(scenario: Scenario, run: Run) -> bool:
@@ -207,11 +229,11 @@ def with_training(job: Job, scenario: Scenario) -> Run:
     known = _roots.get(family)
     if known is not None:
         with contextlib.suppress(DesimError):
-            run = known.retimed(scenario, job.place, job.text)
+            run = known.retimed(scenario, job.place, job.text, job.trackers)
             if known.slower(run):
                 _roots[family] = None
             return run
-    own = Root.trained(scenario, job.place, job.text, job.key)
+    own = Root.trained(scenario, job.place, job.text, job.key, job.trackers)
     if family not in _roots:
         _keep(family, own)
     return own.run

@@ -12,9 +12,13 @@ import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
 from desim.errors import InputError, refusal, require
-from desim.experiments.studies.cases import Case, each_once, short
+from desim.experiments.studies.cases import Case, each_once
 from desim.experiments.studies.folder import from_file
+from desim.experiments.studies.sides import short
 from desim.experiments.studies.trials import Asked
+from desim.experiments.tuning import (
+    RACING,
+)
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account
@@ -36,11 +40,6 @@ from desim.scenario.study_file import (
     secret_seed,
 )
 from desim.scenario.varied import Range, Vary
-
-RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (
-    "racing", "dropped", "infeasible", "invalid", "best", "front", "within noise", "not decided",
-)  # fmt: skip
-ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
 
 
 @dataclass

@@ -32,7 +32,7 @@ from desim.experiments.studies.folder import RUNS
 from desim.experiments.studies.statistics import median
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.work import Job, Result, with_files_stored
-from desim.experiments.tuning.candidates import (
+from desim.experiments.tuning import (
     BEST,
     DROPPED,
     FRONT,
@@ -40,12 +40,15 @@ from desim.experiments.tuning.candidates import (
     LEVEL,
     MISSED,
     RACING,
+)
+from desim.experiments.tuning.candidates import (
     Candidate,
     scenario_of,
 )
 from desim.experiments.tuning.sampling import Sampler, Values
 from desim.numerics.later import special
 from desim.runs.retime import training_of
+from desim.runs.trackers.grouped import Group
 from desim.scenario.load import resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.scenario.study_file import StudyFile, Tune
@@ -82,10 +85,10 @@ class RunCache:
 
     def __init__(
         self, tune: Tune, asked: Asked, play: Play, path: Path | None, token: str, share: bool,
-        tell: Tell | None,
+        tell: Tell | None, group: Group,
     ) -> None:  # fmt: skip
         self.tune, self.goal, self.path, self.token, self.share = tune, asked, path, token, share
-        self.players, self.tell = play, tell
+        self.players, self.tell, self.group = play, tell, group
         self.asked = 0
         self.results: dict[str, Result] = {}
         self.keys: dict[tuple[int, int], str] = {}
@@ -111,11 +114,13 @@ class RunCache:
             self.asked += 1
             job = self._job(one)
             self.keys[place] = job.key
-            if job.key not in self.results:
-                jobs.setdefault(job.key, job)
+            if job.key not in self.results and job.key not in jobs:
+                members = self.group.members(one.candidate, one.seed)
+                jobs[job.key] = replace(job, trackers=members)
         left = self._with_roots(jobs.values())
         for number, result in enumerate(self.players(left), 1):
             self.results[result.key] = with_files_stored(result, self.path)
+            self.group.heard(result.lost)
             if self.tell is not None:
                 self.tell(number, len(left), what)
 

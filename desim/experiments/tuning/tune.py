@@ -25,7 +25,7 @@ from desim.experiments.studies.statistics import Estimate, lacking, median, medi
 from desim.experiments.studies.study import runs_table
 from desim.experiments.studies.trials import UNITS
 from desim.experiments.studies.words import interval, stated
-from desim.experiments.tuning.candidates import (
+from desim.experiments.tuning import (
     BEST,
     FRONT,
     INVALID,
@@ -34,6 +34,8 @@ from desim.experiments.tuning.candidates import (
     OPEN,
     ORDER,
     RACING,
+)
+from desim.experiments.tuning.candidates import (
     Candidate,
     Planned,
     Price,
@@ -43,9 +45,11 @@ from desim.experiments.tuning.candidates import (
 )
 from desim.experiments.tuning.search import RunCache, Search, Tell, Wanted, latest, until
 from desim.numerics.later import pd
+from desim.pace import seen
 from desim.runs.directory import named, output
 from desim.runs.reading.series import setting_text
 from desim.runs.run import Run
+from desim.runs.trackers.grouped import Group
 from desim.scenario.load import resolved_yaml
 from desim.scenario.schema import Scenario
 from desim.scenario.varied import Range, Vary
@@ -53,6 +57,8 @@ from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from desim.runs.trackers import Tracker
 
 
 # The result of a tuner for its user: the best candidate, what it is worth, and which keys matter.
@@ -98,7 +104,10 @@ class Tuned:
         return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"
 
     def _repr_html_(self) -> str:
-        return card(lines(self)[0], [("", text.strip()) for text in lines(self)[1:] if text])
+        title, *said = [*_head(self), *_best(self)]
+        notes = (*table(self).notes, *_foot(self))
+        whole = replace(table(self), notes=[text.strip() for text in notes if text.strip()])
+        return card(title, [("", text.strip()) for text in said if text], more=[whole.html()])
 
     @property
     def tables(self) -> "dict[str, pd.DataFrame]":
@@ -448,14 +457,15 @@ def tune(
     memory: float | None = None,
     progress: Tell | None = None,
     share: bool = True,
+    trackers: "Sequence[Tracker]" = (),
 ) -> Tuned:
     """Look for the values of keys that meet a target with least, and play the best once more.
 
     source: a study file with the section `tune`, or the same as a dict; out: directory, where runs
     are stored under the hash of their resolved scenario, so that the same call goes on where it
     was and ends alike (default: nothing is stored); overrides: keys of the base scenario; workers,
-    dask, memory, share: as in `desim.study`; progress is told how many runs of how many of a batch
-    are done, and what they are for.
+    dask, memory, share, trackers: as in `desim.study`; progress is told how many runs of how many
+    of a batch are done, and what they are for.
 
     The same file gives the same candidates, races and tables with any workers. Tuning is not
     charged to anybody's privacy unless `tune.charge` says how. Ctrl-C ends it early with what is
@@ -465,13 +475,18 @@ def tune(
     path = named(out)
     plan = planned(source, overrides, path)
     check(workers, dask, memory)
+    group = Group(trackers, dask)
     complete, cost = True, None
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
         before = about(plan.study, plan.folder, {})
         token = stack.enter_context(claimed(path, before)) if path else ""
         play = stack.enter_context(players(workers, dask, memory))
-        cache = RunCache(plan.tune, plan.asked, play, path, token, share, progress)
+        stack.enter_context(
+            group.begun(plan.study.name, before["study"], [plan.base], plan.tune.vary)
+        )
+        tell = stack.enter_context(seen(plan.study.name, progress, runs=True))
+        cache = RunCache(plan.tune, plan.asked, play, path, token, share, tell, group)
         search = Search(plan.study, plan.folder, plan.sampler, cache)
         try:
             if plan.tune.charge is not None:
@@ -485,16 +500,21 @@ def tune(
             complete, error = False, gone
         found = tuned(plan, cache, search.candidates, complete, cost)
         if path is not None:
-            write_about(path, about(plan.study, plan.folder, cache.keys))
-            write_tables(path, found.tables)
-            if found.best and complete:
-                with output(path / BEST_FILE) as partial:
-                    partial.write_text(found.yaml(), "utf-8")
-            elif complete:  # what an earlier search had found is not what this one found
-                (path / BEST_FILE).unlink(missing_ok=True)
+            _store(path, plan, cache, found)
     if error is not None:
         raise error
     return found
+
+
+def _store(path: Path, plan: Planned, cache: RunCache, found: Tuned) -> None:
+    """Store what was found in the directory, and the best scenario where the search is over."""
+    write_about(path, about(plan.study, plan.folder, cache.keys))
+    write_tables(path, found.tables)
+    if found.best and found.complete:
+        with output(path / BEST_FILE) as partial:
+            partial.write_text(found.yaml(), "utf-8")
+    elif found.complete:  # what an earlier search had found is not what this one found
+        (path / BEST_FILE).unlink(missing_ok=True)
 
 
 def _charged(plan: Planned, search: Search) -> Price | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
@@ -33,6 +32,7 @@ from desim.interface.plots.style import (
     spelled_time,
     unit_of,
 )
+from desim.numerics.later import pd
 from desim.runs.reading.critical import messages
 from desim.runs.reading.traffic import Occupation
 
@@ -69,7 +69,7 @@ class Spans:
         return Spans(self.agent[some], low, high)
 
 
-def spans(events: pd.DataFrame, end: float) -> dict[str, Spans]:
+def spans(events: "pd.DataFrame", end: float) -> dict[str, Spans]:
     """The spans of each state; a message on its way is its sender's, as long as it was under way.
 
     events: its COLUMNS; end s: of the run, until when those stay away who never come back.
@@ -204,7 +204,7 @@ def mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float
 
 
 def window_of(
-    events: pd.DataFrame, rounds: tuple[int, int] | None, lanes: int | None, end: float
+    events: "pd.DataFrame", rounds: tuple[int, int] | None, lanes: int | None, end: float
 ) -> tuple[float, float]:
     """The times s that are shown."""
     if rounds is not None:
@@ -223,7 +223,7 @@ def window_of(
 
 
 def _draw_lanes(
-    axes: Axes, events: pd.DataFrame, states: dict[str, Spans], who: list[int],
+    axes: Axes, events: "pd.DataFrame", states: dict[str, Spans], who: list[int],
     window: tuple[float, float], factor: float,
 ) -> None:  # fmt: skip
     """A lane for each: what it does, a strip for its messages, a tick where its wait closes."""
@@ -263,7 +263,7 @@ def fill_bars(axes: Axes, bars: list[Array], state: str, factor: float) -> None:
 
 
 def _draw_crowd(
-    axes: Axes, events: pd.DataFrame, states: dict[str, Spans], who: list[int],
+    axes: Axes, events: "pd.DataFrame", states: dict[str, Spans], who: list[int],
     window: tuple[float, float], factor: float,
 ) -> None:  # fmt: skip
     """How many are in each state: one that computes counts as computing, whatever it sends."""
@@ -349,7 +349,7 @@ def clocks(
     return axes
 
 
-def _chosen(logs: list[pd.DataFrame], wanted: Sequence[int] | None) -> tuple[list[int], int]:
+def _chosen(logs: "list[pd.DataFrame]", wanted: Sequence[int] | None) -> tuple[list[int], int]:
     """The agents that are shown, in order, and how many there are."""
     both = set(logs[0]["agent"].unique()) & set(logs[1]["agent"].unique())
     known = sorted(int(one) for one in both if one >= 0)
@@ -365,7 +365,7 @@ def _chosen(logs: list[pd.DataFrame], wanted: Sequence[int] | None) -> tuple[lis
     return sorted(worst), len(known)
 
 
-def _apart(logs: list[pd.DataFrame]) -> dict[int, float]:
+def _apart(logs: "list[pd.DataFrame]") -> dict[int, float]:
     """By how much s the computations and messages of each agent are off, in all."""
     total: dict[int, float] = {}
     for kind, owner in (("compute", "agent"), ("deliver", "peer")):
@@ -380,7 +380,7 @@ def _apart(logs: list[pd.DataFrame]) -> dict[int, float]:
 
 
 def _draw_side(
-    axes: Axes, log: pd.DataFrame, end: float, who: list[int], window: tuple[float, float],
+    axes: Axes, log: "pd.DataFrame", end: float, who: list[int], window: tuple[float, float],
     factor: float, side: int,
 ) -> list[str]:  # fmt: skip
     """One run in its halves of the lanes; return which states there are."""
@@ -401,7 +401,7 @@ def _draw_side(
 
 
 def _join(
-    axes: Axes, logs: list[pd.DataFrame], who: list[int], window: tuple[float, float],
+    axes: Axes, logs: "list[pd.DataFrame]", who: list[int], window: tuple[float, float],
     factor: float,
 ) -> None:  # fmt: skip
     """A line from each closed wait to the same in the simulation, and how late each agent is."""
@@ -428,7 +428,7 @@ def _join(
     )
 
 
-def _ends(log: pd.DataFrame, sent: pd.DataFrame, who: int) -> "pd.Series[float]":
+def _ends(log: "pd.DataFrame", sent: "pd.DataFrame", who: int) -> "pd.Series[float]":
     """When each wait of a node closed s, by round; of an agent of a coordinator its replies."""
     closed = log[(log["kind"] == "aggregate") & (log["agent"] == who)]
     if len(closed):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, get_args
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -44,6 +43,7 @@ from desim.interface.plots.style import (
     unit_of,
     worded,
 )
+from desim.numerics.later import pd
 from desim.problem.fairness import RISING
 from desim.runs.reading.series import Meter, labels
 
@@ -497,7 +497,7 @@ def _count_ends(axes: Axes, ends: list[float]) -> None:
         )  # fmt: skip
 
 
-def _curves(spent: pd.DataFrame, end: float) -> Curves:
+def _curves(spent: "pd.DataFrame", end: float) -> Curves:
     """Times s and epsilons (m,) of each agent, from nothing at 0 s to the end of the run."""
     curves = {}
     for agent, rows in spent.groupby("agent"):

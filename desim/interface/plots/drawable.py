@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from desim.arrays import Array
 from desim.errors import InputError, chosen, show
 from desim.experiments.studies.statistics import fewest, place
 from desim.interface.plots.style import fitted, on_axis, plain, ranked
+from desim.numerics.later import pd
 from desim.runs.reading.series import Meter, Series, delivered, series_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.experiments.tuning.candidates import ORDER
+from desim.experiments.tuning import ORDER
 from desim.interface.plots.style import (
     COLOURS,
     Framed,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize, to_hex, to_rgba
 from matplotlib.figure import Figure
@@ -32,6 +31,7 @@ from desim.interface.plots.style import (
     unit_of,
     wrapped,
 )
+from desim.numerics.later import pd
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -77,7 +77,7 @@ def pairs(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) ->
     return axes
 
 
-def field_of(found: pd.DataFrame) -> Array:
+def field_of(found: "pd.DataFrame") -> Array:
     """Epsilons (agents, observers) of a table of `Run.pairwise`; nan of an agent by itself."""
     n = int(found[["agent", "observer"]].to_numpy().max()) + 1
     field = np.full((n, n), np.nan)
@@ -215,7 +215,7 @@ def learnt(run: "Run", out: str | Path | None = None, **asked: Unpack[Look]) -> 
     return axes
 
 
-def _found(run: "Run", kind: str) -> pd.DataFrame:
+def _found(run: "Run", kind: str) -> "pd.DataFrame":
     """The pairs; InputError where there are none."""
     table = run.pairwise()
     if table.empty:
@@ -223,7 +223,7 @@ def _found(run: "Run", kind: str) -> pd.DataFrame:
     return table
 
 
-def _local(axes: Axes, found: pd.DataFrame) -> None:
+def _local(axes: Axes, found: "pd.DataFrame") -> None:
     """What the agent has released in all that has released most."""
     if np.isfinite(most := float(found["local"].max())) and most > 0.0:
         axes.axhline(most, color=INK, linestyle="--", linewidth=1.1, label="all that is released")
@@ -246,7 +246,7 @@ def _beyond(axes: Axes, zero: Sequence[Any] | Array, endless: Sequence[Any] | Ar
             )  # fmt: skip
 
 
-def _about(found: pd.DataFrame, wide: float) -> list[str]:
+def _about(found: "pd.DataFrame", wide: float) -> list[str]:
     """What the epsilons are about, in lines that fit; why they are all that was released."""
     about = found.attrs
     text = f"{about['relation']}; {about['method']}"

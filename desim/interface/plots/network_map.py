@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
 
 from desim.agent_names import listed, sites
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.interface.plots.style import COLOURS, INK, Framed, framed, grade, plain, unit_of, wrapped
+from desim.numerics.later import pd, sparse
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -59,7 +57,7 @@ def network(run: "Run", out: str | Path | None = None, **asked: Unpack[Framed]) 
 
 
 def _distribution(
-    links: pd.DataFrame, hub: "pd.Series[bool]", tree: bool, out: str | Path | None, asked: Framed
+    links: "pd.DataFrame", hub: "pd.Series[bool]", tree: bool, out: str | Path | None, asked: Framed
 ) -> Axes:
     """The share of links that are no slower than so much; tree: most are of edges."""
     unit, factor = unit_of("time", float(links["on_the_way"].max()))
@@ -87,7 +85,7 @@ def _distribution(
 
 
 def _target(
-    links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str
+    links: "pd.DataFrame", n: int, out: str | Path | None, asked: Framed, places: str
 ) -> Axes:
     """A star: each agent as far from the coordinator as a call and its reply are on their way."""
     down = links[links["source"] < 0].set_index("target")["on_the_way"]
@@ -129,7 +127,9 @@ def _rings(axes: Axes, places: Array, unit: str) -> None:
         )  # fmt: skip
 
 
-def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str) -> Axes:
+def _graph(
+    links: "pd.DataFrame", n: int, out: str | Path | None, asked: Framed, places: str
+) -> Axes:
     """A graph: links coloured by the time on the way, both directions together."""
     ends, times, unit = _both_ways(links)
     full = len(ends) == n * (n - 1) // 2 and times.min() > 0.0
@@ -144,7 +144,7 @@ def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, p
     return axes
 
 
-def _both_ways(links: pd.DataFrame) -> tuple[NDArray[np.int64], Array, str]:
+def _both_ways(links: "pd.DataFrame") -> tuple[NDArray[np.int64], Array, str]:
     """Ends (m, 2), ascending, of pairs that talk, mean times (m,) in a unit, and that unit."""
     ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
     pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
@@ -168,7 +168,7 @@ def _coloured(axes: Axes, segments: Array, times: Array, unit: str) -> None:
 
 
 def _tree(
-    links: pd.DataFrame, n: int, first: int, out: str | Path | None, asked: Framed, places: str
+    links: "pd.DataFrame", n: int, first: int, out: str | Path | None, asked: Framed, places: str
 ) -> Axes:
     """A tree: the cloud in the middle, edges and their clients on rings around it.
 
@@ -248,7 +248,9 @@ def spread(ends: NDArray[np.int64], lengths: Array, n: int) -> Array:
     graph is always drawn the same way.
     """
     angle = 2.0 * np.pi * np.arange(n) / n
-    graph = csr_array((lengths, (ends[:, 0], ends[:, 1])), shape=(n, n))
+    from scipy.sparse.csgraph import shortest_path
+
+    graph = sparse.csr_array((lengths, (ends[:, 0], ends[:, 1])), shape=(n, n))
     wanted = shortest_path(graph, directed=False)
     apart = ~np.isfinite(wanted)
     wanted[apart] = 1.5 * wanted[~apart].max()

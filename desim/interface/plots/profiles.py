@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Unpack, cast, get_args
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -45,6 +44,7 @@ from desim.interface.plots.style import (
     width,
     wrapped,
 )
+from desim.numerics.later import pd
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met, improved
 from desim.runs.run import Run
@@ -71,7 +71,7 @@ def profile(
 
     runs: a study, its trials, runs, or lists of them by label; targets: {metric: values}, default
     those of the study or of the runs; x: what is spent until then, time, round, bytes, joules or
-    epsilon; methods: keys that are the method's, default as `studies.cases` says; labels: of the
+    epsilon; methods: keys that are the method's, default as `studies.sides` says; labels: of the
     methods, in order; out: a file; asked: title, size (inches). See
     `desim.experiments.studies.answers.profile`, also for InputErrors.
     """
@@ -139,7 +139,7 @@ def ecdf(
 Row = tuple[Any, ...]  # label, abscissae, shares, lower and upper ends (n,)
 
 
-def _rows(frame: pd.DataFrame, column: str, labels: Sequence[str] | None) -> list[Row]:
+def _rows(frame: "pd.DataFrame", column: str, labels: Sequence[str] | None) -> list[Row]:
     """One curve for each method."""
     parts = dict(list(frame.groupby("method", sort=False)))
     known = [str(name) for name in parts]
@@ -183,7 +183,7 @@ def _draw(axes: Axes, rows: Sequence[Row], right: float) -> None:
 
 
 def _finish(
-    axes: Axes, frame: pd.DataFrame, share: str, below: Sequence[str], by_size: bool = False
+    axes: Axes, frame: "pd.DataFrame", share: str, below: Sequence[str], by_size: bool = False
 ) -> None:
     """The ordinate, the marks of the abscissa, and a legend that says what is behind it all."""
     axes.set_ylim(0.0, 100.0)

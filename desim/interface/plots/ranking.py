@@ -5,7 +5,7 @@ Left of 1 it is first. What crosses 1 is an order that does not hold in all worl
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from desim.amounts import percent
 from desim.arrays import Array
-from desim.experiments.ranking.robust import Robust
 from desim.interface.plots.style import (
     COLOURS,
     INK,
@@ -26,6 +25,9 @@ from desim.interface.plots.style import (
     wrapped,
 )
 
+if TYPE_CHECKING:
+    from desim.experiments.ranking.robust import Robust
+
 WIDTH = 5.6  # of the figure, inches
 LETTER = 0.062  # inches, on average
 WIDE, MIDDLE = (0.025, 0.975), (0.1, 0.9)  # quantiles of a thin and a thick bar
@@ -35,7 +37,7 @@ MARKS = (
 MAX_MARKS = 9
 
 
-def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def ranking(found: "Robust", out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw how the methods stand to each other over the worlds of `desim.robust`.
 
     out: a file; asked: title, size (inches).
@@ -68,7 +70,7 @@ def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed
     return axes
 
 
-def _ratios(found: Robust, names: Sequence[str]) -> list[tuple[Array, float]]:
+def _ratios(found: "Robust", names: Sequence[str]) -> list[tuple[Array, float]]:
     """Of each method its time over the fastest other's, in the worlds (n,) and as it is."""
     every = found.worlds[list(names)].to_numpy(float)
     base = found.first["seconds"].to_numpy(float)
@@ -131,7 +133,7 @@ def _marks(low: float, high: float, room: float) -> list[float]:
     return sorted(chosen)
 
 
-def _below(found: Robust) -> str:
+def _below(found: "Robust") -> str:
     """What the abscissa is, over how many worlds, and what the lead depends on."""
     text = (
         f"time until {shown(*found.target)} / that of the fastest other, {len(found.worlds)} worlds"

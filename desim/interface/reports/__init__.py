@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from desim.errors import InputError, finite
 from desim.experiments.reported import Reported, of_the_best, reported
-from desim.experiments.studies.folder import groups_of
-from desim.experiments.studies.study import StoredStudy
+from desim.experiments.studies.folder import StudyTables, groups_of
 from desim.experiments.studies.trials import Trials
 from desim.interface.plots import ecdf, profile
 from desim.interface.reports.each_client import each_client
@@ -29,6 +28,9 @@ from desim.interface.reports.results import (
 from desim.interface.reports.scenarios import cautions, differences, manifests, scenario_text
 from desim.runs.run import Given
 
+if TYPE_CHECKING:
+    from desim.experiments.studies.study import StoredStudy
+
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
     "seeds only. The tables and charts above have them all."
@@ -42,10 +44,10 @@ DETAILED = 24  # of these series
 
 
 def report(
-    runs: Given | StoredStudy,
+    runs: "Given | StoredStudy",
     out: str | Path,
     targets: Mapping[str, float] | None = None,
-    studies: Sequence[StoredStudy] = (),
+    studies: "Sequence[StoredStudy]" = (),
 ) -> Path:
     """Write one HTML file about the runs to `out` and return its path.
 
@@ -59,7 +61,7 @@ def report(
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
     tuner = len(studies) == 1 and studies[0].written.get("tune")
-    if isinstance(runs, StoredStudy):
+    if isinstance(runs, StudyTables):
         studies, tuner = [*studies, runs], runs.written.get("tune")
         chosen: Any = runs.by_case()
     else:
@@ -135,7 +137,7 @@ ECDF = (
 Figure = tuple[str, str, str]  # a caption, a data URL, and what is seen
 
 
-def study_part(study: StoredStudy) -> tuple[Reported, Sequence[Figure]]:
+def study_part(study: "StoredStudy") -> tuple[Reported, Sequence[Figure]]:
     """What there is to say of it, and figures of which method is first, if any is."""
     found = reported(study)
     return found, () if found.trials is None else _first(found.trials)

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from desim.agent_names import numbered
 from desim.interface.plots import clients, served
 from desim.interface.plots.of_clients import NAMED
 from desim.interface.reports.page import drawn
 from desim.interface.reports.readable import Reading, count, metric_value, seconds
+from desim.numerics.later import pd
 from desim.runs.run import Run
 from desim.tabulated import Table
 
@@ -56,7 +55,7 @@ def each_client(found: Sequence[Reading], some: Sequence[Reading]) -> dict[str, 
     }
 
 
-def _fairness(one: Reading) -> pd.DataFrame | None:
+def _fairness(one: Reading) -> "pd.DataFrame | None":
     """The run's table; None where it did not ask for one, or measured nothing."""
     if "client_accuracy" not in one.curves:
         return None

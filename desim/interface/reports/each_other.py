@@ -12,7 +12,6 @@ from desim.deployments.fidelity.clock_errors import deployed
 from desim.interface.pair_words import PAIR_HEADS, by_links, largest, resting
 from desim.interface.plots.learnt import ENDLESS, WRITTEN, field_of, scale_of, tint
 from desim.interface.reports.readable import Reading
-from desim.scenario import registry
 from desim.tabulated import Table
 
 WORK = 1e7  # messages that arrived times inputs and noises, of all runs: some seconds
@@ -58,6 +57,8 @@ def mutual(found: Sequence[Reading]) -> list[Mutual]:
 
 def _linear(one: Reading) -> bool:
     """Whether the method says so; a deployed run is not replayed."""
+    from desim.scenario import registry
+
     name = (one.written.get("algorithm") or {}).get("name")
     method = one.tried("method", lambda: registry.get(str(name))) if name else None
     return method is not None and bool(vars(method).get("linear")) and not deployed(one.run)

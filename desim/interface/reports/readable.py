@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from desim.agent_names import NETWORK
 from desim.amounts import best_unit, epsilon
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.interface.plots.style import AXIS_END, on_axis, worded
+from desim.numerics.later import pd
 from desim.privacy.accounting.accountants import Account
 from desim.runs.reading.series import Meter, series_of
 from desim.runs.reading.traffic import delivered_by
@@ -81,7 +81,7 @@ class Reading:
         return max((float(rows["time"].max(initial=0.0)) for rows in log or ()), default=0.0)
 
     @cached_property
-    def measured(self) -> pd.DataFrame | None:
+    def measured(self) -> "pd.DataFrame | None":
         """The metrics of the whole network."""
         rows = self.tried("metrics", lambda: self.run.metrics)
         return None if rows is None else rows[rows["agent"] == NETWORK]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from desim.interface.reports.readable import (
 )
 from desim.problem.fairness import RISING
 from desim.problem.targets import best, first_met, improved
-from desim.runs.privacy import Statement, statement
 from desim.runs.reading.waits import CLOSERS
 from desim.tabulated import Table, each_once
+
+if TYPE_CHECKING:
+    from desim.runs.privacy import Statement
 
 # Runs that differ in nothing but the seed, as one row: medians of what they show.
 
@@ -345,6 +347,8 @@ def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
         return [], [("unknown", "the releases cannot be read")]
     if not one.released:
         return [], [("releases", "none was recorded")]
+    from desim.runs.privacy import statement
+
     stated = one.tried("privacy", lambda: statement(one.run))
     if stated is None:
         return [], [("unknown", "see the warnings")]
@@ -353,7 +357,7 @@ def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
     ]
 
 
-def _private(row: Any, stated: Statement) -> Iterator[str]:
+def _private(row: Any, stated: "Statement") -> Iterator[str]:
     paper, claim = float(row["paper epsilon"]), stated.claim
     said = NOTHING if np.isnan(paper) else number(paper)
     if claim is not None and not np.isnan(paper) and not claim.bound.covers(str(row["view"])):
@@ -366,7 +370,7 @@ def _private(row: Any, stated: Statement) -> Iterator[str]:
     )
 
 
-def _facts(stated: Statement) -> Iterator[Fact]:
+def _facts(stated: "Statement") -> Iterator[Fact]:
     table = stated.table
     risks = []
     for view, risk in zip(table["view"], table["risk"], strict=True):

@@ -1,6 +1,5 @@
 """`desim.export`: runs for other programs, timelines, csv and trackers, and for other eyes."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
-LONGEST = 60  # letters of a label in a title: fewer bytes than a name of a file may have
 
 
 def export(
@@ -102,17 +100,13 @@ def told(
 
 def titled(labelled: Mapping[str, Any]) -> dict[str, Run]:
     """Runs by label, and those of a label by seed: each with a title that a folder may have."""
+    from desim.runs.trackers.grouped import title_of
+
     found: dict[str, Run] = {}
     for label, some in labelled.items():
-        folder = re.sub(r"[/\0]", "-", label).strip(". ")[:LONGEST] or "base"
         for one in [some] if is_run(some) else some:
             run = as_run(one)
-            first = title = f"{folder}/seed {run.manifest['seed']}"
-            number = 1
-            while title in found:
-                number += 1
-                title = f"{first}-{number}"
-            found[title] = run
+            found[title_of(label, run.manifest["seed"], found)] = run
     return found
 
 

@@ -8,21 +8,21 @@ what fails later (a full disk) ends the tracker, with a warning, and never the r
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from desim.agent_names import NETWORK
-from desim.arrays import Array
 from desim.engine.signals import Listener
-from desim.errors import DesimError, InputError, refusal
+from desim.errors import InputError, refusal
 from desim.loggers import logger
-from desim.runs.reading.series import Meter, delivered, leaves
+from desim.runs.reading.series import leaves
 from desim.runs.run import Run
+from desim.runs.trackers.so_far import SoFar, meters, spent
 
 heard = logger("trackers")
 MAX_LETTERS = 500  # of a parameter
@@ -42,11 +42,15 @@ class Value(NamedTuple):
 class Tracker(Listener):
     """Hears the metrics of the whole network; a subclass writes them for another program.
 
-    Each run that it follows begins with `begins` and ends with `ends`.
+    Each run that it follows begins with `begins` and ends with `ends`. Of a member of a group, a
+    run of a study, nothing is refused, and who has the study says what could not be written.
     """
 
     title = ""  # of its runs; as their directory where it is empty
+    group = ""  # whose member its run is, as `begins_group` called it
+    values: Mapping[str, Any] = {}  # of a member, what varies in its group
     lost = ""  # why nothing is written of this run any more
+    arguments: tuple[str, ...] = ()  # attributes that say where it writes, and not what
 
     def begins(self, title: str, parameters: Mapping[str, Any]) -> None:
         """A run of this title begins; parameters: numbers and texts by dotted key.
@@ -63,41 +67,109 @@ class Tracker(Listener):
         """The run is done, stopped or failed, or is left as `interrupted`."""
         raise NotImplementedError
 
+    def begins_group(
+        self, title: str, parameters: Mapping[str, Any], varied: Mapping[str, Sequence[Any]],
+        metrics: Sequence[str],
+    ) -> str:  # fmt: skip
+        """A study begins, whose runs will be members of what is returned.
+
+        varied: values by key; metrics: what all of them measure. InputError as `begins`.
+        """
+        return title
+
+    def ends_group(self) -> None:
+        """The study is over, or stopped."""
+
+    def afresh(self, title: str = "", group: str = "", values: Mapping[str, Any] = {}) -> Self:
+        """Another one that writes to the same place, and has written nothing yet."""
+        other = copy(self)
+        other.__dict__ = {name: getattr(self, name) for name in self.arguments}
+        other.title, other.group, other.values = title, group, dict(values)
+        return other
+
+    def follow(self, run: Run) -> None:
+        """Write a run that is over; `lost` says what could not be written."""
+        self.opened(run)
+        rows = run.metrics
+        self.rows("metrics", {str(name): np.array(rows[name].tolist()) for name in rows})
+        self.stored(run)
+
     def opened(self, run: Run) -> None:
         """Begin with a run; InputError where it is known already that nothing can be written."""
         self.lost = ""
         self.instants: dict[float, int] = {}  # rounds of the times s at which something is measured
         path = run.directory
         title = self.title or (run.name if path is None else path.resolve().name)
-        self.begins(title, parameters(run.manifest, run.written))
+        self.meters: list[SoFar] = meters(run)
+        found = {**self.values, **parameters(run.manifest, run.written)}
+        if not self.group:
+            self.begins(title, found)
+            return
+        with self.forgiven():
+            self.begins(title, found)
 
     def rows(self, table: str, columns: Mapping[str, Any]) -> None:
-        """Metrics of the network, as they are measured."""
-        if table != "metrics" or self.lost:
+        """Metrics of the network, as they are measured, and what was spent by then if known."""
+        if self.lost:
             return
-        names = ("metric", "time", "round", "value", "agent")
-        every = zip(*(_plain(columns[one]) for one in names), strict=True)
-        values = [Value(str(name), *rest) for name, *rest, agent in every if agent == NETWORK]
-        self.instants |= {one.time: one.round for one in values}
         with self.forgiven():
+            for meter in self.meters:
+                meter.take(table, columns)
+            if table != "metrics":
+                return
+            names = ("metric", "time", "round", "value", "agent")
+            every = zip(*(_plain(columns[one]) for one in names), strict=True)
+            values = [Value(str(name), *rest) for name, *rest, agent in every if agent == NETWORK]
+            self.instants |= {one.time: one.round for one in values}
+            for meter in self.meters:
+                values += self._known(meter)
             self.writes(values)
 
+    def _known(self, meter: SoFar) -> list[Value]:
+        """What was spent by instants that nothing was told of yet."""
+        since = [*self.instants][len(meter.values) :]
+        times = [time for time in since if time < meter.known]
+        totals = meter.totals(np.array(times)).tolist() if times else []
+        meter.values += totals
+        return [
+            Value(meter.name, time, self.instants[time], one)
+            for time, one in zip(times, totals, strict=False)
+        ]
+
     def stored(self, run: Run) -> None:
-        """Write what the run had spent whenever something was measured, unless it was killed."""
+        """Write what is not known before a run is over, unless it was killed."""
         if self.lost:
             return
         with self.forgiven():
             if run.status == "running":
                 self.ends("interrupted", "")
                 return
-            self.writes([*self._spent(run)])
+            self.writes([*self._spent(run), *self._said(run)])
             self.ends(run.status, str(run.manifest.get("reason", "")))
 
     def _spent(self, run: Run) -> Iterator[Value]:
-        times = np.array(sorted(self.instants))
+        """The rest of what it had spent by each instant, from the whole run."""
+        times, told = np.array([*self.instants]), {one.name: one.values for one in self.meters}
         for name, totals in spent(run).items():
-            for time, total in zip(times.tolist(), totals(times).tolist(), strict=True):
+            found, before = totals(times).tolist(), told.get(name, [])
+            if before != found[: len(before)]:
+                text = "%s: %s: all of the run says more than was known while it played"
+                heard.warning(text, run.name, name)
+                name, before = f"{name}/of the whole run", []
+            for time, total in list(zip(times.tolist(), found, strict=True))[len(before) :]:
                 yield Value(name, time, self.instants[time], total)
+
+    def _said(self, run: Run) -> Iterator[Value]:
+        """Numbers by round that listeners have said, such as what a Flower server measures."""
+        when = {round_: time for time, round_ in reversed(self.instants.items())}
+        for listener, said in run.listeners.items():
+            rounds = said.get("rounds")
+            for one in rounds if isinstance(rounds, list) else ():
+                round_ = one.get("round") if isinstance(one, Mapping) else None
+                if round_ in when:
+                    for name, value in one.items():
+                        if name != "round" and type(value) in (int, float):
+                            yield Value(f"{listener}/{name}", when[round_], round_, float(value))
 
     @contextmanager
     def forgiven(self) -> Iterator[None]:
@@ -105,9 +177,10 @@ class Tracker(Listener):
         try:
             yield
         except Exception as error:
-            self.lost = str(error).strip() or type(error).__name__
+            self.lost = (str(error).strip() or type(error).__name__).splitlines()[0]
             text = "%s: %s; nothing more of the run is written there, and the run goes on"
-            heard.warning(text, type(self).__name__, self.lost.splitlines()[0])
+            if not self.group:
+                heard.warning(text, type(self).__name__, self.lost)
             with suppress(Exception):
                 self.ends("interrupted", "")
 
@@ -119,34 +192,15 @@ def _plain(column: Any) -> Any:
     return column.tolist()
 
 
-def spent(run: Run) -> dict[str, Callable[[Array], Array]]:
-    """What a run had spent by times (n,) s, by name: bytes, joules, and epsilon with its terms."""
-    found: dict[str, Callable[[Array], Array]] = {}
-    try:
-        found["bytes delivered"] = delivered(run).by
-    except InputError:
-        heard.info("%s: no bytes: the log leaves messages out", run.name)
-    if run.powered:
-        found["joules"] = run.joules_by
-    try:
-        if (run.written.get("privacy") or {}) and len(run.manifest["rows"]):
-            account = run.account()
-            view, terms = account.view, f"delta {account.delta:g}/{account.method}"
-            name = f"epsilon/{view}/{account.unit}/{account.relation}/{terms}"
-            found[re.sub(r"[^\w\-. /:]", "-", name)] = Meter(*account.growth).by
-    except DesimError as error:
-        heard.info("%s: no epsilon: %s", run.name, error)
-    return found
-
-
 def parameters(head: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario by dotted key, seed and versions: numbers and booleans, the rest as text."""
-    found = {".".join(place): _parameter(one) for place, one in leaves(written)}
-    found |= {name: _parameter(head[name]) for name in HEAD if name in head}
+    found = {".".join(place): parameter(one) for place, one in leaves(written)}
+    found |= {name: parameter(head[name]) for name in HEAD if name in head}
     return found | {f"version.{name}": str(one) for name, one in head["versions"].items()}
 
 
-def _parameter(value: Any) -> Any:
+def parameter(value: Any) -> Any:
+    """A number or a boolean as it is, all else as text."""
     if isinstance(value, int) and abs(value) <= EXACT:
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -165,10 +219,7 @@ def require_trackers(trackers: Sequence[Tracker]) -> None:
 def tell(tracker: Tracker, run: Run, title: str) -> None:
     """Tell a tracker of a run that is over; InputError where it cannot write all of it."""
     tracker.title = title
-    tracker.opened(run)
-    rows = run.metrics
-    tracker.rows("metrics", {str(name): np.array(rows[name].tolist()) for name in rows})
-    tracker.stored(run)
+    tracker.follow(run)
     if tracker.lost:
         raise InputError(f"export: {type(tracker).__name__}: {tracker.lost}")
 

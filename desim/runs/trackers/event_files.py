@@ -13,6 +13,7 @@ import numpy as np
 from desim.errors import InputError, require
 from desim.runs.directory import next_free
 from desim.runs.trackers import Tracker, Value, writable
+from desim.runs.trackers.so_far import BYTES
 
 VERSION = "brain.Event:2"  # of event files, which their first record names
 NAME = "events.out.tfevents.0.desim"  # whose middle TensorBoard looks for
@@ -21,9 +22,12 @@ NAME = "events.out.tfevents.0.desim"  # whose middle TensorBoard looks for
 class TensorBoard(Tracker):
     """Writes each run into a folder of its own in `folder`, for `tensorboard --logdir`.
 
-    Metrics are written as the run plays; bytes, joules and epsilon by then, when it is over.
-    InputError without the extra desim[tensorboard], or where nothing can be written.
+    Of a study, runs have theirs in one folder, which says what varies. Metrics are written as the
+    run plays, and so are bytes and an epsilon that is exact; all else that was spent by then when
+    it is over. InputError without the extra desim[tensorboard], or where nothing can be written.
     """
+
+    arguments = ("folder",)
 
     def __init__(self, folder: str | Path) -> None:
         require("TensorBoard", "tensorboard", "tensorboard")
@@ -31,23 +35,43 @@ class TensorBoard(Tracker):
 
     def begins(self, title: str, parameters: Mapping[str, Any]) -> None:
         """A new folder for the run, with its parameters for the page `hparams`."""
-        from tensorboard.compat.proto import event_pb2
         from tensorboard.plugins.hparams import summary_v2
+
+        self._begin(title)
+        self._write(summary_v2.hparams_pb(parameters, trial_id=title, start_time_secs=0.0))
+
+    def _begin(self, title: str) -> Path:
+        """Begin a file; the folder that it is in."""
+        from tensorboard.compat.proto import event_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         writable(self.folder, "tensorboard")
+        place = self.folder / self.group / title  # of its own, be it played for the second time
         try:
-            place = next_free(self.folder, title)
+            place = place if self.group else next_free(self.folder, title)
             place.mkdir(parents=True, exist_ok=True)
             self.file = (place / NAME).open("wb")
         except OSError as error:
-            place = self.folder / title
             raise InputError(
                 f"tensorboard: {place}: cannot be written ({error.strerror})"
             ) from None
         self.records, self.described = RecordWriter(self.file), set[str]()
         self.records.write(event_pb2.Event(file_version=VERSION).SerializeToString())
-        self._write(summary_v2.hparams_pb(parameters, trial_id=title, start_time_secs=0.0))
+        return place
+
+    def begins_group(
+        self, title: str, parameters: Mapping[str, Any], varied: Mapping[str, Sequence[Any]],
+        metrics: Sequence[str],
+    ) -> str:  # fmt: skip
+        """A new folder for the study, which tells the page `hparams` what varies."""
+        from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb
+
+        place = self._begin(title)
+        keys = [HParam(key, _domain(values)) for key, values in varied.items()]
+        several = [Metric(name) for name in [*metrics, BYTES]]
+        self._write(hparams_config_pb(hparams=keys, metrics=several, time_created_secs=0.0))
+        self.file.close()
+        return place.name
 
     def writes(self, values: Sequence[Value]) -> None:
         """A record for each, on the disk when this returns."""
@@ -72,3 +96,15 @@ class TensorBoard(Tracker):
 
         event = Event(wall_time=time, step=step, summary=summary)
         self.records.write(event.SerializeToString())
+
+
+def _domain(values: Sequence[Any]) -> Any:
+    """What values a parameter has; None where they are of several kinds, or unknown."""
+    from tensorboard.plugins.hparams.summary_v2 import Discrete
+
+    kinds = {type(one) for one in values}
+    if not kinds:
+        return None
+    if kinds <= {int, float}:
+        return Discrete(sorted({float(one) for one in values}))
+    return Discrete(sorted({*values})) if len(kinds) == 1 else None

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from desim.engine.signals import Listener, Signals
+from desim.engine.signals import CHANGING, Listener
 from desim.errors import refusal, show
 from desim.fields import Count, Duration, Flag, Several, Strict
 from desim.fields.numbers import TARGET, duration, target
@@ -45,7 +45,7 @@ class Listening(registry.Named):
     @property
     def changes(self) -> bool:
         """Whether it hears what happens inside rounds, which it may change."""
-        return Signals([self.of()]).inside
+        return any(getattr(self.of, name) is not getattr(Listener, name) for name in CHANGING)
 
     def one(self) -> Listener:
         """A new one, that has heard nothing."""

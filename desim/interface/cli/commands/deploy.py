@@ -5,6 +5,8 @@ from typing import Annotated
 
 from desim.interface.cli.commands.run import ready
 from desim.interface.cli.options import (
+    Board,
+    Flow,
     Force,
     Overrides,
     ScenarioFile,
@@ -12,6 +14,7 @@ from desim.interface.cli.options import (
     option,
     output_option,
     switch,
+    trackers,
 )
 from desim.interface.cli.progress import begun, complain, left, tell
 
@@ -29,6 +32,8 @@ def deploy(
     hosts: Annotated[Path | None, option("hosts", "FILE", HOSTS)] = None,
     override: Overrides = None,
     force: Force = False,
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Play a scenario by real processes, one for each agent, in real seconds."""
     from desim.deployments.deployed import begin
@@ -48,7 +53,8 @@ def deploy(
             announced(progress.compiling),
             ended_by_others(complain),
         ):
-            played = begin(loaded, path, progress, force, loopback, hosts, complain)
+            followers = trackers(tensorboard, mlflow)
+            played = begin(loaded, path, progress, force, loopback, hosts, complain, followers)
     except KeyboardInterrupt:
         played = left(path, before)
     tell(played)

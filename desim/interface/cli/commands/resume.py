@@ -4,12 +4,15 @@ from typing import Annotated
 
 from desim.errors import AtOnce
 from desim.interface.cli.options import (
+    Board,
     Cluster,
+    Flow,
     Overrides,
     RunFolder,
     Trainers,
     option,
     settings,
+    trackers,
 )
 from desim.interface.cli.progress import Interrupted, tell
 
@@ -19,7 +22,8 @@ Time = Annotated[str | None, option("time", "T", "End at this virtual time inste
 
 def resume(
     run: RunFolder, override: Overrides = None, rounds: Rounds = None, time: Time = None,
-    workers: Trainers = None, dask: Cluster = None,
+    workers: Trainers = None, dask: Cluster = None, tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:  # fmt: skip
     """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
     import desim
@@ -29,7 +33,10 @@ def resume(
     changes = settings(override) | {key: end for key, end in ends.items() if end is not None}
     try:
         with progress_bar(desim.open(run).name) as progress, announced(progress.compiling):
-            resumed = desim.resume(run, changes, progress, workers=workers, dask=dask)
+            followers = trackers(tensorboard, mlflow)
+            resumed = desim.resume(
+                run, changes, progress, trackers=followers, workers=workers, dask=dask
+            )
     except AtOnce:
         resumed = desim.open(run)
     except KeyboardInterrupt:

@@ -10,12 +10,15 @@ from desim import units
 from desim.errors import InputError, chosen
 from desim.interface.cli.options import (
     FORMS,
+    Board,
+    Flow,
     Overrides,
     option,
     output_option,
     path_argument,
     settings,
     switch,
+    trackers,
 )
 from desim.interface.cli.progress import columns, complain, say
 
@@ -42,6 +45,8 @@ def study(
     override: Overrides = None,
     no_sharing: NoSharing = False,
     dry_run: Annotated[bool, switch("dry-run", "Check, build and list cases only.")] = False,
+    tensorboard: Board = None,
+    mlflow: Flow = None,
     form: Annotated[
         str, option("format", "|".join(FORMS), "How tables are written; latex: for booktabs.")
     ] = "text",
@@ -65,6 +70,7 @@ def study(
         played = studies.study(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
             share=not no_sharing, progress=lambda done, total, failed: show(done, total),
+            trackers=trackers(tensorboard, mlflow),
         )  # fmt: skip
     text = played.text(form, columns())
     say(text) if form == "text" else typer.echo(text)

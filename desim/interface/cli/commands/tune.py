@@ -15,6 +15,8 @@ from desim.interface.cli.commands.study import (
 )
 from desim.interface.cli.options import (
     FIGURES,
+    Board,
+    Flow,
     Overrides,
     file_of_kind,
     inches,
@@ -23,6 +25,7 @@ from desim.interface.cli.options import (
     path_argument,
     settings,
     switch,
+    trackers,
 )
 from desim.interface.cli.progress import complain, say
 
@@ -43,6 +46,8 @@ def tune(
     ] = None,
     size: Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")] = None,
     dry_run: DryRun = False,
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Look for the values of keys that meet a target with least time, bytes, rounds or epsilon.
 
@@ -69,6 +74,7 @@ def tune(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
             share=not no_sharing,
             progress=lambda done, total, what: show(f"{what}: run {done}/{total}", done / total),
+            trackers=trackers(tensorboard, mlflow),
         )  # fmt: skip
     say(tuned.text())
     if tuned.best and tuned.complete:
