@@ -314,6 +314,7 @@ def test_desim_watch_refuses_what_is_no_run_and_ports_that_are_taken(tmp_path, c
 def test_a_page_hears_of_the_end_before_the_log_is_read_once_more(tmp_path, served, monkeypatch):
     """Whoever serves it owes it that, and the whole log, while the page is open."""
     run, writes = played(tmp_path / "r"), [True]
+    monkeypatch.setattr(local_server, "ASKING", math.inf)
     for module in ("desim.runs.run", "desim.runs.directory", local_server.__name__):
         monkeypatch.setattr(f"{module}.busy", lambda path: writes[0])
     manipulated(run, status="running", reason="")

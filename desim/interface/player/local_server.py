@@ -38,7 +38,7 @@ PAUSE = 0.5  # s between two looks at the directory
 GRACE = 10.0  # s for which a page may still be told how its run has ended
 ASKING = 3.0  # s without a question after which a page has been closed
 PATIENCE = 1.0  # s for which a request waits for what is being read
-SHARE = 0.2  # of the time, at most, in which a run is read again
+SHARE = 0.2  # of a processor, at most, that reading a run again takes, and accounting for it
 LEAST, PART = 10.0, 0.25  # s, and share of what has passed, over which a pace is taken at least
 MAX_THREADS = 24  # connections at once; whoever has asked nothing for longest makes room
 SILENCE = 10.0  # s after which a connection on which nothing was asked is closed
@@ -196,19 +196,19 @@ class Watched:
         from desim.interface.player.scene import privacy, reading_of, scene
         from desim.interface.reports.readable import readings
 
-        began, plays = self._clock(), run.status == "running"
+        began, plays = time.thread_time(), run.status == "running"
         which = run.manifest.get("scenario_sha256"), path.stat().st_ino
         if which != self._which:  # another run has replaced it
             self._log, self._which, self._charged, self.pace = None, which, 0.0, Pace()
             self._ended = {}
         if self._log is None or self._log.plays != plays:
             self._log = reading_of(run, plays)
-        if began >= self._charged or not plays:  # of many releases it takes longer than the rest
+        if self._clock() >= self._charged or not plays:  # of many releases it takes longer than the rest
             until = last_time(run.store.pieces("events", ["time"])) if plays else float("inf")
             self._spent = privacy(readings([run])[0])
             self._spent |= {"until": until} if plays else {}
-            took = self._clock() - began
-            self._charged = self._clock() + took * (1.0 / SHARE - 1.0)
+            took = time.thread_time() - began
+            self._charged = self._clock() + took / SHARE
             began += took
         seen = scene(run, self._log, self._spent)
         if plays:
@@ -221,7 +221,7 @@ class Watched:
         if path != self.place:
             seen["notes"].insert(0, f"This is run {path.name} of {self.place.name}: {FOLLOWS}")
         self._say(seen)
-        self._rested = self._clock() + (self._clock() - began) * (1.0 / SHARE - 1.0)
+        self._rested = self._clock() + (time.thread_time() - began) / SHARE
 
     def _say(self, seen: dict[str, Any]) -> None:
         from desim.interface.reports.page import embedded

@@ -40,18 +40,21 @@ def scene(
     log = log or reading_of(run)
     moved = one.tried("the log", lambda: log.moves(run))
     end = moved.end if moved else run.manifest.get("time") or 0.0
+    lines = curves(one, end, log.plays)
+    spent = _on_axis(privacy(one) if spent is None else spent, end)
+    shown = [each for each in (*lines, spent) if "rows" in each]
     parts = {
         "name": run.name, "status": run.status, "reason": one.stored("reason", str) or "",
         "plays": log.plays, "asks": False, "left": "",
-        "curves": curves(one, end, log.plays),
-        "privacy": _on_axis(privacy(one) if spent is None else spent, end),
+        "curves": lines, "privacy": spent,
         **({} if moved is None else _moving(one, moved, log.agents)),
     }  # fmt: skip
     troubles = (
         f"not shown: {', '.join(dict.fromkeys(what))}: {why}" for why, what in one.troubles.items()
     )
     warned = [str(text) for text in one.stored("warnings", list) or ()]
-    return {**parts, "notes": [*notes(one, moved), *troubles, *warned]}
+    most = max((each.pop("rows") for each in shown), default=0)
+    return {**parts, "notes": [*notes(one, moved, most > ROUNDS), *troubles, *warned]}
 
 
 def reading_of(run: Run, plays: bool = False) -> Reading:
@@ -221,6 +224,7 @@ def curves(one: Read, end: float, plays: bool = False) -> list[dict[str, Any]]:
         found.append({
             "name": name, "label": LABELS.get(name, name).split(":")[0], "percent": is_share(name),
             "log": name in LOGARITHMIC, "turns": int(parts[name]["round"].max()),
+            "rows": len(value),
             "ticks": packed(ticks(time[rows], end), True), "value": packed(value[rows]),
         })  # fmt: skip
     return found
@@ -231,7 +235,7 @@ def _rows(value: Array) -> NDArray[np.int64]:
     n, late = len(value), ROUNDS // 2
     if n <= ROUNDS:
         return np.arange(n)
-    return np.append(thinned(value[: n - late], late), np.arange(n - late, n))
+    return np.append(thinned(value[: n - late], ROUNDS // 10), np.arange(n - late, n))
 
 
 def privacy(one: Read) -> dict[str, Any]:
@@ -247,7 +251,11 @@ def privacy(one: Read) -> dict[str, Any]:
     if one.spent is not None:
         rows = _rows(one.spent.totals)
         most = np.maximum.reduceat(one.spent.totals, rows)  # until the next row: never too little
-        spent = {"time": one.spent.times[rows], "value": packed(most)}
+        spent = {
+            "rows": len(one.spent.totals),
+            "time": one.spent.times[rows],
+            "value": packed(most),
+        }
     return {"said": epsilon(account.worst, account.flags), "terms": terms, "why": why,
             "doubts": doubts, **spent}  # fmt: skip
 
@@ -260,8 +268,8 @@ def _on_axis(spent: Mapping[str, Any], end: float) -> dict[str, Any]:
     return found
 
 
-def notes(one: Read, moved: Moves | None) -> list[str]:
-    """What a page does not show, and why."""
+def notes(one: Read, moved: Moves | None, thinned_out: bool = False) -> list[str]:
+    """What a page does not show, and why; thinned_out: of curves some rows are left out."""
     found = []
     if moved is None:
         return []
@@ -287,7 +295,7 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:
         found.append(f"The log leaves out {left[one.run.level]} (log: {one.run.level}).")
-    if _is_thinned(one):
+    if thinned_out:
         found.append(
             f"Of a curve of more than {ROUNDS:,} rows the latest {ROUNDS // 2:,} are in this page, "
             "and before these the lowest and the highest of each of many stretches: what is shown "
@@ -299,10 +307,3 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
         )
         found.append(f"No metric is recorded so far{later}.")
     return found
-
-
-def _is_thinned(one: Read) -> bool:
-    """Whether some rows of a curve are not in a page."""
-    measured, spent = one.measured, one.spent
-    rows = [] if measured is None else measured["metric"].value_counts().tolist()
-    return max([*rows, 0 if spent is None else len(spent.totals)], default=0) > ROUNDS

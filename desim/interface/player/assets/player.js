@@ -256,7 +256,9 @@ function words() {
 function left() {
   const { left: text, over_at: over } = view.scene;
   $("left-row").hidden = !text;
-  setText("f-left", text ? text.replace("{}", durationText(over - Date.now() / 1000)) : "");
+  const rest = over - Date.now() / 1000;
+  const late = over !== null && rest <= 0; // what the run has stored since is not read yet
+  setText("f-left", late ? text.replace("about {}", "over by now, if all went on so") : text.replace("{}", durationText(rest)));
 }
 
 function usual() {
