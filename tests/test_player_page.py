@@ -1,5 +1,6 @@
 """The player in a browser: it plays, pauses, jumps to a round, and draws what the log says."""
 
+import math
 import threading
 
 import numpy as np
@@ -194,7 +195,7 @@ def test_a_page_follows_a_run_until_it_is_gone(tmp_path, opened, chromium, monke
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     run = manipulated(hostile(played(tmp_path / "r")), status="running", reason="")
     monkeypatch.setattr("desim.interface.player.local_server.PATIENCE", None)
-    with LocalServer(Watched(run.directory, clock=lambda: 0.0)) as server:
+    with LocalServer(Watched(run.directory, clock=lambda: math.inf)) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         page = chromium.new_page()
         said = []

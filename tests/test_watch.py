@@ -92,7 +92,7 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
     run = played(tmp_path / "r")
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     running = manipulated(run, status="running", reason="")
-    server = served(running.directory, clock=lambda: 0.0)
+    server = served(running.directory, clock=lambda: math.inf)
     first = scene_of(server)
     assert (first["status"], first["plays"], first["asks"]) == ("running", True, True)
     assert first["rows"] == len(run.events)
@@ -112,7 +112,7 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
 def test_who_asks_while_a_long_log_is_read_gets_a_page_at_once(tmp_path, served, monkeypatch):
     """One that asks again; the one before it, once there is one."""
     run = played(tmp_path / "r")
-    server = served(run.directory, clock=lambda: 0.0)
+    server = served(run.directory, clock=lambda: math.inf)
     home, go, whole = f"/{server.secret}/", threading.Event(), Watched._read
 
     def slow(self, *given):
@@ -168,7 +168,7 @@ def test_of_a_study_the_run_that_plays_is_shown_and_then_the_next(tmp_path, monk
             manipulated(run, status="running", reason="")
             os.utime(run.directory / "manifest.json", (0, ord(name)))
     busy |= {"b", "c"}
-    watched = Watched(tmp_path, clock=lambda: 0.0)
+    watched = Watched(tmp_path, clock=lambda: math.inf)
     shown = []
     for ended in (None, "c", "b"):
         busy -= {ended}
@@ -182,7 +182,7 @@ def test_of_a_study_the_run_that_plays_is_shown_and_then_the_next(tmp_path, monk
 def test_of_a_run_that_has_replaced_another_nothing_of_the_old_one_is_shown(tmp_path, served):
     """Of another seed, whose log has as many rows."""
     run = played(tmp_path / "r", network__link__latency={"uniform": ["5 ms", "50 ms"]})
-    server = served(run.directory, clock=lambda: 0.0)
+    server = served(run.directory, clock=lambda: math.inf)
     first = scene_of(server)
     shutil.rmtree(run.directory)
     changes = {"network__link__latency": {"uniform": ["5 ms", "50 ms"]}, "seed": 4}
@@ -318,7 +318,7 @@ def test_a_page_hears_of_the_end_before_the_log_is_read_once_more(tmp_path, serv
     for module in ("desim.runs.run", "desim.runs.directory", local_server.__name__):
         monkeypatch.setattr(f"{module}.busy", lambda path: writes[0])
     manipulated(run, status="running", reason="")
-    server = served(run.directory, clock=lambda: 0.0)
+    server = served(run.directory, clock=lambda: math.inf)
     assert not server.owes()  # nobody has asked
     first = scene_of(server)
     assert first["status"] == "running"

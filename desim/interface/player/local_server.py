@@ -203,7 +203,8 @@ class Watched:
             self._ended = {}
         if self._log is None or self._log.plays != plays:
             self._log = reading_of(run, plays)
-        if self._clock() >= self._charged or not plays:  # of many releases it takes longer than the rest
+        if self._clock() >= self._charged or not plays:
+            # Apart: of many releases it takes longer than the rest.
             until = last_time(run.store.pieces("events", ["time"])) if plays else float("inf")
             self._spent = privacy(readings([run])[0])
             self._spent |= {"until": until} if plays else {}
