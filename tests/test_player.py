@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from cases import DROP, LOSSY, graph, star
 from naive import moving
-from report_runs import HOSTILE, four, played
+from report_runs import HOSTILE, four, manipulated, played
 
 import desim
 from desim.columns import Pieces, columns_of, rows_of
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.interface.cli import main
 from desim.interface.player import moves as reading
 from desim.interface.player.animated import page, player
@@ -357,6 +357,26 @@ def test_of_a_long_log_every_kth_message_is_drawn_and_that_is_said(monkeypatch):
     shares = worked.to_numpy() / seen["end"] * seen["bins"]
     np.testing.assert_allclose(busy, shares, atol=0.5 * seen["bins"] / 255.0)
     assert not np.allclose(busy, shares[::-1], atol=0.5 * seen["bins"] / 255.0)
+
+
+def test_values_of_a_run_that_diverges_are_those_of_the_log_and_few_warnings_are_shown(tmp_path):
+    """Axes hold less than 1e100, which is no reason to say that a larger value is none."""
+    changes = {"problem": {**star()["problem"], "loss": "squared"}, "policy": {"deadline": "1 s"}}
+    changes["algorithm"] = {"name": "fedavg", "local": {"epochs": 3, "step": 9000.0}}
+    scenario = {**star(**changes), "stop": {"rounds": 90}, "observe": {"metrics": ["loss"]}}
+    with pytest.raises(RunError, match="diverged") as failed:
+        desim.run(desim.load(scenario), out=tmp_path / "r")
+    run = desim.open(failed.value.run.directory)
+    (curve,) = scene(run)["curves"]
+    hand = run.curve("loss")["value"].to_numpy()
+    assert np.isfinite(hand).sum() > np.sum(np.abs(hand) < 1e100)
+    np.testing.assert_array_equal(unpacked(curve["value"]), hand)
+    many = manipulated(run, warnings=[f"warning {k}" for k in range(9)])
+    notes = scene(many)["notes"][-7:]
+    assert notes == [
+        *(f"warning {k}" for k in range(6)),
+        "3 more warnings: desim show has them all",
+    ]
 
 
 def test_places_are_apart_and_trees_have_their_cloud_in_the_middle():

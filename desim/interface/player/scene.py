@@ -13,7 +13,7 @@ from desim.agent_names import NETWORK, agent_named, numbered
 from desim.amounts import epsilon, percent
 from desim.arrays import Array, Int
 from desim.interface.player.moves import Moves, Reading, ticks
-from desim.interface.plots.style import LOGARITHMIC, is_share, on_axis, ranked
+from desim.interface.plots.style import AXIS_END, LOGARITHMIC, is_share, ranked
 from desim.interface.reports.page import LABELS, rounded, thinned
 from desim.interface.reports.readable import Reading as Read
 from desim.interface.reports.readable import readings
@@ -25,6 +25,7 @@ ROUNDS = 20_000  # whose ends, and whose rows of a curve, are known to the page
 NAMED = 4000  # nodes that have names
 SPREAD = 300  # nodes of a graph up to which it is laid out by its links
 LINES = 4000  # links that are drawn
+WARNINGS = 6  # that are shown
 STEPPED = 3  # circles on which many agents of a star stand, so that they do not overlap
 CROWDED = 100  # agents on one circle
 
@@ -46,13 +47,16 @@ def scene(
     parts = {
         "name": run.name, "status": run.status, "reason": one.stored("reason", str) or "",
         "plays": log.plays, "asks": False, "left": "",
-        "curves": lines, "privacy": spent,
+        "curves": lines, "axis_end": AXIS_END, "privacy": spent,
         **({} if moved is None else _moving(one, moved, log.agents)),
     }  # fmt: skip
     troubles = (
         f"not shown: {', '.join(dict.fromkeys(what))}: {why}" for why, what in one.troubles.items()
     )
     warned = [str(text) for text in one.stored("warnings", list) or ()]
+    if len(warned) > WARNINGS:
+        more = f"{len(warned) - WARNINGS} more warnings: desim show has them all"
+        warned = [*warned[:WARNINGS], more]
     most = max((each.pop("rows") for each in shown), default=0)
     return {**parts, "notes": [*notes(one, moved, most > ROUNDS), *troubles, *warned]}
 
@@ -74,7 +78,8 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
     lines = moved.links[np.all(moved.links < count, axis=1)]
     lines = np.unique(np.sort(lines, axis=1), axis=0)
     messages, spans, waits = moved.messages, moved.spans, moved.waits
-    rounds = moved.rounds
+    done = manifest.get("rounds", len(moved.rounds))  # a last one may have begun
+    rounds = moved.rounds[: done if hub else None]
     some = np.unique(np.linspace(0, len(rounds) - 1, min(ROUNDS, len(rounds))).astype(np.int64))
     busy = np.rint(255.0 * moved.busy).astype(np.uint8)
     return {
@@ -219,7 +224,6 @@ def curves(one: Read, end: float, plays: bool = False) -> list[dict[str, Any]]:
     parts = dict(iter(measured.groupby("metric", observed=True, sort=True)))
     for name in ranked([list(map(str, parts))]):
         time, value = (parts[name][each].to_numpy(float) for each in ("time", "value"))
-        value = on_axis(value)
         rows = _rows(value)
         found.append({
             "name": name, "label": LABELS.get(name, name).split(":")[0], "percent": is_share(name),

@@ -167,16 +167,18 @@ class Scene {
     return this.over && this.over.length ? this.over[this.over.length - 1] : 0;
   }
 
-  // The value of a curve at a tick: that of its latest row. Ticks, as ends of rounds are ticks.
+  // The value of a curve at a tick: that of its latest row, null before the first. Ticks, as ends of
+  // rounds are ticks.
   valueAt(curve, tick) {
     const place = upTo(curve.ticks, tick) - 1;
     if (place < 0) return curve.spent ? 0 : null;
-    return Number.isFinite(curve.value[place]) ? curve.value[place] : null;
+    return curve.value[place];
   }
 }
 
 // Numbers as people read them.
-const UNITS = [[1e-3, "µs", 1e6], [1, "ms", 1e3], [600, "s", 1], [10800, "min", 1 / 60], [Infinity, "h", 1 / 3600]];
+const UNITS = [[1e-3, "µs", 1e6], [1, "ms", 1e3], [600, "s", 1], [10800, "min", 1 / 60], [864000, "h", 1 / 3600],
+  [Infinity, "d", 1 / 86400]];
 
 function unitOf(end) {
   const [, unit, factor] = UNITS.find(([below]) => end < below);
@@ -189,7 +191,7 @@ function timeText(time, { unit, factor, digits }) {
 }
 
 function numberText(value, percent = false) {
-  if (value === null || value === undefined) return "not finite";
+  if (!Number.isFinite(value)) return "not finite";
   const shown = percent ? 100 * value : value;
   return `${Number(shown.toPrecision(4))}${percent ? " %" : ""}`;
 }

@@ -223,12 +223,19 @@ class Chart extends Picture {
     this.curve = curve;
     this.stale = true;
     if (!curve) return;
-    const shown = curve.value.filter((v) => Number.isFinite(v) && (!curve.log || v > 0));
+    this.log = false;
+    const shown = [...curve.value].filter((v) => this.holds(v) && (!curve.log || v > 0));
+    if (curve.spent) shown.push(0); // where it begins
     const [low, high] = shown.length ? [shown.reduce((a, b) => Math.min(a, b)), shown.reduce((a, b) => Math.max(a, b))] : [0, 1];
-    this.log = curve.log && low > 0 && high > 5 * low;
+    this.log = low > 0 && high > (curve.log ? 5 : 1e6) * low; // else what has diverged is all one sees
     const [a, b] = this.log ? [Math.log10(low), Math.log10(high)] : [low, high];
     const room = (b - a || Math.abs(b) || 1) * 0.06;
     this.range = [a - room, b + room];
+  }
+
+  // Whether a value has a place: others are of where a run has diverged, or not for a logarithm.
+  holds(value) {
+    return Math.abs(value) < this.scene.axis_end && !(this.log && value <= 0);
   }
 
   get frame() {
@@ -276,7 +283,7 @@ class Chart extends Picture {
       last = this.y(0);
     }
     for (let i = 0; i < ticks.length; i += 1) {
-      if (!Number.isFinite(value[i]) || (this.log && value[i] <= 0)) {
+      if (!this.holds(value[i])) {
         last = null;
         continue;
       }
@@ -345,7 +352,7 @@ class Chart extends Picture {
     pen.lineTo(now, bottom);
     pen.stroke();
     const value = this.scene.valueAt(this.curve, tick);
-    if (value === null || (this.log && value <= 0)) return;
+    if (value === null || !this.holds(value)) return;
     pen.fillStyle = colours.busy;
     pen.beginPath();
     pen.arc(now, this.y(value), 4, 0, 2 * Math.PI);
