@@ -431,15 +431,19 @@ def test_what_a_page_cannot_show_is_said(tmp_path, changes, note):
     assert note not in scene(some_run(1))["notes"]
 
 
-def test_of_many_rounds_a_page_says_how_far_it_may_be_off(monkeypatch):
-    run = some_run(0)
-    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", 2)
+@pytest.mark.parametrize("room", [2, 4, 6])
+def test_of_many_rounds_a_page_says_how_far_it_may_be_off(monkeypatch, room):
+    run = desim.run(desim.load(star(stop={"rounds": 11}, observe={"metrics": ["loss"]})))
+    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", room)
     seen = scene(run)
-    text = "Of 4 rounds the ends of 2 are in this page: the number of rounds that are over may be "
-    (note,) = (one for one in seen["notes"] if one.startswith("Of 4 rounds"))
+    (note,) = (one for one in seen["notes"] if one.startswith("Of 11 rounds"))
     turns = unpacked(seen["arrays"]["round"])
-    off = max(np.diff(turns)) - 1
-    assert note == f"{text}{off} too small."
+    assert turns[-room // 2 :] == [*range(12 - room // 2, 12)]
+    off = max(np.diff([0, *turns])) - 1
+    assert note == (
+        f"Of 11 rounds the ends of the latest {room // 2} are in this page: before these the "
+        f"number of rounds that are over may be {off} too small."
+    )
 
 
 def test_a_run_without_events_or_times_is_shown_as_that(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -188,6 +189,13 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
     page.evaluate("(data) => show(data)", seen)
     shown = state(page)
     assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
+    over = {"left": "about {}: round 3", "over_at": time.time() + 7330.0}
+    page.evaluate("(data) => show(data)", {**seen, **over, "plays": True, "run": "the next"})
+    assert page.locator("#f-left").inner_text() == "about 2 h 2 min: round 3"
+    assert state(page)["following"]
+    late = {**seen, **over, "plays": True, "over_at": time.time() - 9.0}
+    page.evaluate("(data) => show(data)", {**late, "run": "the next"})
+    assert page.locator("#f-left").inner_text() == "over by now, if all went on so: round 3"
     assert page.complaints == []
 
 

@@ -80,7 +80,7 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
     messages, spans, waits = moved.messages, moved.spans, moved.waits
     done = manifest.get("rounds", len(moved.rounds))  # a last one may have begun
     rounds = moved.rounds[: done if hub else None]
-    some = np.unique(np.linspace(0, len(rounds) - 1, min(ROUNDS, len(rounds))).astype(np.int64))
+    some = _some(len(rounds))
     busy = np.rint(255.0 * moved.busy).astype(np.uint8)
     return {
         "end": end, "since": moved.since, "every": moved.every, "rows": moved.rows, "hub": hub,
@@ -113,6 +113,19 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
             "busy": packed(busy.ravel()),
         },
     }  # fmt: skip
+
+
+def _some(rounds: int) -> Int:
+    """Which of the rounds, from 0, have an end in the page: the latest, of those before each k-th.
+
+    The number of rounds that are over is then k - 1 too small at most.
+    """
+    late = ROUNDS // 2
+    before = rounds - late if rounds > ROUNDS else 0
+    every = max(ceil(before / late), 1)
+    return np.append(np.arange(every - 1, before, every), np.arange(before, rounds)).astype(
+        np.int64
+    )
 
 
 def _lasting(begin: Array, end: Array, whole: float) -> NDArray[np.uint32]:
@@ -292,9 +305,10 @@ def notes(one: Read, moved: Moves | None, thinned_out: bool = False) -> list[str
             f"{moved.since:.6g} s on; curves and epsilon are of the whole run."
         )
     if (rounds := len(moved.rounds)) > ROUNDS:
+        late = ROUNDS // 2
         found.append(
-            f"Of {rounds:,} rounds the ends of {ROUNDS:,} are in this page: the number of rounds "
-            f"that are over may be {ceil((rounds - 1) / (ROUNDS - 1)) - 1} too small."
+            f"Of {rounds:,} rounds the ends of the latest {late:,} are in this page: before these "
+            f"the number of rounds that are over may be {ceil(rounds / late) - 2} too small."
         )
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:

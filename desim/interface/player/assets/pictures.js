@@ -41,6 +41,10 @@ class Picture {
     this.stale = true;
   }
 
+  clear() {
+    this.context.clearRect(0, 0, this.width, this.height);
+  }
+
   begin(draw) {
     if (this.stale) {
       const back = this.behind.getContext("2d");
@@ -49,7 +53,7 @@ class Picture {
       this.stale = false;
     }
     const pen = this.context;
-    pen.clearRect(0, 0, this.width, this.height);
+    this.clear();
     pen.drawImage(this.behind, 0, 0, this.width, this.height);
     pen.font = "12px system-ui, sans-serif";
     return pen;
@@ -103,7 +107,10 @@ class NetworkMap extends Picture {
 
   draw(moment, colours) {
     const { scene } = this;
-    if (!scene.places) return;
+    if (!scene.places) {
+      this.clear();
+      return;
+    }
     const pen = this.begin((back) => this.wires(back, colours));
     this.glow(pen, moment, colours);
     if (scene.hub) this.cloud(pen, moment, colours);
@@ -336,7 +343,10 @@ class Chart extends Picture {
   }
 
   draw({ time, tick }, colours) {
-    if (!this.curve) return;
+    if (!this.curve) {
+      this.clear();
+      return;
+    }
     const pen = this.begin((back) => this.still(back, colours));
     const { top, bottom } = this.frame;
     const now = this.x(time);
@@ -382,7 +392,10 @@ class Timeline extends Picture {
   }
 
   draw(moment, colours) {
-    if (!this.scene.places) return;
+    if (!this.scene.places) {
+      this.clear();
+      return;
+    }
     this.left = this.crowd ? 44 : Math.min(110, Math.max(34, this.width * 0.12));
     const [from, to] = this.window(moment.time, moment.span);
     this.x = (time) => this.left + ((this.width - this.left - 8) * (time - from)) / (to - from);

@@ -286,6 +286,7 @@ async function show(data) {
   $("curve").replaceChildren(...options);
   const place = Math.max(curves.findIndex(({ name }) => name === chosen), 0);
   $("curve").value = String(place);
+  $("curve").hidden = !curves.length;
   choose(place);
   if (empty) {
     usual();
