@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -341,6 +342,10 @@ def test_a_page_hears_of_the_end_before_the_log_is_read_once_more(tmp_path, serv
     server.watched.refresh()
     third = scene_of(server, second["version_seen"])
     assert (third["status"], third["plays"]) == ("stopped", False)
+    for _ in range(3000):  # until its thread knows that it is sent
+        if not server.owes():
+            break
+        time.sleep(0.01)
     assert not server.owes()
     assert scene_of(server, third["version_seen"]) is None
     assert not server.owes()

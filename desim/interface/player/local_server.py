@@ -261,7 +261,7 @@ class LocalServer(ThreadingHTTPServer):
 
     def __init__(self, watched: Watched, port: int = 0) -> None:
         self.watched, self.secret = watched, secrets.token_urlsafe(16)
-        self.answered, self.sent = -ASKING, 0  # when s a page asked last, and what it got then
+        self.asked_at, self.sent = -ASKING, 0  # when s a page asked last, and what it got then
         self.waiting: dict[socket.socket, float] = {}
         self._room = threading.Condition()
         self._answering = 0
@@ -318,7 +318,7 @@ class LocalServer(ThreadingHTTPServer):
         """Whether a page that is open has not been sent yet how its run has ended."""
         version, seen, _ = self.watched.said
         knows = not seen["plays"] and self.sent == version
-        return not knows and time.monotonic() - self.answered < ASKING
+        return not knows and time.monotonic() - self.asked_at < ASKING
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that has gone meanwhile."""
@@ -358,17 +358,19 @@ class Answers(BaseHTTPRequestHandler):
         _, secret, *rest = [*asked.path.split("/"), ""]
         if not compare_digest(secret.encode(), server.secret.encode()) or len(rest) != 2:
             self._refuse(HTTPStatus.NOT_FOUND)
-        elif rest[0] == "":
+            return
+        server.asked_at = time.monotonic()
+        if rest[0] == "":
             server.watched.refresh(PATIENCE)
             said = server.watched.said
             self._send("text/html", _page_of(server.watched.place.name, said))
-            server.answered, server.sent = time.monotonic(), said[0]
+            server.sent = said[0]
         elif rest[0] == "scene":
             server.watched.refresh(PATIENCE)
             version, _, text = server.watched.said
             since = parse_qs(asked.query).get("since", [""])[-1]
             self._send("application/json", text if version and since != str(version) else "null")
-            server.answered, server.sent = time.monotonic(), version
+            server.sent = version
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
 
