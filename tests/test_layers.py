@@ -24,7 +24,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 10170,  # trackers of studies, and what is spent meanwhile; who hears of a run; which
     "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
     "experiments": 11190,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8650,  # a player, and the page and server that watch a run, at once; Flower apps
+    "interface": 8820,  # a player; a page that watches runs and studies, and knows how they ended
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside
@@ -50,7 +50,7 @@ INSIDE = {  # names that a room takes from inside others: only down, of outer ro
     # scenario: attacks and robust sums, two modules that it builds; deployments: nine of engine's
     # tree, whose edges they play by processes; what follows runs, whose group a study has
     "problem": 29, "network": 19, "log": 1, "privacy": 8, "engine": 158, "methods": 66,
-    "scenario": 144, "runs": 73, "deployments": 53, "experiments": 88, "interface": 56,
+    "scenario": 144, "runs": 73, "deployments": 53, "experiments": 88, "interface": 58,
 }  # fmt: skip
 SPARE = 3  # names that such a number may have left
 WORDS = (  # of the first floor, and the doors, which stand where their room does

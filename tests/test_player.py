@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import struct
 import zlib
 from base64 import b64decode
 from html import unescape
@@ -12,16 +13,16 @@ import pandas as pd
 import pytest
 from cases import DROP, LOSSY, graph, star
 from naive import moving
-from report_runs import HOSTILE, four, played
+from report_runs import HOSTILE, four, manipulated, played
 
 import desim
 from desim.columns import Pieces, columns_of, rows_of
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.interface.cli import main
 from desim.interface.player import moves as reading
 from desim.interface.player.animated import page, player
 from desim.interface.player.moves import Occupied, Reading
-from desim.interface.player.scene import places, scene
+from desim.interface.player.scene import places, reading_of, scene
 
 ROWS = ("sent", "source", "target", "lost")
 
@@ -29,6 +30,8 @@ ROWS = ("sent", "source", "target", "lost")
 def unpacked(array):
     """The numbers behind the letters, one after the other."""
     raw, size, n = zlib.decompress(b64decode(array["data"])), int(array["kind"][1:]), array["n"]
+    if array["kind"] == "f8":
+        return [struct.unpack("<d", bytes(raw[i::n]))[0] for i in range(n)]
     found, total = [], 0
     for i in range(n):
         value = int.from_bytes(bytes(raw[k * n + i] for k in range(size)), "little")
@@ -51,7 +54,7 @@ class Seen:
 
     def at(self, when):
         """Messages by link, agents that compute, rounds that are over, and who is waited for."""
-        rows, tick = self.rows, round(when / self.scene["end"] * (2**32 - 1))
+        rows, tick = self.rows, round(when / self.scene["end"] * reading.END)
         dots = {}
         for i in self._open("sent", "taking", tick):
             key = rows["source"][i], rows["target"][i], bool(rows["lost"][i])
@@ -143,9 +146,9 @@ def _ends(seen):
 
 def _under_way(seen, when):
     """Whether something is in the scene that ends with the run, and so is in no row of the log."""
-    tick = when / seen.scene["end"] * (2**32 - 1)
+    tick = when / seen.scene["end"] * reading.END
     rows = zip(seen.rows["begun"], _ends(seen), strict=True)
-    return any(begin <= tick and end >= 2**32 - 2 for begin, end in rows)
+    return any(begin <= tick and end >= reading.END for begin, end in rows)
 
 
 def test_what_is_open_at_the_end_goes_on_to_it():
@@ -157,7 +160,7 @@ def test_what_is_open_at_the_end_goes_on_to_it():
     )
     away = {int(who) for who, kind in down.items() if kind == "down"}
     rows = zip(seen.rows["who"], seen.rows["state"], _ends(seen), strict=True)
-    assert {who for who, state, end in rows if state == reading.AWAY and end >= 2**32 - 2} == away
+    assert {who for who, state, end in rows if state == reading.AWAY and end >= reading.END} == away
 
 
 # How many do what: sums over bins, which grow with the run.
@@ -241,10 +244,11 @@ def test_what_was_measured_at_the_end_of_a_round_is_so_at_its_end():
     seen = scene(run)
     over = unpacked(seen["arrays"]["over"])
     (curve,) = (one for one in seen["curves"] if one["name"] == "error")
-    measured = reading.ticks(np.array(curve["time"]), seen["end"]).tolist()
-    by_round = dict(zip(curve["round"], measured, strict=True))
-    assert [by_round[k + 1] for k in range(len(over))] == over
-    six = reading.ticks(np.array([float(f"{one:.6g}") for one in curve["time"]]), seen["end"])
+    measured = unpacked(curve["ticks"])
+    assert measured[1:] == over  # of each round one row, after that of the start
+    assert unpacked(curve["value"]) == run.curve("error")["value"].tolist()
+    times = run.curve("error")["time"]
+    six = reading.ticks(np.array([float(f"{one:.6g}") for one in times]), seen["end"])
     assert six.tolist() != measured  # which six digits are not enough for
 
 
@@ -269,6 +273,28 @@ def test_whoever_was_called_and_can_still_be_used_is_waited_for_at_the_end(late)
                 hand.clear()
         assert found == [[-1, who] for who in sorted(hand)]
     assert (ended > 0) == (late == "discard")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_ends_with_a_log_that_grows_is_over_and_what_goes_on_is_not(number):
+    """At each of its ends: messages that have just come, and who computes, as later rows say."""
+    run = some_run(number)
+    rows = run.events.to_dict("records")
+    came = on = 0
+    for some in range(20, len(rows) - 40, 9):
+        end = rows[some - 1]["time"]
+        if rows[some]["time"] == end:
+            continue
+        log = reading_of(run, plays=True)
+        moved = log.moves(Growing(run, [some]))
+        log.moves = lambda _, moved=moved: moved
+        dots, at_work, _, _ = Seen(scene(run, log)).at(end)
+        assert dots == {}
+        came += rows[some - 1]["kind"] in ("deliver", "lost")
+        assert at_work == moving.computing(rows, end)
+        on += len(at_work)
+    assert came > 2
+    assert on > 2
 
 
 def test_at_the_edge_of_a_tree_edges_wait_for_agents_and_the_cloud_for_edges():
@@ -298,12 +324,16 @@ def test_of_a_curve_of_many_rows_epsilon_is_never_too_little_and_that_is_said(
     run = played(tmp_path / "r", stop__rounds=20)
     whole = scene(run)
     assert not [one for one in whole["notes"] if one.startswith("Of a curve")]
-    monkeypatch.setattr("desim.interface.player.scene.POINTS", 12)
+    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", 12)
     some = scene(run)
     assert [one for one in some["notes"] if one.startswith("Of a curve of more than 12 rows")]
-    shown = [np.array(one["privacy"][name]) for one in (whole, some) for name in ("time", "value")]
+    names = ("ticks", "value")
+    shown = [np.array(unpacked(one["privacy"][name])) for one in (whole, some) for name in names]
     times, values, fewer, theirs = shown
     assert len(fewer) <= 12 < len(times)
+    assert fewer[-6:].tolist() == times[-6:].tolist()  # of the latest rows none is left out
+    (curve,) = (one for one in some["curves"] if one["name"] == "error")
+    assert unpacked(curve["value"])[-6:] == run.curve("error")["value"].tolist()[-6:]
     known = theirs[np.searchsorted(fewer, times, side="right") - 1]
     assert (known >= values).all()
     assert known[-1] == values[-1]
@@ -327,6 +357,26 @@ def test_of_a_long_log_every_kth_message_is_drawn_and_that_is_said(monkeypatch):
     shares = worked.to_numpy() / seen["end"] * seen["bins"]
     np.testing.assert_allclose(busy, shares, atol=0.5 * seen["bins"] / 255.0)
     assert not np.allclose(busy, shares[::-1], atol=0.5 * seen["bins"] / 255.0)
+
+
+def test_values_of_a_run_that_diverges_are_those_of_the_log_and_few_warnings_are_shown(tmp_path):
+    """Axes hold less than 1e100, which is no reason to say that a larger value is none."""
+    changes = {"problem": {**star()["problem"], "loss": "squared"}, "policy": {"deadline": "1 s"}}
+    changes["algorithm"] = {"name": "fedavg", "local": {"epochs": 3, "step": 9000.0}}
+    scenario = {**star(**changes), "stop": {"rounds": 90}, "observe": {"metrics": ["loss"]}}
+    with pytest.raises(RunError, match="diverged") as failed:
+        desim.run(desim.load(scenario), out=tmp_path / "r")
+    run = desim.open(failed.value.run.directory)
+    (curve,) = scene(run)["curves"]
+    hand = run.curve("loss")["value"].to_numpy()
+    assert np.isfinite(hand).sum() > np.sum(np.abs(hand) < 1e100)
+    np.testing.assert_array_equal(unpacked(curve["value"]), hand)
+    many = manipulated(run, warnings=[f"warning {k}" for k in range(9)])
+    notes = scene(many)["notes"][-7:]
+    assert notes == [
+        *(f"warning {k}" for k in range(6)),
+        "3 more warnings: desim show has them all",
+    ]
 
 
 def test_places_are_apart_and_trees_have_their_cloud_in_the_middle():
@@ -381,15 +431,19 @@ def test_what_a_page_cannot_show_is_said(tmp_path, changes, note):
     assert note not in scene(some_run(1))["notes"]
 
 
-def test_of_many_rounds_a_page_says_how_far_it_may_be_off(monkeypatch):
-    run = some_run(0)
-    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", 2)
+@pytest.mark.parametrize("room", [2, 4, 6])
+def test_of_many_rounds_a_page_says_how_far_it_may_be_off(monkeypatch, room):
+    run = desim.run(desim.load(star(stop={"rounds": 11}, observe={"metrics": ["loss"]})))
+    monkeypatch.setattr("desim.interface.player.scene.ROUNDS", room)
     seen = scene(run)
-    text = "Of 4 rounds the ends of 2 are in this page: the number of rounds that are over may be "
-    (note,) = (one for one in seen["notes"] if one.startswith("Of 4 rounds"))
+    (note,) = (one for one in seen["notes"] if one.startswith("Of 11 rounds"))
     turns = unpacked(seen["arrays"]["round"])
-    off = max(np.diff(turns)) - 1
-    assert note == f"{text}{off} too small."
+    assert turns[-room // 2 :] == [*range(12 - room // 2, 12)]
+    off = max(np.diff([0, *turns])) - 1
+    assert note == (
+        f"Of 11 rounds the ends of the latest {room // 2} are in this page: before these the "
+        f"number of rounds that are over may be {off} too small."
+    )
 
 
 def test_a_run_without_events_or_times_is_shown_as_that(tmp_path, monkeypatch):
@@ -417,7 +471,7 @@ def test_the_epsilon_has_its_terms_or_why_it_is_infinite(tmp_path):
     assert spent["said"] == f"{run.account().worst:.4g}"
     assert spent["terms"].startswith("view eavesdropper, replace-one, delta 1e-05")
     assert "unit: one record" in spent["terms"]
-    assert spent["value"][-1] == pytest.approx(run.account().worst, rel=1e-5)
+    assert unpacked(spent["value"])[-1] == run.account().worst
     bare = scene(played(tmp_path / "s", privacy=None))["privacy"]
     assert bare["said"] == "infinite (no noise)"
     assert bare["why"].startswith("infinite: released without noise")

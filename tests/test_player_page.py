@@ -1,6 +1,8 @@
 """The player in a browser: it plays, pauses, jumps to a round, and draws what the log says."""
 
+import math
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -187,6 +189,13 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
     page.evaluate("(data) => show(data)", seen)
     shown = state(page)
     assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
+    over = {"left": "about {}: round 3", "over_at": time.time() + 7330.0}
+    page.evaluate("(data) => show(data)", {**seen, **over, "plays": True, "run": "the next"})
+    assert page.locator("#f-left").inner_text() == "about 2 h 2 min: round 3"
+    assert state(page)["following"]
+    late = {**seen, **over, "plays": True, "over_at": time.time() - 9.0}
+    page.evaluate("(data) => show(data)", {**late, "run": "the next"})
+    assert page.locator("#f-left").inner_text() == "over by now, if all went on so: round 3"
     assert page.complaints == []
 
 
@@ -194,7 +203,7 @@ def test_a_page_follows_a_run_until_it_is_gone(tmp_path, opened, chromium, monke
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     run = manipulated(hostile(played(tmp_path / "r")), status="running", reason="")
     monkeypatch.setattr("desim.interface.player.local_server.PATIENCE", None)
-    with LocalServer(Watched(run.directory, clock=lambda: 0.0)) as server:
+    with LocalServer(Watched(run.directory, clock=lambda: math.inf)) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         page = chromium.new_page()
         said = []

@@ -2,10 +2,15 @@
 
 import http.client
 import json
+import math
+import os
 import shutil
+import socket
 import threading
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from report_runs import HOSTILE, SCENARIO, hostile, manipulated, played
 
@@ -88,7 +93,7 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
     run = played(tmp_path / "r")
     monkeypatch.setattr("desim.runs.run.busy", lambda path: True)
     running = manipulated(run, status="running", reason="")
-    server = served(running.directory, clock=lambda: 0.0)
+    server = served(running.directory, clock=lambda: math.inf)
     first = scene_of(server)
     assert (first["status"], first["plays"], first["asks"]) == ("running", True, True)
     assert first["rows"] == len(run.events)
@@ -108,7 +113,7 @@ def test_a_page_is_told_what_is_new_and_how_it_ended(tmp_path, served, monkeypat
 def test_who_asks_while_a_long_log_is_read_gets_a_page_at_once(tmp_path, served, monkeypatch):
     """One that asks again; the one before it, once there is one."""
     run = played(tmp_path / "r")
-    server = served(run.directory, clock=lambda: 0.0)
+    server = served(run.directory, clock=lambda: math.inf)
     home, go, whole = f"/{server.secret}/", threading.Event(), Watched._read
 
     def slow(self, *given):
@@ -133,10 +138,52 @@ def test_who_asks_while_a_long_log_is_read_gets_a_page_at_once(tmp_path, served,
     assert scene_of(server, first["version_seen"])["status"] == "failed"
 
 
+def test_whoever_asks_nothing_makes_room_for_who_does(tmp_path, served, monkeypatch):
+    """Of any number of open connections as many are heard as there are threads, the latest."""
+    monkeypatch.setattr(local_server, "MAX_THREADS", 3)
+    server = served(played(tmp_path / "r").directory)
+    silent = [socket.create_connection(server.server_address, timeout=30) for _ in range(9)]
+    for one in silent[::2]:
+        one.sendall(b"GET /")
+    assert asked(server, f"/{server.secret}/")[0] == 200
+    for one in silent[:6]:
+        assert one.recv(1) == b""  # closed
+    assert server._answering <= 3
+    monkeypatch.setattr(local_server, "SILENCE", -1.0)  # all of them are late
+    assert asked(server, f"/{server.secret}/")[0] == 200
+    for one in silent:
+        assert one.recv(1) == b""
+        one.close()
+
+
+def test_of_a_study_the_run_that_plays_is_shown_and_then_the_next(tmp_path, monkeypatch):
+    busy = set()
+    for module in ("desim.runs.run", "desim.runs.directory", local_server.__name__):
+        monkeypatch.setattr(f"{module}.busy", lambda path: path.name in busy)
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(InputError, match="its runs are in runs/"):
+        Watched(tmp_path)
+    for name in "abc":
+        run = played(tmp_path / "runs" / name, seed=ord(name))
+        if name != "a":
+            manipulated(run, status="running", reason="")
+            os.utime(run.directory / "manifest.json", (0, ord(name)))
+    busy |= {"b", "c"}
+    watched = Watched(tmp_path, clock=lambda: math.inf)
+    shown = []
+    for ended in (None, "c", "b"):
+        busy -= {ended}
+        watched.refresh()
+        _, seen, _ = watched.said
+        shown.append((watched.path.name, seen["plays"]))
+        assert seen["notes"][0].startswith(f"This is run {watched.path.name} of {tmp_path.name}:")
+    assert shown == [("c", True), ("b", True), ("a", False)]
+
+
 def test_of_a_run_that_has_replaced_another_nothing_of_the_old_one_is_shown(tmp_path, served):
     """Of another seed, whose log has as many rows."""
     run = played(tmp_path / "r", network__link__latency={"uniform": ["5 ms", "50 ms"]})
-    server = served(run.directory, clock=lambda: 0.0)
+    server = served(run.directory, clock=lambda: math.inf)
     first = scene_of(server)
     shutil.rmtree(run.directory)
     changes = {"network__link__latency": {"uniform": ["5 ms", "50 ms"]}, "seed": 4}
@@ -149,6 +196,8 @@ def test_of_a_run_that_has_replaced_another_nothing_of_the_old_one_is_shown(tmp_
 def test_a_run_is_not_read_more_than_a_fifth_of_the_time(tmp_path, monkeypatch):
     run = played(tmp_path / "r")
     now, read = [0.0], []
+    for module in ("desim.runs.run", "desim.runs.directory"):
+        monkeypatch.setattr(f"{module}.busy", lambda path: True)
 
     def clock():
         return now[0]
@@ -179,25 +228,46 @@ class Stopping:
 
 
 def test_the_time_left_says_what_it_comes_from():
-    pace = Pace()
+    pace, unknown = Pace(), math.inf
     run = Stopping(rounds=100)
-    assert pace.left(run, 0.0, 0, 50.0) == "not known yet: nothing is done"
-    assert pace.left(run, 2.0, 10, 100.0) == "not known yet: round 10 of 100"
-    text = "about 1 min 20 s: round 20 of 100, at the pace of the last 10 s"
-    assert pace.left(run, 4.0, 20, 110.0) == text
-    assert pace.left(run, 4.0, 20, 115.0) == text  # nothing is new
-    late = pace.left(run, 10.0, 60, 300.0)
-    assert late == "about 3 min 10 s: round 60 of 100, at the pace of the last 3 min 10 s"
-    late = pace.left(run, 11.0, 90, 365.0)  # since a minute, or the last time before
-    assert late == "about 22 s: round 90 of 100, at the pace of the last 1 min 5 s"
+    assert pace.left(run, 0.0, 0, 50.0) == ("not known yet: nothing is done", unknown)
+    assert pace.left(run, 2.0, 10, 100.0) == ("not known yet: round 10 of 100", unknown)
+    text = "about {}: round 20 of 100, at the pace of the last 10 s"
+    assert pace.left(run, 4.0, 20, 110.0) == (text, pytest.approx(190.0))
+    assert pace.left(run, 4.0, 20, 115.0) == (text, pytest.approx(190.0))  # nothing is new
+    assert pace.left(run, 9.0, 100, 120.0) == ("all is played, and is being stored", unknown)
     both = Stopping(rounds=100, time=10.0, metric={"accuracy": 0.9})
     pace = Pace()
     pace.left(both, 1.0, 1, 0.0)
-    assert pace.left(both, 5.0, 2, 40.0) == (
-        "about 50 s: 5 s of 10.0 s, at the pace of the last 40 s, sooner where a target of "
-        "stop.metric is met"
-    )
-    assert Pace().left(Stopping(metric={"error": 1.0}), 1.0, 1, 0.0) == "not known: no limit is set"
+    text = "about {}: 5 s of 10.0 s, at the pace of the last 40 s, sooner where a target of "
+    assert pace.left(both, 5.0, 2, 40.0) == (f"{text}stop.metric is met", pytest.approx(90.0))
+    no_limit = "not known: no limit is set"
+    assert Pace().left(Stopping(metric={"error": 1.0}), 1.0, 1, 0.0) == (no_limit, unknown)
+
+
+PACES = {  # when, s, so much was done of what takes a run of 200 s
+    "even": lambda t: t / 200.0,
+    "slow for 20 s, as something is compiled": lambda t: max(t - 18.0, t / 10.0) / 182.0,
+    "twice as slow from the middle on": lambda t: min(t, 50.0 + t / 2.0) / 150.0,
+    "by fits and starts of 4 s": lambda t: (t + math.sin(t * math.pi / 2.0) * 0.6) / 200.0,
+}
+
+
+@pytest.mark.parametrize("name", PACES)
+def test_the_time_left_is_that_of_a_known_pace(name):
+    """Once a pace has lasted for as long as it is taken over; over all the run it would not be."""
+    done, pace, run = PACES[name], Pace(), Stopping(rounds=1000)
+    off, whole = [], []
+    for step in range(1, 75):
+        when = 2.5 * step
+        rounds = int(1000 * done(when))
+        _, over = pace.left(run, 0.0, rounds, when)
+        steady = 50.0 < when if "middle" not in name else when > 150.0
+        if steady:
+            off.append(over / 200.0 - 1.0)
+            whole.append(when / done(when) / 200.0 - 1.0)
+    assert np.abs(off).max() < 0.04
+    assert ("slow" in name) == (np.abs(whole).max() > 0.04)
 
 
 def test_desim_watch_serves_until_ctrl_c(tmp_path, monkeypatch, capsys):
@@ -242,6 +312,45 @@ def test_desim_watch_refuses_what_is_no_run_and_ports_that_are_taken(tmp_path, c
         assert "allowed: a free one, 1 to 65535, or none" in capsys.readouterr().err
 
 
+def test_a_page_hears_of_the_end_before_the_log_is_read_once_more(tmp_path, served, monkeypatch):
+    """Whoever serves it owes it that, and the whole log, while the page is open."""
+    run, writes = played(tmp_path / "r"), [True]
+    monkeypatch.setattr(local_server, "ASKING", math.inf)
+    for module in ("desim.runs.run", "desim.runs.directory", local_server.__name__):
+        monkeypatch.setattr(f"{module}.busy", lambda path: writes[0])
+    manipulated(run, status="running", reason="")
+    server = served(run.directory, clock=lambda: math.inf)
+    assert not server.owes()  # nobody has asked
+    first = scene_of(server)
+    assert first["status"] == "running"
+    assert server.owes()
+    go, whole = threading.Event(), Watched._read
+
+    def slow(self, *given):
+        go.wait(30.0)
+        whole(self, *given)
+
+    monkeypatch.setattr(Watched, "_read", slow)
+    monkeypatch.setattr(local_server, "PATIENCE", 0.01)
+    manipulated(run, status="stopped", reason="interrupted by Ctrl-C")
+    writes[0] = False
+    second = scene_of(server, first["version_seen"])
+    assert (second["status"], second["reason"]) == ("stopped", "interrupted by Ctrl-C")
+    assert (second["left"], second["plays"]) == ("", True)
+    assert server.owes()
+    go.set()
+    server.watched.refresh()
+    third = scene_of(server, second["version_seen"])
+    assert (third["status"], third["plays"]) == ("stopped", False)
+    for _ in range(3000):  # until its thread knows that it is sent
+        if not server.owes():
+            break
+        time.sleep(0.01)
+    assert not server.owes()
+    assert scene_of(server, third["version_seen"]) is None
+    assert not server.owes()
+
+
 class Child:
     """A process that serves, as far as tests go."""
 
@@ -258,7 +367,10 @@ class Child:
         self.did.append("joined" if timeout is None else "waited")
 
     def terminate(self):
-        self.did.append("ended")
+        self.did.append("asked to end")
+
+    def kill(self):
+        self.did.append("killed")
 
 
 @pytest.fixture
@@ -271,26 +383,30 @@ def children(monkeypatch):
 
 
 def test_run_watch_plays_beside_a_process_that_serves(tmp_path, children, monkeypatch):
-    """Watched or not, a run is the same, and it ends only by Ctrl-C."""
+    """Watched or not, a run is the same; however it ends, the page has time to hear of it."""
     monkeypatch.chdir(tmp_path)
     Path("s.json").write_text(embedded(SCENARIO))
     left(["run", "s.json", "-o", "plain"], 0)
     assert children == []
     left(["run", "s.json", "-o", "seen", "--watch"], 0)
     (child,) = children
-    assert child.given[1][:3] == (Path("seen"), 0, True)
-    assert child.did == ["started", "joined", "ended", "joined"]
+    assert child.given[1][0] == Path("seen")
+    ends = ["asked to end", "waited", "killed", "joined"]
+    assert child.did == ["started", "joined", *ends]
     digests = [desim.open(name).manifest["files"] for name in ("plain", "seen")]
     assert digests[0] == digests[1]
     left(["run", "s.json", "-o", "seen", "--watch"], 2)
     assert len(children) == 1  # refused before anything was served
 
-    def fails(*_, **__):
-        raise RunError("it broke")
+    ways = [(RunError("it broke"), 1), (KeyboardInterrupt(), 130)]
+    for number, (error, code) in enumerate(ways, 1):
 
-    monkeypatch.setattr("desim.runs.recording.record", fails)
-    left(["run", "s.json", "-o", "broken", "--watch"], 1)
-    assert children[1].did == ["started", "waited", "ended", "joined"]
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("desim.runs.recording.record", fails)
+        left(["run", "s.json", "-o", "broken", "--watch"], code)
+        assert children[number].did == ["started", *ends]
 
 
 def test_who_serves_waits_for_a_run_and_ends_with_who_began_it(tmp_path, monkeypatch):
@@ -304,3 +420,6 @@ def test_who_serves_waits_for_a_run_and_ends_with_who_began_it(tmp_path, monkeyp
     monkeypatch.setattr(local_server, "_wanted", iter([True, False]).__next__)
     local_server.serve(run.directory, 0, True, told.append)
     assert len(told) == 1
+    monkeypatch.setattr(local_server, "_wanted", lambda: True)
+    local_server.serve(run.directory, 0, True, told.append, lambda: True)  # nobody has asked
+    local_server.serve(tmp_path / "r", 0, True, told.append, lambda: True)

@@ -551,7 +551,7 @@ def open_run(path: str | Path) -> Run:
     manifest.pop("scenario", None)
     ended = manifest["status"] != "running"
     if not ended and busy(directory):
-        manifest["reason"] = "a process simulates it at this moment; its log ends at the last flush"
+        manifest["reason"] = "a process plays it at this moment; its log ends at the last flush"
     elif not ended:
         manifest["status"] = "interrupted"
         manifest["reason"] = "the process ended before the run did; its log ends at the last flush"

@@ -27,6 +27,7 @@ MAX_ROWS = 300_000  # of a log, up to which every message and computation is tak
 LATEST = 80_000  # rows of a run that plays
 CELLS = 400_000  # agents times bins
 MIN_BINS, MAX_BINS = 20, 600
+END = 2**32 - 2  # the tick at which a log ends; what goes on then lasts for one more
 OF_BOTH = {"row": np.int64, "begin": float, "end": float}
 MESSAGES = {**OF_BOTH, "source": np.int64, "target": np.int64, "lost": bool}
 SPANS = {**OF_BOTH, "agent": np.int64, "state": np.int64}
@@ -45,7 +46,10 @@ class Messages:
 
 @dataclass(frozen=True)
 class Spans:
-    """What agents (n,) did, by agent and begin s: COMPUTES, INTERRUPTED or AWAY, until end s."""
+    """What agents (n,) did, by agent and begin s: COMPUTES, INTERRUPTED or AWAY, until end s.
+
+    What goes on when a growing log ends has the end inf.
+    """
 
     agent: Int
     begin: Array
@@ -136,11 +140,12 @@ class Occupied:
 class Reading:
     """A log of so many agents, of which `moves` reads what it has not yet.
 
-    plays: it may grow, and the latest rows are of interest.
+    plays: it may grow, and the latest rows are of interest; rounds: after which agents of a graph
+    compute no more.
     """
 
-    def __init__(self, agents: int, plays: bool = False) -> None:
-        self.agents, self.plays = agents, plays
+    def __init__(self, agents: int, plays: bool = False, rounds: float = np.inf) -> None:
+        self.agents, self.plays, self._last_round = agents, plays, rounds
         self._begin(Pieces([0], lambda _: {}), 0.0)
 
     def _begin(self, log: Pieces, end: float) -> None:
@@ -156,7 +161,7 @@ class Reading:
         self._rounds = np.zeros(0)
         self._hub = False
         self._crowd, self._busy = Occupied(2, end), Occupied(agents if self.every > 1 else 0, end)
-        self._occupation = Occupation()
+        self._occupation = Occupation(self._last_round)
         self._called, self._heard, self._caller = (np.zeros(agents, np.int64) for _ in range(3))
         self._closed = 0
         self._down: dict[int, float] = {}
@@ -265,7 +270,8 @@ class Reading:
         table = waits(whole) if run.level != "rounds" else _NO_WAITS
         on, since_when = self._under_way()
         now = np.full(len(on), end)
-        under_way = {"row": now * 0 + rows, "agent": on, "begin": since_when, "end": now,
+        under_way = {"row": now * 0 + rows, "agent": on, "begin": since_when,
+                     "end": now + np.inf if self.plays else now,
                      "state": np.where(np.isin(on, [*self._down]), AWAY, COMPUTES)}  # fmt: skip
         crowd = deepcopy(self._crowd)
         some = under_way["state"] == COMPUTES
@@ -345,6 +351,6 @@ def _closers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def ticks(times: Array, end: float) -> NDArray[np.uint32]:
-    """Times (n,) s as shares of `end`, in whole 2^-32 parts of it."""
+    """Times (n,) s as shares of `end`, in whole parts of it, END of them; what is inf is later."""
     share = np.clip(times / end if end > 0.0 else times * 0.0, 0.0, 1.0)
-    return np.asarray(np.rint(share * (2**32 - 1)), np.uint32)
+    return np.asarray(np.where(np.isinf(times), END + 1, np.rint(share * END)), np.uint32)

@@ -13,18 +13,19 @@ from desim.agent_names import NETWORK, agent_named, numbered
 from desim.amounts import epsilon, percent
 from desim.arrays import Array, Int
 from desim.interface.player.moves import Moves, Reading, ticks
-from desim.interface.plots.style import LOGARITHMIC, is_share, on_axis, ranked
+from desim.interface.plots.style import AXIS_END, LOGARITHMIC, is_share, ranked
 from desim.interface.reports.page import LABELS, rounded, thinned
 from desim.interface.reports.readable import Reading as Read
 from desim.interface.reports.readable import readings
+from desim.runs.premises import real
 from desim.runs.reading.waits import CLOSERS
 from desim.runs.run import Run
 
-POINTS = 1500  # of a curve
-ROUNDS = 20_000  # whose ends are known to the page
+ROUNDS = 20_000  # whose ends, and whose rows of a curve, are known to the page
 NAMED = 4000  # nodes that have names
 SPREAD = 300  # nodes of a graph up to which it is laid out by its links
 LINES = 4000  # links that are drawn
+WARNINGS = 6  # that are shown
 STEPPED = 3  # circles on which many agents of a star stand, so that they do not overlap
 CROWDED = 100  # agents on one circle
 
@@ -37,25 +38,34 @@ def scene(
     log: what was read of it already; spent: its `privacy`, where that is known.
     """
     one = readings([run])[0]
-    log = log or Reading(agents_of(run))
+    log = log or reading_of(run)
     moved = one.tried("the log", lambda: log.moves(run))
+    end = moved.end if moved else run.manifest.get("time") or 0.0
+    lines = curves(one, end, log.plays)
+    spent = _on_axis(privacy(one) if spent is None else spent, end)
+    shown = [each for each in (*lines, spent) if "rows" in each]
     parts = {
         "name": run.name, "status": run.status, "reason": one.stored("reason", str) or "",
         "plays": log.plays, "asks": False, "left": "",
-        "curves": curves(one, moved.end if log.plays and moved else np.inf),
-        "privacy": privacy(one) if spent is None else spent,
+        "curves": lines, "axis_end": AXIS_END, "privacy": spent,
         **({} if moved is None else _moving(one, moved, log.agents)),
     }  # fmt: skip
     troubles = (
         f"not shown: {', '.join(dict.fromkeys(what))}: {why}" for why, what in one.troubles.items()
     )
     warned = [str(text) for text in one.stored("warnings", list) or ()]
-    return {**parts, "notes": [*notes(one, moved), *troubles, *warned]}
+    if len(warned) > WARNINGS:
+        more = f"{len(warned) - WARNINGS} more warnings: desim show has them all"
+        warned = [*warned[:WARNINGS], more]
+    most = max((each.pop("rows") for each in shown), default=0)
+    return {**parts, "notes": [*notes(one, moved, most > ROUNDS), *troubles, *warned]}
 
 
-def agents_of(run: Run) -> int:
-    """How many agents a run has, as its manifest says."""
-    return len(run.manifest.get("rows") or ())
+def reading_of(run: Run, plays: bool = False) -> Reading:
+    """What reads the log of a run; plays: that grows."""
+    limit = (run.written.get("stop") or {}).get("rounds")
+    rounds = float(limit) if isinstance(limit, int | float) else np.inf
+    return Reading(len(run.manifest.get("rows") or ()), plays, rounds)
 
 
 def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
@@ -68,13 +78,15 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
     lines = moved.links[np.all(moved.links < count, axis=1)]
     lines = np.unique(np.sort(lines, axis=1), axis=0)
     messages, spans, waits = moved.messages, moved.spans, moved.waits
-    rounds = moved.rounds
-    some = np.unique(np.linspace(0, len(rounds) - 1, min(ROUNDS, len(rounds))).astype(np.int64))
+    done = manifest.get("rounds", len(moved.rounds))  # a last one may have begun
+    rounds = moved.rounds[: done if hub else None]
+    some = _some(len(rounds))
     busy = np.rint(255.0 * moved.busy).astype(np.uint8)
     return {
         "end": end, "since": moved.since, "every": moved.every, "rows": moved.rows, "hub": hub,
         "agents": agents, "nodes": count, "how": how, "sent_left": moved.sent,
         "edges": one.run.manifest.get("edges", count), "level": one.run.level,
+        "turns": len(rounds),
         "names": [numbered(manifest, who) for who in range(min(count, NAMED))],
         "places": rounded(place.ravel()),
         "links": lines[:: max(1, len(lines) // LINES)].ravel().tolist(),
@@ -101,6 +113,19 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
             "busy": packed(busy.ravel()),
         },
     }  # fmt: skip
+
+
+def _some(rounds: int) -> Int:
+    """Which of the rounds, from 0, have an end in the page: the latest, of those before each k-th.
+
+    The number of rounds that are over is then k - 1 too small at most.
+    """
+    late = ROUNDS // 2
+    before = rounds - late if rounds > ROUNDS else 0
+    every = max(ceil(before / late), 1)
+    return np.append(np.arange(every - 1, before, every), np.arange(before, rounds)).astype(
+        np.int64
+    )
 
 
 def _lasting(begin: Array, end: Array, whole: float) -> NDArray[np.uint32]:
@@ -199,29 +224,35 @@ def _leaves(below: Mapping[int, list[int]]) -> list[int]:
 # Curves, epsilon, and what a reader has to know.
 
 
-def curves(one: Read, until: float = np.inf) -> list[dict[str, Any]]:
-    """Each metric of the network: name, label, how it is shown, and its rows, thinned.
+def curves(one: Read, end: float, plays: bool = False) -> list[dict[str, Any]]:
+    """Each metric of the network: name, label, how it is shown, and its rows, of many a part.
 
-    until s: where the log ends that was read, of a run that has stored more since.
+    end s: of the log; of a run that plays, which has stored more since, rows until then.
     """
     found = []
     measured = one.measured
     if measured is None:
         return []
-    measured = measured[measured["time"] <= until]
+    measured = measured[measured["time"] <= end] if plays else measured
     parts = dict(iter(measured.groupby("metric", observed=True, sort=True)))
     for name in ranked([list(map(str, parts))]):
-        time, turn, value = (
-            parts[name][each].to_numpy(float) for each in ("time", "round", "value")
-        )
-        value = on_axis(value)
-        rows = thinned(value, POINTS)
+        time, value = (parts[name][each].to_numpy(float) for each in ("time", "value"))
+        rows = _rows(value)
         found.append({
             "name": name, "label": LABELS.get(name, name).split(":")[0], "percent": is_share(name),
-            "log": name in LOGARITHMIC, "time": time[rows].tolist(),
-            "round": turn[rows].astype(np.int64).tolist(), "value": rounded(value[rows]),
+            "log": name in LOGARITHMIC, "turns": int(parts[name]["round"].max()),
+            "rows": len(value),
+            "ticks": packed(ticks(time[rows], end), True), "value": packed(value[rows]),
         })  # fmt: skip
     return found
+
+
+def _rows(value: Array) -> NDArray[np.int64]:
+    """Which rows (n,) of a curve a page has: the latest all, of those before the extreme ones."""
+    n, late = len(value), ROUNDS // 2
+    if n <= ROUNDS:
+        return np.arange(n)
+    return np.append(thinned(value[: n - late], ROUNDS // 10), np.arange(n - late, n))
 
 
 def privacy(one: Read) -> dict[str, Any]:
@@ -235,15 +266,27 @@ def privacy(one: Read) -> dict[str, Any]:
     doubts = [f"privacy: {text}" for text in account.flags if not text.startswith("infinite")]
     spent: dict[str, Any] = {}
     if one.spent is not None:
-        rows = thinned(one.spent.totals, POINTS)
+        rows = _rows(one.spent.totals)
         most = np.maximum.reduceat(one.spent.totals, rows)  # until the next row: never too little
-        spent = {"time": one.spent.times[rows].tolist(), "value": rounded(most)}
+        spent = {
+            "rows": len(one.spent.totals),
+            "time": one.spent.times[rows],
+            "value": packed(most),
+        }
     return {"said": epsilon(account.worst, account.flags), "terms": terms, "why": why,
             "doubts": doubts, **spent}  # fmt: skip
 
 
-def notes(one: Read, moved: Moves | None) -> list[str]:
-    """What a page does not show, and why."""
+def _on_axis(spent: Mapping[str, Any], end: float) -> dict[str, Any]:
+    """What `privacy` says, its times as ticks of a log that ends at `end` s."""
+    found = dict(spent)
+    if "time" in found:
+        found["ticks"] = packed(ticks(found.pop("time"), end), True)
+    return found
+
+
+def notes(one: Read, moved: Moves | None, thinned_out: bool = False) -> list[str]:
+    """What a page does not show, and why; thinned_out: of curves some rows are left out."""
     found = []
     if moved is None:
         return []
@@ -262,25 +305,23 @@ def notes(one: Read, moved: Moves | None) -> list[str]:
             f"{moved.since:.6g} s on; curves and epsilon are of the whole run."
         )
     if (rounds := len(moved.rounds)) > ROUNDS:
+        late = ROUNDS // 2
         found.append(
-            f"Of {rounds:,} rounds the ends of {ROUNDS:,} are in this page: the number of rounds "
-            f"that are over may be {ceil((rounds - 1) / (ROUNDS - 1)) - 1} too small."
+            f"Of {rounds:,} rounds the ends of the latest {late:,} are in this page: before these "
+            f"the number of rounds that are over may be {ceil(rounds / late) - 2} too small."
         )
     left = {"messages": "what agents do", "rounds": "messages and what agents do"}
     if one.run.level in left:
         found.append(f"The log leaves out {left[one.run.level]} (log: {one.run.level}).")
-    if _is_thinned(one):
+    if thinned_out:
         found.append(
-            f"Of a curve of more than {POINTS:,} rows {POINTS:,} are in this page at most: what is "
-            "shown at a moment may be a value of shortly before, and epsilon, of shortly after."
+            f"Of a curve of more than {ROUNDS:,} rows the latest {ROUNDS // 2:,} are in this page, "
+            "and before these the lowest and the highest of each of many stretches: what is shown "
+            "at such a moment is a value of shortly before, and epsilon, of shortly after."
         )
     if one.measured is not None and one.measured.empty:
-        found.append("No metric is recorded so far.")
+        later = (
+            ": those of a deployment are computed when it is over" if real(one.run.manifest) else ""
+        )
+        found.append(f"No metric is recorded so far{later}.")
     return found
-
-
-def _is_thinned(one: Read) -> bool:
-    """Whether some rows of a curve are not in a page."""
-    measured, spent = one.measured, one.spent
-    rows = [] if measured is None else measured["metric"].value_counts().tolist()
-    return max([*rows, 0 if spent is None else len(spent.totals)], default=0) > POINTS

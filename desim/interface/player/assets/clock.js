@@ -1,12 +1,13 @@
 "use strict";
 // What is so at a moment of virtual time: the arrays of a scene, searched by halving.
-// Times are ticks, whole 2^-32 parts of the run; a message is on its way from `sent` on and no more
-// when it has taken `taking`.
+// Times are ticks, TICKS of them from the start to the end of the log; a message is on its way from
+// `sent` on and no more when it has taken `taking`. What goes on when a growing log ends lasts for a
+// tick more.
 
-const TICKS = 4294967295;
+const TICKS = 4294967294;
 const BLOCK = 256; // rows of which the latest end is known, so that they can be passed over
 const IDLE = -1, COMPUTES = 0, INTERRUPTED = 1, AWAY = 2;
-const KINDS = { u4: Uint32Array, i4: Int32Array, u1: Uint8Array };
+const KINDS = { u4: Uint32Array, i4: Int32Array, u1: Uint8Array, f8: Float64Array };
 
 // An array from its letters: compressed bytes, all first ones, all second ones, ...; of differences
 // the running sum, which overflows as theirs did.
@@ -16,9 +17,16 @@ async function unpacked({ kind, n, running, data }) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());
   const values = new KINDS[kind](n);
+  const size = values.BYTES_PER_ELEMENT;
+  if (kind === "f8") { // as machines have them, the least byte first
+    const whole = Uint8Array.from(planes, (_, at) => planes[(at % size) * n + Math.floor(at / size)]);
+    const from = new DataView(whole.buffer);
+    for (let i = 0; i < n; i += 1) values[i] = from.getFloat64(i * size, true);
+    return values;
+  }
   for (let i = 0; i < n; i += 1) {
     let value = 0;
-    for (let k = values.BYTES_PER_ELEMENT - 1; k >= 0; k -= 1) value = value * 256 + planes[k * n + i];
+    for (let k = size - 1; k >= 0; k -= 1) value = value * 256 + planes[k * n + i];
     values[i] = running && i ? values[i - 1] + value : value;
   }
   return values;
@@ -75,7 +83,11 @@ class Scene {
   static async of(data) {
     const names = Object.keys(data.arrays || {});
     const arrays = await Promise.all(names.map((name) => unpacked(data.arrays[name])));
-    return new Scene(data, Object.fromEntries(names.map((name, k) => [name, arrays[k]])));
+    const { privacy } = data;
+    const spent = privacy.ticks ? [{ ...privacy, name: "epsilon", label: "epsilon", log: false, spent: true }] : [];
+    const curves = await Promise.all([...data.curves, ...spent].map(async (curve) => (
+      { ...curve, ticks: await unpacked(curve.ticks), value: await unpacked(curve.value) })));
+    return new Scene({ ...data, curves }, Object.fromEntries(names.map((name, k) => [name, arrays[k]])));
   }
 
   constructor(data, arrays) {
@@ -88,9 +100,6 @@ class Scene {
     this.waits = new Lasting(this.opened, this.open);
     this.first = new Uint32Array(this.nodes + 1); // where the spans of each agent begin
     for (let agent = 0; agent <= this.nodes; agent += 1) this.first[agent] = upTo(this.who, agent - 1);
-    this.curves = [...data.curves];
-    if (data.privacy.time) this.curves.push({ ...data.privacy, name: "epsilon", label: "epsilon", log: false, spent: true });
-    for (const curve of this.curves) curve.ticks = curve.time.map((time) => this.tick(time));
   }
 
   tick(time) {
@@ -147,7 +156,7 @@ class Scene {
   // open at the end, who was called and not heard. At the end of a run nobody waits any more.
   awaitedAt(tick) {
     const known = this.waits.at(tick).map((i) => ({ agent: this.waiter[i], closer: this.closer[i] }));
-    const open = this.hub && !known.some(({ agent }) => agent < 0) && tick >= this.edge && tick < TICKS;
+    const open = this.hub && !known.some(({ agent }) => agent < 0) && tick >= this.edge && (this.plays || tick < TICKS);
     if (!open) return known;
     const more = this.awaited.map(([agent, closer]) => ({ agent, closer }));
     return [...known, ...more.filter(({ agent }) => !known.some((one) => one.agent === agent))];
@@ -158,7 +167,8 @@ class Scene {
     return this.over && this.over.length ? this.over[this.over.length - 1] : 0;
   }
 
-  // The value of a curve at a tick: that of its latest row. Ticks, as ends of rounds are ticks.
+  // The value of a curve at a tick: that of its latest row, null before the first. Ticks, as ends of
+  // rounds are ticks.
   valueAt(curve, tick) {
     const place = upTo(curve.ticks, tick) - 1;
     if (place < 0) return curve.spent ? 0 : null;
@@ -167,7 +177,8 @@ class Scene {
 }
 
 // Numbers as people read them.
-const UNITS = [[1e-3, "µs", 1e6], [1, "ms", 1e3], [600, "s", 1], [10800, "min", 1 / 60], [Infinity, "h", 1 / 3600]];
+const UNITS = [[1e-3, "µs", 1e6], [1, "ms", 1e3], [600, "s", 1], [10800, "min", 1 / 60], [864000, "h", 1 / 3600],
+  [Infinity, "d", 1 / 86400]];
 
 function unitOf(end) {
   const [, unit, factor] = UNITS.find(([below]) => end < below);
@@ -180,9 +191,17 @@ function timeText(time, { unit, factor, digits }) {
 }
 
 function numberText(value, percent = false) {
-  if (value === null || value === undefined) return "not finite";
+  if (!Number.isFinite(value)) return "not finite";
   const shown = percent ? 100 * value : value;
   return `${Number(shown.toPrecision(4))}${percent ? " %" : ""}`;
+}
+
+// Real time: 42 s, 3 min 20 s, 2 h 5 min.
+function durationText(seconds) {
+  const whole = Math.max(Math.round(seconds), 0);
+  const minutes = Math.floor(whole / 60);
+  if (!minutes) return `${whole} s`;
+  return minutes < 60 ? `${minutes} min ${whole % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 function brief(time) {

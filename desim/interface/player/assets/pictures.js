@@ -24,17 +24,25 @@ class Picture {
     this.fit();
   }
 
+  get layers() {
+    return [this.canvas, this.behind];
+  }
+
   // As many points as the screen has, up to four for one of the page.
   fit() {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     this.width = this.canvas.clientWidth;
     this.height = this.canvas.clientHeight;
-    for (const one of [this.canvas, this.behind]) {
+    for (const one of this.layers) {
       one.width = Math.max(1, Math.round(this.width * ratio));
       one.height = Math.max(1, Math.round(this.height * ratio));
       one.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
     }
     this.stale = true;
+  }
+
+  clear() {
+    this.context.clearRect(0, 0, this.width, this.height);
   }
 
   begin(draw) {
@@ -45,7 +53,7 @@ class Picture {
       this.stale = false;
     }
     const pen = this.context;
-    pen.clearRect(0, 0, this.width, this.height);
+    this.clear();
     pen.drawImage(this.behind, 0, 0, this.width, this.height);
     pen.font = "12px system-ui, sans-serif";
     return pen;
@@ -99,7 +107,10 @@ class NetworkMap extends Picture {
 
   draw(moment, colours) {
     const { scene } = this;
-    if (!scene.places) return;
+    if (!scene.places) {
+      this.clear();
+      return;
+    }
     const pen = this.begin((back) => this.wires(back, colours));
     this.glow(pen, moment, colours);
     if (scene.hub) this.cloud(pen, moment, colours);
@@ -209,17 +220,29 @@ class NetworkMap extends Picture {
 
 // A curve over virtual time: what is over strong, what comes pale, and where it is now.
 class Chart extends Picture {
+  get layers() {
+    this.over = this.over || document.createElement("canvas");
+    return [...super.layers, this.over];
+  }
+
   show(scene, curve) {
     this.scene = scene;
     this.curve = curve;
     this.stale = true;
     if (!curve) return;
-    const shown = curve.value.filter((v) => v !== null && (!curve.log || v > 0));
-    const [low, high] = shown.length ? [Math.min(...shown), Math.max(...shown)] : [0, 1];
-    this.log = curve.log && low > 0 && high > 5 * low;
+    this.log = false;
+    const shown = [...curve.value].filter((v) => this.holds(v) && (!curve.log || v > 0));
+    if (curve.spent) shown.push(0); // where it begins
+    const [low, high] = shown.length ? [shown.reduce((a, b) => Math.min(a, b)), shown.reduce((a, b) => Math.max(a, b))] : [0, 1];
+    this.log = low > 0 && high > (curve.log ? 5 : 1e6) * low; // else what has diverged is all one sees
     const [a, b] = this.log ? [Math.log10(low), Math.log10(high)] : [low, high];
     const room = (b - a || Math.abs(b) || 1) * 0.06;
     this.range = [a - room, b + room];
+  }
+
+  // Whether a value has a place: others are of where a run has diverged, or not for a logarithm.
+  holds(value) {
+    return Math.abs(value) < this.scene.axis_end && !(this.log && value <= 0);
   }
 
   get frame() {
@@ -259,19 +282,19 @@ class Chart extends Picture {
   }
 
   path(pen, curve) {
-    const { value, time } = curve;
+    const { value, ticks } = curve;
     let last = null;
     pen.beginPath();
     if (curve.spent) {
       pen.moveTo(this.x(0), this.y(0));
       last = this.y(0);
     }
-    for (let i = 0; i < time.length; i += 1) {
-      if (value[i] === null || (this.log && value[i] <= 0)) {
+    for (let i = 0; i < ticks.length; i += 1) {
+      if (!this.holds(value[i])) {
         last = null;
         continue;
       }
-      const [x, y] = [this.x(time[i]), this.y(value[i])];
+      const [x, y] = [this.x(this.scene.time(ticks[i])), this.y(value[i])];
       if (last === null) pen.moveTo(x, y);
       else {
         pen.lineTo(x, last);
@@ -311,22 +334,27 @@ class Chart extends Picture {
     pen.lineWidth = 1.5;
     this.path(pen, curve);
     pen.stroke();
+    const over = this.over.getContext("2d");
+    over.clearRect(0, 0, this.width, this.height);
+    over.strokeStyle = colours.busy;
+    over.lineWidth = 2;
+    this.path(over, curve);
+    over.stroke();
   }
 
-  draw({ time, now: tick }, colours) {
-    if (!this.curve) return;
+  draw({ time, tick }, colours) {
+    if (!this.curve) {
+      this.clear();
+      return;
+    }
     const pen = this.begin((back) => this.still(back, colours));
     const { top, bottom } = this.frame;
     const now = this.x(time);
-    pen.save();
-    pen.beginPath();
-    pen.rect(0, 0, now, this.height);
-    pen.clip();
-    pen.strokeStyle = colours.busy;
-    pen.lineWidth = 2;
-    this.path(pen, this.curve);
-    pen.stroke();
-    pen.restore();
+    const share = now / this.width; // of what is strong, which may be a curve of many rows
+    if (share > 0) {
+      const { width, height } = this.over;
+      pen.drawImage(this.over, 0, 0, width * share, height, 0, 0, now, this.height);
+    }
     pen.strokeStyle = colours.text;
     pen.lineWidth = 1;
     pen.beginPath();
@@ -334,7 +362,7 @@ class Chart extends Picture {
     pen.lineTo(now, bottom);
     pen.stroke();
     const value = this.scene.valueAt(this.curve, tick);
-    if (value === null || (this.log && value <= 0)) return;
+    if (value === null || !this.holds(value)) return;
     pen.fillStyle = colours.busy;
     pen.beginPath();
     pen.arc(now, this.y(value), 4, 0, 2 * Math.PI);
@@ -364,7 +392,10 @@ class Timeline extends Picture {
   }
 
   draw(moment, colours) {
-    if (!this.scene.places) return;
+    if (!this.scene.places) {
+      this.clear();
+      return;
+    }
     this.left = this.crowd ? 44 : Math.min(110, Math.max(34, this.width * 0.12));
     const [from, to] = this.window(moment.time, moment.span);
     this.x = (time) => this.left + ((this.width - this.left - 8) * (time - from)) / (to - from);
@@ -385,8 +416,15 @@ class Timeline extends Picture {
     this.seen = [from, to];
   }
 
+  // The cloud first, then the edges of a tree, then agents.
+  lane(node) {
+    const { hub, nodes, edges } = this.scene;
+    if (node < 0) return 0;
+    return (hub ? 1 : 0) + (node >= edges ? node - edges : node + nodes - edges);
+  }
+
   y(node) {
-    return (node + (this.scene.hub ? 1 : 0)) * this.high;
+    return this.lane(node) * this.high;
   }
 
   names(pen, colours) {
@@ -397,7 +435,7 @@ class Timeline extends Picture {
     pen.textBaseline = "middle";
     pen.fillStyle = colours.text;
     for (let node = scene.hub ? -1 : 0; node < scene.nodes; node += 1) {
-      if ((node + (scene.hub ? 1 : 0)) % every) continue;
+      if (this.lane(node) % every) continue;
       const name = node < 0 ? "cloud" : String(scene.names[node]);
       pen.fillText(name.length > 16 ? `${name.slice(0, 15)}…` : name, this.left - 6, this.y(node) + high / 2, this.left - 8);
     }

@@ -32,9 +32,10 @@ function listed(nodes) {
   return words.join(", ") + (nodes.length > NAMES ? ` and ${nodes.length - NAMES} more` : "");
 }
 
-function awaitedText({ waits, scene }) {
+function awaitedText({ waits, scene, time }) {
   if (scene.level === "rounds") return "not in the log";
   if (scene.every > 1 && !scene.waits.begin.length) return "sampled: see the table below";
+  if (scene.plays && !scene.hub && !waits.length && time >= scene.end) return "not known before waits are over";
   const closers = [...new Set(waits.map(({ closer }) => closer))];
   const agents = closers.filter((one) => one >= 0 || one === -1).sort((a, b) => a - b);
   const parts = agents.length ? [listed(agents)] : [];
@@ -66,7 +67,7 @@ function messagesText({ under, scene, time }) {
 function curveText(moment) {
   const curve = view.scene.curves[view.curve];
   if (!curve) return "none recorded";
-  const value = view.scene.valueAt(curve, moment.now);
+  const value = view.scene.valueAt(curve, moment.tick);
   return value === null ? "not measured yet" : numberText(value, curve.percent);
 }
 
@@ -76,7 +77,7 @@ function epsilonText(moment) {
   if (!spent) return privacy.said;
   const { until } = privacy; // of a run that plays: it is known less often than the rest
   const old = until !== undefined && moment.time > until ? `, by ${timeText(until, unitOf(view.scene.end))}` : "";
-  return `${numberText(view.scene.valueAt(spent, moment.now))}${old}`;
+  return `${numberText(view.scene.valueAt(spent, moment.tick))}${old}`;
 }
 
 function facts(moment) {
@@ -86,7 +87,7 @@ function facts(moment) {
   const last = scene.done(scene.over.length);
   setText("clock", clock);
   setText("f-time", clock);
-  setText("f-round", last ? `${scene.rounds(moment.now)} of ${last} over` : "none is over");
+  setText("f-round", last ? `${scene.rounds(moment.tick)} of ${last} over` : "none is over");
   setText("f-metric", curveText(moment));
   setText("f-epsilon", epsilonText(moment));
   setText("f-computing", computingText(moment));
@@ -94,7 +95,7 @@ function facts(moment) {
   setText("f-messages", messagesText(moment));
   const place = String(scene.end ? Math.round((STEPS * moment.time) / scene.end) : 0);
   if ($("time").value !== place) $("time").value = place;
-  $("time").setAttribute("aria-valuetext", `${clock}, round ${scene.rounds(moment.now)}`);
+  $("time").setAttribute("aria-valuetext", `${clock}, round ${scene.rounds(moment.tick)}`);
 }
 
 // For readers of the screen: where it stands, when it was stopped or moved, and now and then.
@@ -102,7 +103,7 @@ function say(moment) {
   const { scene } = view;
   const curve = scene.curves[view.curve];
   const metric = curve ? `, ${curve.label} ${curveText(moment)}` : "";
-  setText("said", `${timeText(moment.time, unitOf(scene.end))}, round ${scene.rounds(moment.now)}${metric}, `
+  setText("said", `${timeText(moment.time, unitOf(scene.end))}, round ${scene.rounds(moment.tick)}${metric}, `
     + `waited for: ${awaitedText(moment)}`);
   view.said = performance.now();
 }
@@ -111,8 +112,7 @@ function say(moment) {
 
 function momentAt(time) {
   const { scene } = view;
-  const now = scene.tick(time);
-  const tick = Math.min(now, scene.plays ? TICKS - 1 : TICKS); // what is on at the end goes on
+  const tick = scene.tick(time);
   const trail = scene.tick(Math.max(time - (view.playing && !still.matches ? TRAIL * view.pace : 0), 0));
   const under = scene.messages.at(tick);
   const waits = scene.awaitedAt(tick);
@@ -124,7 +124,7 @@ function momentAt(time) {
     if (state === INTERRUPTED) vain.push(agent);
   }
   return {
-    scene, time, now, tick, trail, under, waits, computing, vain, span: view.span,
+    scene, time, tick, trail, under, waits, computing, vain, span: view.span,
     awaited: new Set(waits.map(({ closer }) => closer)), waiting: waits.some(({ agent }) => agent < 0),
   };
 }
@@ -232,6 +232,7 @@ function element(name, text, ...inner) {
 
 function words() {
   const { scene } = view;
+  setText("name", scene.name);
   setText("reason", scene.reason);
   document.querySelector(".badge").textContent = scene.status;
   setText("how", scene.how || "");
@@ -245,11 +246,19 @@ function words() {
   }, closers);
   const said = [...scene.notes, ...scene.privacy.doubts];
   rowsOf("notes", (text) => element("li", text), said.length ? said : ["Nothing."]);
-  $("left-row").hidden = !scene.left;
-  setText("f-left", scene.left || "");
+  left();
   $("follow-label").hidden = !scene.plays;
   $("trouble").hidden = !scene.trouble;
   setText("trouble", scene.trouble || "");
+}
+
+// How long the run will take from now on: the server says when it will be over.
+function left() {
+  const { left: text, over_at: over } = view.scene;
+  $("left-row").hidden = !text;
+  const rest = over - Date.now() / 1000;
+  const late = over !== null && rest <= 0; // what the run has stored since is not read yet
+  setText("f-left", late ? text.replace("about {}", "over by now, if all went on so") : text.replace("{}", durationText(rest)));
 }
 
 function usual() {
@@ -263,7 +272,8 @@ function usual() {
 
 async function show(data) {
   const first = view.scene === null;
-  const empty = first || !view.scene.end; // of a run that has stored nothing there is nothing to follow
+  const other = !first && view.scene.run !== data.run; // the next one of a study, or in its place
+  const empty = first || other || !view.scene.end; // of a run that has stored nothing there is nothing to follow
   const chosen = first ? null : (view.scene.curves[view.curve] || {}).name;
   view.scene = await Scene.of(data);
   view.time = Math.max(view.time, view.scene.since || 0); // a quick run leaves behind who follows it
@@ -276,10 +286,11 @@ async function show(data) {
   $("curve").replaceChildren(...options);
   const place = Math.max(curves.findIndex(({ name }) => name === chosen), 0);
   $("curve").value = String(place);
+  $("curve").hidden = !curves.length;
   choose(place);
   if (empty) {
     usual();
-    follow(first || view.following);
+    follow(first || other || view.following);
   }
   if (first) requestAnimationFrame(frame);
   if (!view.scene.plays && view.following) {
@@ -296,6 +307,7 @@ async function ask(seen) {
   let gone = false;
   for (;;) {
     await new Promise((after) => setTimeout(after, POLL));
+    left();
     try {
       const answer = await fetch(`scene?since=${version}`, { cache: "no-store" });
       const data = answer.ok ? await answer.json() : null;
@@ -324,12 +336,12 @@ function pointed(canvas, act) {
 
 // The moment of the row of the curve that is nearest: when a round was measured.
 function pick(x) {
-  const { time } = view.scene.curves[view.curve] || { time: [] };
-  const asked = pictures.chart.timeAt(x);
-  const place = upTo(time, asked);
-  const near = [time[place - 1], time[place]].filter((one) => one !== undefined);
+  const { ticks } = view.scene.curves[view.curve] || { ticks: [] };
+  const asked = view.scene.tick(pictures.chart.timeAt(x));
+  const place = upTo(ticks, asked);
+  const near = [ticks[place - 1], ticks[place]].filter((one) => one !== undefined);
   near.sort((a, b) => Math.abs(a - asked) - Math.abs(b - asked));
-  if (near.length) jump(near[0]);
+  if (near.length) jump(view.scene.time(near[0]));
 }
 
 const KEYS = {
@@ -384,7 +396,7 @@ function state() {
   });
   return {
     time: view.time, end: scene.end, playing: view.playing, following: view.following, speed: view.speed,
-    round: scene.rounds(moment.now), dots, computing: [...moment.computing], waits: moment.waits.map((one) => ({ ...one })),
+    round: scene.rounds(moment.tick), dots, computing: [...moment.computing], waits: moment.waits.map((one) => ({ ...one })),
     frames: view.frames, epsilon: $("f-epsilon").textContent, metric: $("f-metric").textContent,
     nodes: Array.from({ length: scene.nodes }, (_, node) => pictures.map.place(node)), status: scene.status,
   };
