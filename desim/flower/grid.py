@@ -3,7 +3,8 @@
 Four things of Flower are changed for as long as a run lasts. A strategy tells of each model that
 it makes. A classic server that waits for more clients asks for them, and not for a day of real
 time. The classic server, which asks each client from a thread of its own, in a pool of a few, asks
-them all at once: the group is known, so that no window of real time decides who is in it. And
+them all at once: the group is known, so that no window of real time decides who is in it, and its
+strategy gets results by node, where Flower's own order is that of a set of threads. And
 whatever asks after the run's end hears that the run is not running.
 """
 

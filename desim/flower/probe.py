@@ -81,7 +81,7 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
     one of a single 0, and no content. InputError for one that raises before, or asks nothing.
     """
     parts = app.loaded()
-    nodes, replies = Nodes(app, parts.client, agents, seed), dict[str, Any]()
+    nodes, replies, asked = Nodes(app, parts.client, agents, seed), dict[str, Any](), 0
     seam, looks = Live.begun(app, parts.server, seed), 0
     try:
         for number in range(QUESTIONS):
