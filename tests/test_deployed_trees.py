@@ -257,7 +257,7 @@ def test_fields_within_fields_are_no_end_of_the_coordinator(depth):
 def test_a_client_whose_reports_make_no_sense_is_lost_to_its_edge():
     buried, dropped = [], []
     members = SimpleNamespace(first=0, bury=lambda *what: buried.append(what))
-    place = SimpleNamespace(greeted={1: "line"}, drop=dropped.append)
+    place = SimpleNamespace(greeted={1: "line"}, drop=dropped.append, read=lambda some: None)
     one = edge_server.Server.__new__(edge_server.Server)
     one.place, one.edge = place, SimpleNamespace(station=SimpleNamespace(fleet=members))
     report = formats.Message("of", {"node": 1, "kind": "done", "fields": {}}, {})

@@ -22,7 +22,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "flower": 2233,  # Flower apps by their Grid, without models, too; what averages release
     "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
     "runs": 10170,  # trackers of studies, and what is spent meanwhile; who hears of a run; which
-    "deployments": 10560,  # edges of a tree as processes; words for messages that are too deep
+    "deployments": 10580,  # edges of a tree as processes; who is blamed, whichever word came first
     "experiments": 11190,  # laws of what a class says of sums; joules beside seconds and bytes
     "interface": 8850,  # a player; a page that watches runs and studies, and knows how they ended
 }
@@ -144,9 +144,16 @@ def parsed(text):
     return ast.parse(text)
 
 
+@cache
+def landmarks(text):
+    """Imports, functions and conditions of a module's text: to walk takes as long as to parse."""
+    kinds = ast.ImportFrom | ast.Import | ast.FunctionDef | ast.If
+    return [node for node in ast.walk(parsed(text)) if isinstance(node, kinds)]
+
+
 def unplayed(text):
     """Imports of a module that stand under `if TYPE_CHECKING:`, and so are never played."""
-    for node in ast.walk(parsed(text)):
+    for node in landmarks(text):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for one in node.body:
                 yield from ast.walk(one)
@@ -158,7 +165,7 @@ def imports(name, text, modules, typed=True):
     typed: also those that only checkers of types see.
     """
     unseen = set() if typed else {*unplayed(text)}
-    for node in ast.walk(parsed(text)):
+    for node in landmarks(text):
         if node in unseen:
             continue
         if isinstance(node, ast.Import):
@@ -228,7 +235,7 @@ def budgets(modules, most):
 def taken(modules):
     """(room, giver, module, name) of whatever a module imports from another room but the words."""
     for name, text in modules.items():
-        for node in ast.walk(parsed(text)):
+        for node in landmarks(text):
             if not isinstance(node, ast.ImportFrom | ast.Import):
                 continue
             for alias in node.names:
@@ -266,7 +273,7 @@ def house(modules):
             yield f"{name} has {lines} lines"
         if not ast.get_docstring(parsed(text)):
             yield f"{name} has no docstring"
-        for node in ast.walk(parsed(text)):
+        for node in landmarks(text):
             if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST:
                 yield f"{name}.{node.name} has {node.end_lineno - node.lineno + 1} lines"
         if any(EMPTY_NAMES.match(part) for part in name.split(".")):

@@ -108,8 +108,9 @@ def test_lists_say_what_methods_need(capsys):
 
 
 @pytest.fixture
-def stored(tmp_path):
-    """stored(**changes): a run directory whose manifest says otherwise."""
+def stored(tmp_path, monkeypatch):
+    """stored(**changes): a run directory whose manifest says otherwise; one round, in Python."""
+    monkeypatch.setenv("DESIM_COMPILE", "never")
     scenario = {
         "name": "small",
         "problem": {

@@ -392,8 +392,9 @@ class Server(Client):
             self._miss(said["node"], f"told what is of no use ({type(error).__name__}: {error})")
 
     def _miss(self, node: int, how: str) -> None:
-        """A member is heard no more."""
+        """A member is heard no more; what was here of it before, unread, still is."""
         if line := self.place.greeted.pop(node, None):
+            self.place.read([line])
             self.place.drop(line)
         self.members.bury(node, how)
 

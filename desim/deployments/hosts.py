@@ -244,6 +244,7 @@ def drift(first: Offset, last: Offset) -> float:
 # The processes on the hosts, as the coordinator sees them.
 
 BUILDING = 600.0  # s that hosts have to read the data and compile
+HEARSAY = 5.0  # s in which a host that is busy has to say how one of its agents ended
 SPARE = 3600.0  # s that invitations hold beyond all that is waited for: clocks of hosts differ
 
 
@@ -421,7 +422,7 @@ class Remote(Fleet):
 
     def reap(self, agent: int) -> str:
         """How an agent ended: its host says so, if it is there."""
-        host, until = self.hosts.host_of(agent), time.monotonic() + 1.0
+        host, until = self.hosts.host_of(agent), time.monotonic() + HEARSAY
         while agent not in self.died and time.monotonic() < until:
             if host not in self.joined or self.joined[host].fileno() < 0:
                 break

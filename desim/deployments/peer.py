@@ -480,7 +480,9 @@ class Overseer:
             if world.observer.rows.reached is not None:
                 return float(world.observer.rows.reached)
         if not self.finished:
-            raise at(fleet.now, self._died())
+            first = min(fleet.dead)
+            text = f"agent {first} {fleet.dead[first]}, and no other is left"
+            raise at(fleet.now, f"nobody can go on: {text}")
         return min(max(self.finished.values()), horizon)
 
     def _report(self, agent: int, message: Message) -> None:
@@ -554,13 +556,9 @@ class Overseer:
         self.settled[agent] = np.inf
         self.world.caution(f"agent {agent} {how} at {now:.3g} s")
         if not self._alone and agent not in self.finished:
-            raise at(now, self._died())
+            kind = self.world.settings.policy.kind
+            raise at(now, f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it")
         self.world.observer.leave(agent, now)
-
-    def _died(self) -> str:
-        agent, how = next(iter(self.fleet.dead.items()))
-        kind = self.world.settings.policy.kind
-        return f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it"
 
 
 def play(world: RealWorld, fleet: Fleet) -> float:

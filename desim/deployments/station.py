@@ -34,6 +34,7 @@ from desim.network.timeline.record import UPLINK, Kind, release_id
 STATE = "state "  # before the names of arrays that are an agent's state
 STEP = 0.1  # s after which the user sees how far the run is, and is heard
 SYNC = 1.0  # s between two questions whether all reports until then are in
+BOTH = "found both a reply to a call and word that it was given up"  # whichever came first
 
 
 @dataclass
@@ -79,6 +80,7 @@ class Station:
         self.arrived: set[int] = set()
         self.after: set[int] = set()  # those that came after a deadline had passed
         self.lost: set[int] = set()
+        self.fell: dict[int, int] = {}  # in which rounds agents died
         # jobs on news that an agent has not been sent yet
         self.news: list[list[tuple[dict[str, Any], Array, Arrays]]] = [[] for _ in range(agents)]
         self.hub: Any = None
@@ -264,7 +266,7 @@ class Station:
             raise Torn(f"found a reply of agent {frame.source} to no call of its own")
         report = sent.report
         if report is not None and report.kind != "done":
-            raise Torn(f"found a reply of agent {frame.source} to a call that it has given up")
+            raise Torn(BOTH)
         if not self._fits(frame, sent):
             raise Torn(f"found {len(frame.body)} bytes of agent {frame.source}, which are no reply")
         sent.came, sent.body, sent.inside = time, frame.body, frame.inside
@@ -291,7 +293,7 @@ class Station:
         elif message.kind in ("done", "aborted", "got"):
             sent = self.sent.get(int(fields["number"]))
             if message.kind == "aborted" and sent is not None and sent.came < np.inf:
-                raise Torn("gave up a call to which it has replied")
+                raise Torn(BOTH)
             if sent is not None and sent.agent == agent and sent.report is None:
                 sent.report = message
                 self.settle(int(fields["number"]))
@@ -303,8 +305,17 @@ class Station:
                 self._charge(sent)
         self._synced[agent] = np.inf
         self.world.caution(f"{self.name(agent)} {self.fleet.dead[agent]} at {self.now:.3g} s")
+        self.fell[agent] = self.hub.round
+        if agent in self.arrived and not self._here(agent):
+            self.arrived.discard(agent)
+            self.hub.calls.due[agent] = np.inf
         if agent not in self.arrived:
             self.lost.add(agent)
+
+    def _here(self, i: int) -> bool:
+        """Whether the numbers of agent i's latest reply are: what its report has may be to come."""
+        sent = self.sent[self.latest[i]]
+        return sent.inside or sent.report is not None
 
     def _charge(self, sent: Sent) -> None:
         """A reply came whose agent has died before it told of it."""
@@ -359,12 +370,15 @@ class Station:
 
     def hopeless(self) -> RunError:
         """The error for a run that dead agents have ended."""
-        first, how = next(iter(self.fleet.dead.items()))
-        others = len(self.fleet.dead) - 1
-        more = f" and {others} more" if others else ""
-        wait = f"policy {self.world.settings.policy.kind} waits for it{more}"
-        text = f"nobody can go on: {self.name(first)} {how} in round {self.hub.round}, and {wait}"
-        return at(self.now, text)
+        gone = [i for i in sorted(self.lost) if self.hub.calls.pending[i]] or sorted(self.lost)
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        kind = self.world.settings.policy.kind
+        return self._without(gone[0], f"policy {kind} waits for it{more}")
+
+    def _without(self, i: int, why: str) -> RunError:
+        """The error for a run that ends with agent i, which is dead."""
+        how, round_ = self.fleet.dead[i], self.fell.get(i, self.hub.round)
+        return at(self.now, f"nobody can go on: {self.name(i)} {how} in round {round_}, and {why}")
 
     def _idle(self) -> None:
         """Nothing has come: see to what is not urgent."""
@@ -400,9 +414,10 @@ class Station:
         if sent.inside:
             return values_of(sent.body)
         self.need([(i, self.latest[i])])
+        if sent.report is None and i in self.fleet.dead:
+            raise self._without(i, "its reply is lost")
         if sent.report is None:
-            how = self.fleet.dead.get(i, "is silent")
-            raise at(self.now, f"{self.name(i)} {how}: its reply is lost")
+            raise at(self.now, f"{self.name(i)} is silent: its reply is lost")
         return np.asarray(sent.report.arrays["reply"], float)
 
     def ended(self) -> float:
