@@ -77,7 +77,9 @@ class Kept(list):
 def test_a_data_set_of_hugging_face(monkeypatch, tmp_path):
     data = {"source": "huggingface", "folder": str(tmp_path), "inputs": "image"}
     data |= {"labels": "label", "columns": ["speaker"], "split": "train", "test_split": "test"}
-    refused(r"found no datasets here; allowed: pip install datasets", data, agents=2)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "datasets", None)
+        refused(r"found no datasets here; allowed: pip install datasets", data, agents=2)
     rows = [
         {"image": np.full((2, 2), k / 10), "label": k % 2, "speaker": "ab"[k % 2]}
         for k in range(10)

@@ -95,7 +95,9 @@ def test_a_run_that_is_sent_with_its_plug_in_finds_it_beside_its_scenario(tmp_pa
     assert again.scenario.plugins == (moved.resolve(),)
     assert desim.run(again.scenario).events.equals(events)
     moved.unlink()
-    with pytest.raises(InputError, match=f"found .{gone}., which does not exist in"):
+    with pytest.raises(
+        InputError, match=rf"plugins\[0\]: found '{str(gone)[:40]}.*, which does not exist in"
+    ):
         desim.load(again.directory / "scenario.yaml")
 
 

@@ -67,7 +67,7 @@ def test_a_signal_that_is_fired_too_early_or_not_at_all_is_noticed(noted, monkey
     wrong = mutant(recording, "        self.run = run\n        return run", "        return run")
     monkeypatch.setattr(recording.Hung, "hear", wrong.Hung.hear)
     assert noted()[-1] == ("stored", "running", False, None)
-    wrong = mutant(recording, "return Always(one) if hears else make", "return make")
+    wrong = mutant(recording, "return Always(one) if hears else lambda", "return lambda")
     monkeypatch.setattr(recording, "_sole", wrong._sole)
     assert noted() == []
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    PlainValidator,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     ValidationInfo,
@@ -18,7 +19,7 @@ from pydantic import (
 
 from desim.errors import refusal
 from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
-from desim.fields.numbers import finite, positive
+from desim.fields.numbers import finite, positive, text
 from desim.fields.strict import OrElse
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.problem.losses import scalar as losses
@@ -201,35 +202,44 @@ def _sizes(value: object) -> object:
     return value
 
 
-class Partitioner(Strict):
+class Partitioner(NamedTuple):
     """A class of flwr-datasets and its own arguments: {DirichletPartitioner: {alpha: 0.3}}."""
 
-    name: Text
-    """the class, such as ShardPartitioner"""
-    arguments: dict[str, Any] = {}
-    """its arguments; default: num_partitions of problem.agents, partition_by label, the seed"""
+    name: str
+    arguments: Mapping[str, Any] = {}
 
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written: the name alone, or one name with arguments."""
-        if isinstance(data, str):
-            return {"name": data}
-        one = dict(data) if isinstance(data, Mapping) and len(data) == 1 else {}
-        if not all(isinstance(arguments, Mapping) for arguments in one.values()) or not one:
-            allowed = "a class of flwr-datasets, or {IidPartitioner: {...}} with its arguments"
-            raise ValueError(refusal(data, allowed))
-        return {"name": next(iter(one)), "arguments": next(iter(one.values()))}
 
-    @model_serializer
-    def _written(self) -> Any:
-        return {self.name: self.arguments} if self.arguments else self.name
+def partitioner(value: object) -> Partitioner | None:
+    """What a scenario says: the name alone, or one name with arguments; None for another form."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return Partitioner(text(value))
+    if isinstance(value, Mapping) and len(value) == 1:
+        [(name, arguments)] = value.items()
+        if isinstance(name, str) and isinstance(arguments, Mapping):
+            return Partitioner(text(name), dict(arguments))
+    allowed = "a class of flwr-datasets, or {IidPartitioner: {...}} with its arguments"
+    raise ValueError(refusal(value, allowed))
+
+
+_OF_FLOWER = {
+    "type": ["string", "object"],
+    "additionalProperties": {"type": "object"},
+    "maxProperties": 1,
+    "minProperties": 1,
+}
 
 
 class Partition(Form):
     """How rows of one table are dealt to the agents."""
 
     words = ("iid", "contiguous")
-    examples = {"labels": 2, "by": "hospital"}
+    examples = {
+        "labels": 2,
+        "by": "hospital",
+        "flwr": {"ShardPartitioner": {"shard_size": 50}},
+    }
 
     dirichlet: Positive | None = None
     """concentration of each label's split over the agents; small is uneven"""
@@ -237,7 +247,14 @@ class Partition(Form):
     """labels that each agent holds"""
     by: Text | None = None
     """column whose values are the agents"""
-    flwr: Annotated[Partitioner | None, OrElse(({"type": "string"}, {"type": "object"}))] = None
+    flwr: Annotated[
+        Partitioner | None,
+        PlainValidator(partitioner),
+        PlainSerializer(
+            lambda one: one and ({one.name: one.arguments} if one.arguments else one.name)
+        ),
+        WithJsonSchema(_OF_FLOWER),
+    ] = None
     """a partitioner of flwr-datasets: its name, or {ShardPartitioner: {shard_size: 50}}"""
 
     @property
