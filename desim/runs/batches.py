@@ -12,7 +12,6 @@ row is computed here, too. On a processor that row is computed alone, so that a 
 depend on their company is found out; on a graphics card parts are the groups of one machine.
 """
 
-import logging
 import os
 import pickle
 import sys
@@ -31,6 +30,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError, RunError, raised, shortened
+from desim.loggers import logger
 from desim.numerics.jit import threads
 from desim.problem.kernels import modelled
 from desim.runs.directory import versions
@@ -205,9 +205,7 @@ class Crew(Protocol):
         """An answer to each part."""
 
 
-def say(text: str) -> None:
-    """A sentence for who waits for the run."""
-    logging.getLogger("desim").warning("desim: %s", text)
+say = logger("workers").warning  # a sentence for who waits for the run
 
 
 _shipments: dict[int, Shipment] = {}  # of a local process
@@ -259,7 +257,7 @@ class Local(Workers):
     def again(self, job: Part, tries: int, cause: str) -> None:
         """Put back a part whose process was killed."""
         self.lost += 1
-        say(f"workers: a process ended ({cause}); another one does its {job.rows} jobs again")
+        say(f"a process ended ({cause}); another one does its {job.rows} jobs again")
         self._parts.appendleft((job, tries))
 
     def failed(self, worker: Worker, why: str) -> Any:
@@ -330,7 +328,7 @@ class Cluster:
         for one in sorted(self._there - now):
             self.lost += 1
             rest = f"{len(now)} others do its jobs" if now else "nobody is left, and the run waits"
-            say(f"--dask: worker {one} is gone; {rest}")
+            say(f"worker {one} is gone; {rest}")
         self._there = now
 
 
@@ -462,7 +460,7 @@ class Batches:
             if whole >= work:
                 self._left.add(name)
                 took = f"{rows} took {work:.3g} ms to compute and {whole:.3g} ms with sending"
-                say(f"workers: jobs ({name}) too small for them: {took}; they are done here")
+                say(f"jobs ({name}) too small for them: {took}; they are done here")
 
 
 def same(one: Array, other: Array) -> bool:
