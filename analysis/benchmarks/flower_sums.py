@@ -115,4 +115,4 @@ def rows() -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    rows().to_csv(RESULTS, index=False, float_format="%.3f")
+    rows().to_csv(RESULTS, index=False, float_format="%.5f")
