@@ -24,7 +24,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "runs": 10170,  # trackers of studies, and what is spent meanwhile; who hears of a run; which
     "deployments": 10580,  # edges of a tree as processes; who is blamed, whichever word came first
     "experiments": 11190,  # laws of what a class says of sums; joules beside seconds and bytes
-    "interface": 8850,  # a player; a page that watches runs and studies, and knows how they ended
+    "interface": 8895,  # a player that knows rounds of graphs; a page that watches runs and studies
 }
 OUTER = ("runs", "deployments", "experiments", "interface")
 DOORS_OF = {  # modules of a room that the outer ones may use; all else in it is its inside

@@ -12,7 +12,8 @@ from report_runs import hostile, manipulated, played
 from desim.interface.player.animated import page as page_of
 from desim.interface.player.animated import player
 from desim.interface.player.local_server import UNREAD, LocalServer, Watched
-from desim.interface.player.scene import scene
+from desim.interface.player.moves import ticks
+from desim.interface.player.scene import packed, scene
 
 pytestmark = pytest.mark.slow
 STAR = {
@@ -186,8 +187,15 @@ def test_a_page_that_was_opened_before_anything_was_stored_follows(star, opened,
     end = 10.0 * run.manifest["time"]  # of what was long ago the page knows no more who computed
     page.evaluate("(data) => show(data)", {**seen, "plays": True, "end": end, "since": 0.95 * end})
     assert state(page)["time"] >= 0.95 * end
+    curve = run.curve("error")[:3]  # of which the rest is not stored yet
+    part = {"ticks": packed(ticks(curve["time"].to_numpy(float), seen["end"]), True),
+            "value": packed(curve["value"].to_numpy(float)), "turns": 2}  # fmt: skip
+    (error,) = (one for one in seen["curves"] if one["name"] == "error")
+    page.evaluate("(data) => show(data)", {**seen, "plays": True, "curves": [{**error, **part}]})
+    until(page, "document.getElementById('f-metric').textContent.endsWith(', in round 2')")
     page.evaluate("(data) => show(data)", seen)
     shown = state(page)
+    assert page.locator("#f-metric").inner_text() == f"{run.curve('error')['value'].iloc[-1]:.4g}"
     assert (shown["time"], shown["playing"]) == (run.manifest["time"], False)
     over = {"left": "about {}: round 3", "over_at": time.time() + 7330.0}
     page.evaluate("(data) => show(data)", {**seen, **over, "plays": True, "run": "the next"})

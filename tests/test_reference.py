@@ -138,6 +138,14 @@ def test_every_algorithm_has_a_page_with_its_equations():
     assert [name for name in NAMES if f"]({name}.md)" not in index] == []
 
 
+def test_the_page_of_what_there_is_names_every_command():
+    page = (ROOT / "analysis" / "docs" / "what-there-is.md").read_text("utf-8")
+    folder = ROOT / "desim" / "interface" / "cli" / "commands"
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "schema", "warmup"}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not re.search(rf"`(desim )?{name}\b", page)] == []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_names_what_there_is(name):
     said = algorithms.front()[name]

@@ -312,6 +312,36 @@ def test_desim_watch_refuses_what_is_no_run_and_ports_that_are_taken(tmp_path, c
         assert "allowed: a free one, 1 to 65535, or none" in capsys.readouterr().err
 
 
+def test_desim_watch_waits_only_where_a_run_can_begin(tmp_path, monkeypatch, capsys):
+    """What is wrong with the place or the port is said at once, and not when the run begins."""
+    run = played(tmp_path / "r").directory
+    (tmp_path / "file").write_text("x")
+    left(["watch", str(tmp_path / "file"), "--wait"], 2)
+    assert "file: is a file; allowed: a directory" in capsys.readouterr().err
+    with LocalServer(Watched(run)) as server:
+        for port, why in ((server.server_port, "Address already in use"), (70000, "0-65535")):
+            left(["watch", str(tmp_path / "new"), "--wait", "--port", str(port)], 2)
+            said = capsys.readouterr().err
+            assert f"--port: found {port}, which is not to be had" in said
+            assert why in said
+            assert "waiting" not in said
+    monkeypatch.setattr(local_server, "_wanted", lambda: False)
+    left(["watch", str(tmp_path / "new"), "--wait"], 2)
+    assert f"waiting until a run begins at {tmp_path / 'new'}" in capsys.readouterr().err
+
+
+def test_epsilon_of_a_run_that_plays_is_by_its_latest_release(tmp_path, monkeypatch):
+    """Releases are read after events: by the end of these less was spent than is said."""
+    run = played(tmp_path / "r")
+    for module in ("desim.runs.run", "desim.runs.directory"):
+        monkeypatch.setattr(f"{module}.busy", lambda path: True)
+    manipulated(run, status="running", reason="")
+    monkeypatch.setattr("desim.interface.player.moves.last_time", lambda log: 0.0)
+    watched = Watched(run.directory, clock=lambda: math.inf)
+    watched.refresh()
+    assert watched.said[1]["privacy"]["until"] == run.epsilon()["time"].max() > 0.0
+
+
 def test_a_page_hears_of_the_end_before_the_log_is_read_once_more(tmp_path, served, monkeypatch):
     """Whoever serves it owes it that, and the whole log, while the page is open."""
     run, writes = played(tmp_path / "r"), [True]

@@ -117,6 +117,11 @@ def run_in(place: Path, before: Path) -> Path:
     return next((one for one in newest if busy(one)), newest[0] if newest else place)
 
 
+def has_begun(place: Path) -> bool:
+    """Whether there is a run, or one of a study."""
+    return (run_in(place, place) / MANIFEST).exists()
+
+
 UNREAD: dict[str, Any] = {  # of a run of which nothing could be read yet
     "status": "", "reason": "", "plays": True, "left": "", "over_at": None, "curves": [],
     "notes": [],
@@ -207,6 +212,7 @@ class Watched:
             # Apart: of many releases it takes longer than the rest.
             until = last_time(run.store.pieces("events", ["time"])) if plays else float("inf")
             self._spent = privacy(readings([run])[0])
+            until = max([until, *self._spent.get("time", ())[-1:]])  # read later, and has more
             self._spent |= {"until": until} if plays else {}
             took = time.thread_time() - began
             self._charged = self._clock() + took / SHARE
@@ -268,9 +274,7 @@ class LocalServer(ThreadingHTTPServer):
         try:
             super().__init__((HERE, port), Answers)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            text = f"found {port}, which is not to be had ({reason})"
-            raise InputError(f"--port: {text}; allowed: a free one, 1 to 65535, or none") from None
+            raise _taken(port, error) from None
 
     def server_bind(self) -> None:
         """Bind, and ask no name server who this is."""
@@ -322,6 +326,12 @@ class LocalServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that has gone meanwhile."""
+
+
+def _taken(port: int, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    text = f"found {port}, which is not to be had ({reason})"
+    return InputError(f"--port: {text}; allowed: a free one, 1 to 65535, or none")
 
 
 def _page_of(name: str, said: tuple[int, dict[str, Any], str]) -> str:
@@ -402,7 +412,7 @@ def serve(
     """
     with suppress(KeyboardInterrupt):
         threading.Thread(target=_import, daemon=True).start()
-        while wait and not (run_in(path, path) / MANIFEST).exists() and _wanted():
+        while wait and not has_begun(path) and _wanted():
             if leaves():
                 return
             time.sleep(PAUSE)
@@ -412,6 +422,18 @@ def serve(
             server.timeout = PAUSE
             while _wanted() and not (leaves() and not server.owes()):
                 server.handle_request()
+
+
+def require_future(path: Path, port: int) -> None:
+    """InputError where no run can begin, or no page be served when it does."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file; allowed: a directory, new or of a run or study")
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((HERE, port))
+        except (OSError, OverflowError) as error:
+            raise _taken(port, error) from None
 
 
 def _import() -> None:

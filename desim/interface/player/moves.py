@@ -72,7 +72,8 @@ class Moves:
     """All that moves until `end` s.
 
     every: 1, or the k of which each k-th message is taken, and no span and few waits; since s:
-    before it nothing is taken; rows: of the log; rounds (r,): when s each was over; crowd
+    before it nothing is taken; rows: of the log; rounds (r,): when s the last wait of each was over
+    so far, of which all have closed those of the first `done`; crowd
     (2, bins): agents that compute, messages on their way, on average over `bin` s each; busy
     (agents, bins): which share of a bin each agent computes, where spans are not taken; links
     (m, 2): who has sent to whom; sent: messages that have neither arrived nor been lost; hub:
@@ -88,6 +89,7 @@ class Moves:
     spans: Spans
     waits: Waits
     rounds: Array
+    done: int
     crowd: Array
     bin: float
     busy: Array
@@ -158,7 +160,7 @@ class Reading:
         self._sent = 0
         self._again: dict[tuple[int, ...], float] = {}  # when s attempts after the first left
         self._links: Any = np.zeros(0, np.int64)  # source + 1 and target + 1, in one number
-        self._rounds = np.zeros(0)
+        self._rounds, self._turns = np.zeros(0), np.zeros(agents)  # that each agent has closed
         self._hub = False
         self._crowd, self._busy = Occupied(2, end), Occupied(agents if self.every > 1 else 0, end)
         self._occupation = Occupation(self._last_round)
@@ -170,7 +172,8 @@ class Reading:
         """What moves in the run; what its log leaves out is not there."""
         log = run.store.pieces("events", COLUMNS)
         ended = run.manifest.get("time")
-        end = float(ended) if ended is not None else last_time(log)
+        last = last_time(log)
+        end = float(ended) if ended is not None and last <= ended < np.inf else last
         known = len(self._first)
         if known == 1 or not np.array_equal(self._first, log.first[:known]):
             self._begin(log, end)
@@ -257,6 +260,15 @@ class Reading:
         more = int(turn.max(initial=0)) - len(self._rounds)
         self._rounds = np.append(self._rounds, np.zeros(max(more, 0)))
         np.maximum.at(self._rounds, turn[turn > 0] - 1, time[turn > 0])
+        who, known = log["agent"], log["agent"] < self.agents
+        if not self._hub:
+            np.maximum.at(self._turns, who[rows][known[rows]], turn[known[rows]])
+            self._turns[who[log["kind"].equal("retire") & known]] = np.inf  # waits for nobody
+
+    def _done(self) -> int:
+        """How many rounds the coordinator, or every agent that is left, has closed."""
+        rounds = len(self._rounds)
+        return rounds if self._hub else int(self._turns.min(initial=rounds))
 
     def _found(self, log: Pieces, end: float, run: Run) -> Moves:
         """What was read of a log until `end` s."""
@@ -281,7 +293,7 @@ class Reading:
         return Moves(
             end, self.every, since, rows, Messages(**_latest(self._messages, taken, "begin")),
             Spans(**_latest(spans, taken, "begin", "agent")), _open(table, since),
-            np.maximum.accumulate(self._rounds), crowd.mean(end), crowd.width,
+            np.maximum.accumulate(self._rounds), self._done(), crowd.mean(end), crowd.width,
             np.minimum(self._busy.mean(end), 1.0), links, self._sent, self._hub,
             self._awaited(run), _closers(table),
         )  # fmt: skip

@@ -78,8 +78,7 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
     lines = moved.links[np.all(moved.links < count, axis=1)]
     lines = np.unique(np.sort(lines, axis=1), axis=0)
     messages, spans, waits = moved.messages, moved.spans, moved.waits
-    done = manifest.get("rounds", len(moved.rounds))  # a last one may have begun
-    rounds = moved.rounds[: done if hub else None]
+    rounds = _ends(one, moved, hub)
     some = _some(len(rounds))
     busy = np.rint(255.0 * moved.busy).astype(np.uint8)
     return {
@@ -113,6 +112,23 @@ def _moving(one: Read, moved: Moves, agents: int) -> dict[str, Any]:
             "busy": packed(busy.ravel()),
         },
     }  # fmt: skip
+
+
+def _ends(one: Read, moved: Moves, hub: bool) -> Array:
+    """When s each round (r,) was over that all have done.
+
+    Of a graph as metrics of each round say it: the last wait of a round may be before its last
+    computation, or after its model is there.
+    """
+    rows, every = one.measured, (one.written.get("observe") or {}).get("every")
+    if not hub and every == "round" and rows is not None and len(rows):
+        rows = rows[rows["time"] <= moved.end]
+        first = rows.groupby("round")["time"].min().sort_index()
+        first = first[first.index > 0]
+        if np.array_equal(first.index, 1 + np.arange(len(first))):
+            return first.to_numpy(float)
+    done = one.run.manifest.get("rounds", moved.done)
+    return moved.rounds[:done]
 
 
 def _some(rounds: int) -> Int:

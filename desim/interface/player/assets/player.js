@@ -67,8 +67,13 @@ function messagesText({ under, scene, time }) {
 function curveText(moment) {
   const curve = view.scene.curves[view.curve];
   if (!curve) return "none recorded";
-  const value = view.scene.valueAt(curve, moment.tick);
-  return value === null ? "not measured yet" : numberText(value, curve.percent);
+  const { scene } = view;
+  const value = scene.valueAt(curve, moment.tick);
+  if (value === null) return "not measured yet";
+  // Of a run that plays events may be stored some seconds before what was measured meanwhile.
+  const old = scene.plays && !curve.spent && scene.rounds(moment.tick) > curve.turns
+    && moment.tick >= curve.ticks[curve.ticks.length - 1];
+  return `${numberText(value, curve.percent)}${old ? `, in round ${curve.turns}` : ""}`;
 }
 
 function epsilonText(moment) {
@@ -132,7 +137,8 @@ function momentAt(time) {
 function draw(now) {
   const moment = momentAt(view.time);
   for (const one of Object.values(pictures)) one.draw(moment, view.colours);
-  if (!view.playing || now - view.told > 100) {
+  const later = view.playing && now - view.told <= 100; // words are read, not watched
+  if (!later) {
     facts(moment);
     shown();
     view.told = now;
@@ -140,7 +146,7 @@ function draw(now) {
   if (view.playing && now - view.said > 10000) say(moment);
   view.moment = moment;
   view.frames += 1;
-  view.dirty = false;
+  view.dirty = later;
 }
 
 function frame(now) {
