@@ -175,8 +175,8 @@ def test_who_had_finished_before_it_died_is_not_blamed():
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_of_two_of_a_graph_that_die_at_once_the_same_is_named(order):
-    one = overseer()
-    one.fleet.wait = lambda until, line=iter(order): bool([dies(one, i) for i in islice(line, 1)])
+    one, line = overseer(), iter(order)
+    one.fleet.wait = lambda until: bool([dies(one, i) for i in islice(line, 1)])
     with pytest.raises(RunError, match=r"agent 1 .*, and policy all waits for it"):
         one.watch()
 
