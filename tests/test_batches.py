@@ -18,7 +18,9 @@ from desim.errors import InputError, RunError
 from desim.problem.kernels import modelled as kernels
 from desim.problem.kernels.modelled import elsewhere
 from desim.problem.losses import model_loss
-from desim.runs import batches
+from desim.problem.problem import Gathered, Problem
+from desim.runs import batches, processes
+from desim.runs.trackers import Tracker
 from desim.scenario import registry
 from desim.scenario.build import build
 from desim.scenario.load import loaded
@@ -50,20 +52,32 @@ class Here:
 
     def __init__(self, module=batches, slots=2):
         self.module, self.where, self.lost, self.slots = module, {"here": slots}, 0, lambda: slots
+        self.open = 0
 
     def end(self):
         pass
 
     def answers(self, parts, shipment):
         there = plugged()
-        for part in reversed(parts):
-            there.THERE = True
-            try:
-                arrived = pickle.loads(pickle.dumps((part, shipment)))
-                said = self.module.answer(*arrived, "worker w")
-            finally:
-                there.THERE = False
-            yield said
+        self.open += 1
+        try:
+            for part in reversed(parts):
+                there.THERE = True
+                try:
+                    arrived = pickle.loads(pickle.dumps((part, shipment)))
+                    said = self.module.answer(*arrived, "worker w")
+                finally:
+                    there.THERE = False
+                yield said
+        finally:
+            self.open -= 1
+
+
+class Deaf(Tracker):
+    """One that is not to hear of any run."""
+
+    def opened(self, run):
+        raise AssertionError(run)
 
 
 def plugged():
@@ -136,12 +150,29 @@ def test_wrong_twins_have_others(right, wrong, monkeypatch):
     ],
 )
 def test_what_would_have_other_bits_is_refused(fault, why):
-    with by(Here(slots=1)), pytest.raises(RunError, match=why):
+    crew = Here(slots=1)
+    with by(crew), pytest.raises(RunError, match=why):
         desim.run(scenario(fault))
+    assert crew.open == 0
 
 
-def test_what_a_model_raises_is_said_as_on_one_machine():
-    case, said = scenario("everywhere"), []
+def test_nothing_is_left_of_a_batch_that_was_given_up():
+    """A run that fails measures its last model: answers of before would be taken for its losses."""
+    crew, ended = batches.Local(2), []
+    idle, busy = SimpleNamespace(job=None), SimpleNamespace(job="of before")
+    crew.every, crew.end, crew.results = [idle, busy], ended.append, lambda _: iter("ab")
+    answers = crew.answers(["first", "second"], None)
+    next(answers)
+    assert crew.waiting() == 2
+    answers.close()
+    assert crew.waiting() == 0
+    assert ended == [busy]
+    assert [*crew.answers([], None)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("fault", ["everywhere", "first"])
+def test_what_a_model_raises_is_said_as_on_one_machine(fault):
+    case, said = scenario(fault), []
     for crew in (None, Here()):
         with pytest.raises(RunError) as error, by(crew) if crew else pytest.MonkeyPatch.context():
             desim.run(case)
@@ -250,7 +281,7 @@ def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
         assert batches.facts() == {}
 
 
-def test_a_worker_that_is_not_as_here_says_in_what(tmp_path):
+def test_a_worker_that_is_not_as_here_says_in_what(tmp_path, monkeypatch):
     data = build(scenario()).problem.data
     whole, here = (data.A, data.b, data.loss), batches.circumstances(data.loss)
     for plugins, known, why in (
@@ -264,7 +295,56 @@ def test_a_worker_that_is_not_as_here_says_in_what(tmp_path):
         with pytest.raises(InputError, match=why):
             sent.unpacked()
         assert batches.answer(part, sent, "w").refused
-    assert pickle.loads(pickle.dumps(batches.Shipment(whole, (), here))).unpacked()[2] == data.loss
+    sent = pickle.loads(pickle.dumps(batches.Shipment(whole, (), here)))
+    assert sent.unpacked()[2] == data.loss
+    monkeypatch.setattr(batches, "circumstances", lambda loss: {**here, "numpy": "0.1"})
+    assert sent.unpacked()[2] == data.loss  # once
+    on = pickle.loads(pickle.dumps(sent))  # workers of a cluster hand it on
+    with pytest.raises(InputError, match=r"found numpy 0\.1; allowed: .*, as here"):
+        on.unpacked()
+
+
+def test_a_worker_knows_no_warnings_of_numpy_as_no_play_does():
+    data = build(scenario()).problem.data
+    shipment = batches.Shipment((data.A, data.b, data.loss), (), {})
+    one = (batches.Packed.of(np.zeros(1)),)
+    part = batches.Part(slice(0, 1), lambda *_: np.log([[0.0, 0.0]]), one, (), data, (2,), 0)
+    assert np.isneginf(batches.answer(part, shipment, "w").found.array).all()
+
+
+def test_what_a_model_prints_is_there_before_its_process_is_ended(monkeypatch):
+    said, arriving = [], iter([3])
+    out = SimpleNamespace(flush=partial(said.append, "printed"))
+    still = SimpleNamespace(signal=lambda *_: None, SIGINT=0, SIG_IGN=0)
+    monkeypatch.setattr(processes, "signal", still)
+    jobs = SimpleNamespace(send=said.append, recv=partial(next, arriving))
+    monkeypatch.setattr(processes, "sys", SimpleNamespace(stdout=out))
+    with pytest.raises(StopIteration):
+        processes.serve(jobs, lambda job: job + 1)
+    assert said == ["ready", "printed", 4]
+
+
+def test_test_rows_whose_labels_are_arrays_are_sent_once():
+    labels, seen = Gathered(np.ones((4, 2))), []
+    loss = SimpleNamespace(classifies=True, modelled=True, together=lambda rows: 2)
+    loss.predictions = lambda A, x: np.ones((len(A), 2))
+    problem = SimpleNamespace(test_A=np.ones((4, 3)), test_b=labels, loss=loss)
+
+    def noting(job, arrays, rows, common, data, out):
+        seen.append(data.b)
+        out[:] = job(*arrays(slice(0, rows)), *common, data)
+        return True
+
+    token = elsewhere.set(noting)
+    assert Problem.accuracy(problem, np.ones(3)) == 1.0
+    elsewhere.reset(token)
+    assert seen == [labels]
+
+
+def test_no_tracker_hears_of_a_run_that_workers_cannot_go_on_with(tmp_path):
+    desim.run(modelled(model=None), tmp_path / "run")
+    with pytest.raises(InputError, match="workers: found with loss squared"):
+        desim.resume(tmp_path / "run", {"stop.rounds": 9}, trackers=[Deaf()], workers=2)
 
 
 def test_on_a_graphics_card_parts_are_the_groups_of_one_machine(monkeypatch):

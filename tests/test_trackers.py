@@ -87,7 +87,7 @@ def test_tensorboard_reads_the_log_to_the_bit(tmp_path, name):
         (event_files, "np.float64(value)", "np.float32(value)"),
         (event_files, "step=step", "step=step + 1"),
         (trackers, "if agent == NETWORK", "if name != 'loss'"),
-        (trackers, "totals(times).tolist(), told", "totals(0.5 * times).tolist(), told"),
+        (trackers, "totals(times).tolist(), known", "totals(0.5 * times).tolist(), known"),
     ],
 )
 def test_wrong_numbers_are_noticed(tmp_path, monkeypatch, module, right, wrong):

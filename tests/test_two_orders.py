@@ -1,5 +1,7 @@
 """Of two messages that come at one time chance has the first: what is said of them is the same."""
 
+from contextlib import nullcontext
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,12 +24,12 @@ def desk(kind="all", pending=(1, 1, 1), round_=3):
         caution=said.append, filter=None, ledger=SimpleNamespace(charge_one=lambda *_: None),
     )  # fmt: skip
     calls = SimpleNamespace(
-        pending=np.array(pending), round_=np.full(3, round_), due=np.full(3, np.inf)
+        pending=np.array(pending), round_=np.full(3, 1) * round_, due=np.full(3, np.inf)
     )
-    one.hub = SimpleNamespace(calls=calls, round=round_)
+    one.hub = SimpleNamespace(calls=calls, round=np.max(round_))
     one.fleet = SimpleNamespace(dead={}, now=1.0, alive=[0])
-    one.fleet.wait = lambda until: True
-    one.sent = {i + 1: Sent(i, round_, 0, 16, 16, 0.1) for i in range(3)}
+    one.fleet.wait = lambda until: False
+    one.sent = {i + 1: Sent(i, 3, 0, 16, 16, 0.1) for i in range(3)}
     one.latest, one.closed, one._came, one._synced = [1, 2, 3], None, 0.0, np.zeros(3)
     one.arrived, one.after, one.lost, one.fell = set(), set(), set(), {}
     one.settle = lambda number: None
@@ -76,6 +78,29 @@ def test_who_dies_before_its_numbers_are_here_has_not_replied(inside, reply_firs
         words = "nobody can go on: agent 1 .* in round 3, and policy all waits for it"
         with pytest.raises(RunError, match=words):
             one._require_alive()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_reply_after_a_deadline_is_here_with_its_numbers_too(inside):
+    """It waits for the next collection, which its agent's death does not make hopeless."""
+    one = desk("deadline")
+    one.world.settings.policy.limited = one.world.settings.policy.at_least = 3
+    one.world.settings.policy.least = lambda awaited: min(3, awaited)
+    one._receive(Frame(REPLY, 1, 2, body=bytes(16), inside=inside), 0.5)
+    one.arrived, one.after = set(), one.arrived
+    dies(one, 1)
+    assert (one.after, one.lost) == (({1}, set()) if inside else (set(), {1}))
+    with nullcontext() if inside else pytest.raises(RunError, match="policy deadline waits"):
+        one._require_alive()
+
+
+def test_of_a_quorum_none_of_an_earlier_round_is_waited_for():
+    """Agent 0 owes a reply to round 1, which it never will send, and nobody waits for that."""
+    one = desk("quorum", round_=np.array([1, 3, 3]))
+    dies(one, 0)
+    dies(one, 1)
+    with pytest.raises(RunError, match=r"agent 1 .*, and policy quorum waits for it$"):
+        one._require_alive()
 
 
 def test_a_reply_that_was_told_elsewhere_is_here_with_its_report():
@@ -133,7 +158,7 @@ def overseer(kind="all"):
         settings=SimpleNamespace(policy=policy, horizon=9.0, targets=()),
         caution=lambda text: None, observer=observer,
     )  # fmt: skip
-    one.fleet = SimpleNamespace(dead={}, now=1.0, agents=3, origin=0.0)
+    one.fleet = SimpleNamespace(dead={}, now=1.0, agents=3, origin=0.0, wait=lambda until: None)
     one.finished, one.settled = {}, np.zeros(3)
     return one
 
@@ -142,8 +167,18 @@ def test_who_had_finished_before_it_died_is_not_blamed():
     one = overseer()
     one.finished[0] = 0.9
     dies(one, 0)
+    one._require_alive()
+    dies(one, 2)
     with pytest.raises(RunError, match=r"agent 2 .*, and policy all waits for it"):
-        dies(one, 2)
+        one.watch()
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_of_two_of_a_graph_that_die_at_once_the_same_is_named(order):
+    one, line = overseer(), iter(order)
+    one.fleet.wait = lambda until: bool([dies(one, i) for i in islice(line, 1)])
+    with pytest.raises(RunError, match=r"agent 1 .*, and policy all waits for it"):
+        one.watch()
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])

@@ -23,6 +23,7 @@ from desim.numerics.jit import set_threads
 
 PATIENCE = 30.0  # s in which all agents have to be connected once they are ready
 PARTING = 2.0  # s in which they have to leave once the run is over
+TOGETHER = 0.05  # s in which agents that are killed at once are known to be
 ODD = (
     LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
     RecursionError,
@@ -236,6 +237,16 @@ class Fleet(Comm):
 
 
 # How a process ended, in words.
+
+
+def hear_out(fleet: Any) -> None:
+    """Read on for a moment, where the run ends: of those that died together chance has the first.
+
+    fleet: one, or the members of an edge.
+    """
+    until = time.monotonic() + TOGETHER
+    while time.monotonic() < until and fleet.wait(until):
+        pass
 
 
 def ending(status: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from desim.arrays import Array, Int, Mask
 from desim.deployments.consent import Asked, beyond, largest
-from desim.deployments.fleet import Fleet
+from desim.deployments.fleet import Fleet, hear_out
 from desim.deployments.formats import (
     LAST,
     LETTER,
@@ -472,6 +472,7 @@ class Overseer:
                 return horizon
             step = min(fleet.now + STEP, horizon)
             fleet.wait(fleet.origin + step)
+            self._require_alive()
             world.spare(float(self.settled.min()), fleet.now)
             if world.settings.targets:
                 world.observer.settle(float(self.settled.min()))
@@ -555,10 +556,17 @@ class Overseer:
         how, now = self.fleet.dead[agent], self.fleet.now
         self.settled[agent] = np.inf
         self.world.caution(f"agent {agent} {how} at {now:.3g} s")
-        if not self._alone and agent not in self.finished:
+        if self._alone or agent in self.finished:
+            self.world.observer.leave(agent, now)
+
+    def _require_alive(self) -> None:
+        """RunError where others wait for one that has died: of several the first by number."""
+        if not self._alone and {*self.fleet.dead} - {*self.finished}:
+            hear_out(self.fleet)
+            first = min({*self.fleet.dead} - {*self.finished})
             kind = self.world.settings.policy.kind
-            raise at(now, f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it")
-        self.world.observer.leave(agent, now)
+            text = f"agent {first} {self.fleet.dead[first]}, and policy {kind} waits for it"
+            raise at(self.fleet.now, f"nobody can go on: {text}")
 
 
 def play(world: RealWorld, fleet: Fleet) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.deployments.client import Client
 from desim.deployments.consent import Arrays, Asked, named, terms_for
-from desim.deployments.fleet import Fleet
+from desim.deployments.fleet import Fleet, hear_out
 from desim.deployments.formats import (
     CALL,
     COORDINATOR,
@@ -306,10 +306,11 @@ class Station:
         self._synced[agent] = np.inf
         self.world.caution(f"{self.name(agent)} {self.fleet.dead[agent]} at {self.now:.3g} s")
         self.fell[agent] = self.hub.round
-        if agent in self.arrived and not self._here(agent):
+        if agent in self.arrived | self.after and not self._here(agent):
             self.arrived.discard(agent)
+            self.after.discard(agent)
             self.hub.calls.due[agent] = np.inf
-        if agent not in self.arrived:
+        if agent not in self.arrived | self.after:
             self.lost.add(agent)
 
     def _here(self, i: int) -> bool:
@@ -364,16 +365,13 @@ class Station:
         awaited = calls.pending > 0
         if policy.kind == "quorum":
             awaited &= calls.round_ == self.hub.round
-        coming = int(awaited.sum()) - sum(bool(awaited[i]) for i in self.lost)
-        if (policy.limited and not some_live) or coming < policy.least(int(awaited.sum())):
-            raise self.hopeless()
-
-    def hopeless(self) -> RunError:
-        """The error for a run that dead agents have ended."""
-        gone = [i for i in sorted(self.lost) if self.hub.calls.pending[i]] or sorted(self.lost)
-        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        kind = self.world.settings.policy.kind
-        return self._without(gone[0], f"policy {kind} waits for it{more}")
+        number = int(awaited.sum())
+        coming = number - sum(bool(awaited[i]) for i in self.lost)
+        if (policy.limited and not some_live) or coming < policy.least(number):
+            hear_out(self.fleet)
+            gone = [i for i in sorted(self.lost) if awaited[i]] or sorted(self.lost)
+            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            raise self._without(gone[0], f"policy {policy.kind} waits for it{more}")
 
     def _without(self, i: int, why: str) -> RunError:
         """The error for a run that ends with agent i, which is dead."""

@@ -395,7 +395,7 @@ class Problem:
         if self.loss.modelled:
             from desim.problem.kernels.modelled import accuracy
 
-            return float(accuracy(self.test_A, np.asarray(self.test_b), x, self.loss))
+            return float(accuracy(self.test_A, self.test_b, x, self.loss))
         return float(np.mean(self.loss.predictions(self.test_A, x) == np.asarray(self.test_b)))
 
     @cached_property

@@ -19,8 +19,8 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, pairwise
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -146,7 +146,7 @@ class Shipment:
 
     def __init__(self, whole: Any, plugins: tuple[Path, ...], here: dict[str, str]) -> None:
         self.whole, self.plugins, self.here = whole, plugins, here
-        self.packed = b""
+        self.packed, self.checked = b"", False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (self.packed or pickle.dumps(self.whole), self.plugins, self.here)
@@ -159,14 +159,18 @@ class Shipment:
                     if registry.module_of(path) not in sys.modules:
                         registry.load_plugin(path)
                 self.whole, self.packed = pickle.loads(self.packed), b""
-            now = circumstances(self.whole[2])
-            for name, value in self.here.items():
-                if now.get(name) != value:
-                    if name == "model":
-                        raise InputError("found another file of the model; allowed: the same one")
-                    raise InputError(f"found {name} {now.get(name)}; allowed: {value}, as here")
-            self.here = {}  # once
+            if not self.checked:
+                self._check()
+                self.checked = True  # here, and not where a worker hands it on to
         return self.whole
+
+    def _check(self) -> None:
+        now = circumstances(self.whole[2])
+        for name, value in self.here.items():
+            if now.get(name) != value:
+                if name == "model":
+                    raise InputError("found another file of the model; allowed: the same one")
+                raise InputError(f"found {name} {now.get(name)}; allowed: {value}, as here")
 
 
 def _arrived(packed: bytes, plugins: tuple[Path, ...], here: dict[str, str]) -> Shipment:
@@ -183,7 +187,8 @@ def answer(part: Part, shipment: Shipment, name: str) -> Answer:
         return Answer(part.place, name, refused=shortened(raised(error), 600))
     began = time.perf_counter()
     try:
-        found = part.result(part.data._replace(A=A, b=b, loss=loss))
+        with np.errstate(all="ignore"):  # as in a play
+            found = part.result(part.data._replace(A=A, b=b, loss=loss))
     except Exception as error:
         return Answer(part.place, name, raised=shortened(raised(error), 600))
     return Answer(part.place, name, Packed.of(found), time.perf_counter() - began)
@@ -201,8 +206,8 @@ class Crew(Protocol):
     def slots(self) -> int:
         """How many parts they compute at a time."""
 
-    def answers(self, parts: list[Part], shipment: Shipment) -> Iterator[Answer]:
-        """An answer to each part."""
+    def answers(self, parts: list[Part], shipment: Shipment) -> Generator[Answer, None, None]:
+        """An answer to each part; nothing is left of parts whose answers nobody waits for."""
 
 
 say = logger("workers").warning  # a sentence for who waits for the run
@@ -233,11 +238,16 @@ class Local(Workers):
         """How many processes there may be."""
         return self._wanted
 
-    def answers(self, parts: list[Part], shipment: Shipment) -> Iterator[Answer]:
+    def answers(self, parts: list[Part], shipment: Shipment) -> Generator[Answer, None, None]:
         """See Crew."""
         self._parts.extend((part, 0) for part in parts)
         self._shipment = shipment
-        return self.results(self._wanted)
+        try:
+            yield from self.results(self._wanted)
+        finally:  # a run that fails measures its last model, and may be played a second time
+            self._parts.clear()
+            for worker in self.busy:
+                self.end(worker)
 
     def waiting(self) -> int:
         """How many parts wait."""
@@ -285,7 +295,7 @@ class Cluster:
         self._look()
         return max(1, len(self._there))
 
-    def answers(self, parts: list[Part], shipment: Shipment) -> Iterator[Answer]:
+    def answers(self, parts: list[Part], shipment: Shipment) -> Generator[Answer, None, None]:
         """See Crew. A part whose worker is killed goes to another one, as Dask does it."""
         from distributed import as_completed
 
@@ -379,14 +389,23 @@ class Batches:
         ]
         by_place = {(part.place.start, part.place.stop): part for part in parts}
         began, busy, computing = time.perf_counter(), 0.0, 0.0
-        for said in self.crew.answers(parts, shipment):
-            if said.refused:
-                raise RunError(f"workers: {said.name}: {said.refused}")
-            part = by_place[said.place.start, said.place.stop]
-            before = time.perf_counter()
-            out[part.place] = self._result(part, said, data)
-            busy += time.perf_counter() - before  # which no worker waited for
-            computing += said.seconds
+        raising: list[Answer] = []
+        with closing(self.crew.answers(parts, shipment)) as answers:
+            for said in answers:
+                if said.refused:
+                    raise RunError(f"workers: {said.name}: {said.refused}")
+                if said.found is None:
+                    raising.append(said)
+                    continue
+                part = by_place[said.place.start, said.place.stop]
+                before = time.perf_counter()
+                out[part.place] = self._checked(part, said.found.array, said.name, data)
+                busy += time.perf_counter() - before  # which no worker waited for
+                computing += said.seconds
+        if raising:  # of several the first by row: which one is heard first is chance
+            said = min(raising, key=lambda one: one.place.start)
+            by_place[said.place.start, said.place.stop].result(data)  # raises, and says where
+            raise RunError(f"workers: {said.name}: {said.raised}, which does not happen here")
         self.jobs["sent"] += rows
         self._note(name, rows, computing, time.perf_counter() - began - busy)
         return True
@@ -424,24 +443,20 @@ class Batches:
             cuts = [0, *(rows * parts // parts[-1]).tolist()]
         return [slice(low, high) for low, high in pairwise(cuts) if low < high]
 
-    def _result(self, part: Part, said: Answer, data: modelled.Modelled) -> Array:
-        """What was said, if it is what would be said here."""
-        if said.found is None:  # here it raises the same, where it can be seen in which line
-            part.result(data)
-            raise RunError(f"workers: {said.name}: {said.raised}, which does not happen here")
-        found, several = said.found.array, part.rows > 1  # a row alone shows nothing of company
-        kind = said.name, part.job.__name__, several
+    def _checked(self, part: Part, rows: Array, name: str, data: modelled.Modelled) -> Array:
+        """The rows that a worker of that name gave, if they are those that this process gives."""
+        kind = name, part.job.__name__, part.rows > 1  # a row alone shows nothing of company
         if not {kind, (*kind[:2], True)} & self._compared:
             some = slice(None) if data.loss.model.hardware else slice(-1, None)
-            if not same(found[some], part.result(data, some)):
-                raise RunError(f"workers: {said.name}: {self._why(part, found, data)}")
+            if not same(rows[some], part.result(data, some)):
+                raise RunError(f"workers: {name}: {self._why(part, rows, data)}")
             self._compared.add(kind)
-        return found
+        return rows
 
     @staticmethod
-    def _why(part: Part, found: Array, data: modelled.Modelled) -> str:
+    def _why(part: Part, rows: Array, data: modelled.Modelled) -> str:
         """Why its bits are not those of here."""
-        if not data.loss.model.hardware and same(found, part.result(data)):
+        if not data.loss.model.hardware and same(rows, part.result(data)):
             text = "an agent's numbers depend on who is computed with it"
             return f"{text}; allowed: a model that gives each agent what it gives it alone"
         text = f"{part.job.__name__} has other bits there than here"

@@ -60,7 +60,10 @@ def serve(jobs: Connection, do: Callable[[Any], Any]) -> None:
     with contextlib.suppress(EOFError, OSError):
         jobs.send("ready")
         while True:
-            jobs.send(do(jobs.recv()))
+            result = do(jobs.recv())
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # there may be none
+                sys.stdout.flush()  # of what a model prints: a process is ended by a kill
+            jobs.send(result)
 
 
 @dataclass

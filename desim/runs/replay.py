@@ -311,8 +311,8 @@ def resume(
         known = None if anew else stored_checkpoint(directory, of)
         try:
             with (
-                heard(prepared, directory, trackers) as hung,
                 batches.shared_out(scenario, workers, dask),
+                heard(prepared, directory, trackers) as hung,  # once all else is refused
                 as_it_was(directory, manifest),
                 seen(scenario.name, progress) as tell,
             ):

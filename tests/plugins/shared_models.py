@@ -14,7 +14,7 @@ THERE = False  # set by tests whose workers are in their own process
 
 class Parameters(Strict):
     fault: str = ""
-    """what goes wrong: company, bits, raises, everywhere, or a file: of a process that ends once"""
+    """what goes wrong: company, bits, raises, everywhere, first, or a file: a process ends once"""
 
 
 class Quadratic(Model):
@@ -43,6 +43,8 @@ class Quadratic(Model):
             return found * (1.0 + 1e-12)
         if fault == "everywhere" or (fault == "raises" and there):
             raise ValueError("no gradient today")
+        if fault == "first":
+            raise ValueError(f"no gradient of the agent whose first label is {rows.labels[0, 0]}")
         if "/" in fault and there and not os.path.exists(fault):
             pathlib.Path(fault).touch()
             os.kill(os.getpid(), signal.SIGKILL)

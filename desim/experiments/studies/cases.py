@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, show, spelling
-from desim.experiments.studies.sides import (
-    marked,
-    short_setting,
-    sided,
-)
+from desim.experiments.studies.sides import marked, short_setting, sided
 from desim.fields.numbers import whole
 from desim.runs.reading.series import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded

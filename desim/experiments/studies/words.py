@@ -109,9 +109,9 @@ def notes(rows: Sequence[Series], until: bool = False) -> Iterator[str]:
 
 def _unlike(rows: Sequence[Series]) -> Iterator[str]:
     """Whether one problem is told by all: runs of one seed must share their data and loss."""
-    every = (run for row in rows for run in row.runs)
     from desim.runs.likeness import problems_apart
 
+    every = (run for row in rows for run in row.runs)
     if problems_apart([row.runs[0] for row in rows], every)[1]:
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return

@@ -16,9 +16,7 @@ from desim.experiments.studies.cases import Case, each_once
 from desim.experiments.studies.folder import from_file
 from desim.experiments.studies.sides import short
 from desim.experiments.studies.trials import Asked
-from desim.experiments.tuning import (
-    RACING,
-)
+from desim.experiments.tuning import RACING
 from desim.experiments.tuning.sampling import Grid, Learning, Random, Sampler, size
 from desim.log.event_log import levels_with
 from desim.privacy.accounting.accountants import UNBOUNDED, Account

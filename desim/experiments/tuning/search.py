@@ -32,19 +32,8 @@ from desim.experiments.studies.folder import RUNS
 from desim.experiments.studies.statistics import median
 from desim.experiments.studies.trials import Asked
 from desim.experiments.studies.work import Job, Result, with_files_stored
-from desim.experiments.tuning import (
-    BEST,
-    DROPPED,
-    FRONT,
-    INVALID,
-    LEVEL,
-    MISSED,
-    RACING,
-)
-from desim.experiments.tuning.candidates import (
-    Candidate,
-    scenario_of,
-)
+from desim.experiments.tuning import BEST, DROPPED, FRONT, INVALID, LEVEL, MISSED, RACING
+from desim.experiments.tuning.candidates import Candidate, scenario_of
 from desim.experiments.tuning.sampling import Sampler, Values
 from desim.numerics.later import special
 from desim.runs.retime import training_of

@@ -149,14 +149,14 @@ class Tracker(Listener):
 
     def _spent(self, run: Run) -> Iterator[Value]:
         """The rest of what it had spent by each instant, from the whole run."""
-        times, told = np.array([*self.instants]), {one.name: one.values for one in self.meters}
+        times, known = np.array([*self.instants]), {one.name: one.values for one in self.meters}
         for name, totals in spent(run).items():
-            found, before = totals(times).tolist(), told.get(name, [])
-            if before != found[: len(before)]:
+            every, before = totals(times).tolist(), known.get(name, [])
+            if before != every[: len(before)]:
                 text = "%s: %s: all of the run says more than was known while it played"
                 heard.warning(text, run.name, name)
                 name, before = f"{name}/of the whole run", []
-            for time, total in list(zip(times.tolist(), found, strict=True))[len(before) :]:
+            for time, total in list(zip(times.tolist(), every, strict=True))[len(before) :]:
                 yield Value(name, time, self.instants[time], total)
 
     def _said(self, run: Run) -> Iterator[Value]:

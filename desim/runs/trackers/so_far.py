@@ -27,7 +27,7 @@ from desim.runs.store import Memory
 
 BYTES = "bytes delivered"
 EXACT = "exact GDP"  # the account that a later release leaves as it was
-MOST = 1 << 17  # releases, above which epsilon waits for the end
+MAX_RELEASES = 1 << 17  # above which epsilon waits for the end
 REST = 20.0  # times as long as an account takes there is no other one
 said = logger("trackers")
 
@@ -90,7 +90,7 @@ class Epsilon(SoFar):
         self.tables.append(table, columns)
         rested = time.monotonic() >= self.rested
         self.known = float(columns["time"][-1]) if rested else -np.inf
-        if self.tables.rows[table] > MOST:
+        if self.tables.rows[table] > MAX_RELEASES:
             self._lose()
 
     def totals(self, times: Array) -> Array:
