@@ -189,7 +189,7 @@ def final(app: Any, nodes: int, seed: int, tape: Tape) -> Array | None:
     parts = app.loaded()
     identity = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
     grid = LockStep(parts.client, app.config, node_ids(nodes), seed, tape)
-    with ends(grid), as_before():
+    with ends(grid), by_node(grid), as_before():
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN, 1
         try:
             sow(seed, "server")
@@ -204,12 +204,10 @@ def ends(grid: Any) -> Iterator[None]:
     """Let `grid.model` be what Flower's strategies, workflows and servers end with."""
     from flwr.common import parameters_to_ndarrays
     from flwr.server import LegacyContext
-    from flwr.server import server as classic
     from flwr.server.compat import app as compat
     from flwr.serverapp.strategy import Strategy
 
     start, defaults, begin = Strategy.start, compat.init_defaults, LegacyContext.__init__
-    asking = classic.fit_clients, classic.evaluate_clients
     servers, contexts = list[Any](), list[Any]()
 
     def started(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -226,29 +224,38 @@ def ends(grid: Any) -> Iterator[None]:
         begin(self, *arguments, **named)
         contexts.append(self)
 
-    def ordered(ask: Any) -> Any:
-        """The function that asks all clients, and hands over replies in the order of these.
-
-        Flower's has that of a set of threads, which moves the last bits of a float32 average.
-        """
-
-        def asked(client_instructions: Any, *others: Any, **named: Any) -> Any:
-            results, failures = ask(client_instructions, *others, **named)
-            grid.drawn()
-            places = {one.cid: i for i, (one, _) in enumerate(client_instructions)}
-            return sorted(results, key=lambda pair: places[pair[0].cid]), failures
-
-        return asked
-
     Strategy.start, compat.init_defaults, LegacyContext.__init__ = started, defaulted, begun
-    classic.fit_clients, classic.evaluate_clients = map(ordered, asking)
     try:
         yield
     finally:
         Strategy.start, compat.init_defaults, LegacyContext.__init__ = start, defaults, begin
-        classic.fit_clients, classic.evaluate_clients = asking
     for one in servers:
         grid.model = flat(parameters_to_ndarrays(one.parameters))
     for one in contexts:
         if MAIN in one.state.array_records:
             grid.model = flat([a.numpy() for a in one.state.array_records[MAIN].values()])
+
+
+@contextmanager
+def by_node(grid: LockStep) -> Iterator[None]:
+    """Let a classic server hear replies by node, as desim hands them over, and draw as it did.
+
+    Flower's own order is that of a set of threads, which moves the last bits of a float32 average.
+    """
+    from flwr.server import server as classic
+
+    asking = classic.fit_clients, classic.evaluate_clients
+
+    def ordered(ask: Any) -> Any:
+        def asked(*arguments: Any, **named: Any) -> Any:
+            results, failures = ask(*arguments, **named)
+            grid.drawn()
+            return sorted(results, key=lambda pair: grid.number[pair[0].node_id]), failures
+
+        return asked
+
+    classic.fit_clients, classic.evaluate_clients = map(ordered, asking)
+    try:
+        yield
+    finally:
+        classic.fit_clients, classic.evaluate_clients = asking
