@@ -449,6 +449,16 @@ def test_late_replies_come_with_the_next_of_their_kind():
         played(**some, attackers={"share": "25 %", "attack": "sign-flip"})
 
 
+def test_who_was_late_trains_again_as_soon_as_its_reply_is_here():
+    """Node 3 owes one when the others evaluate; it comes before the next round trains."""
+    quick = ["40 /s", "40 /s", "40 /s", "5 /s"]
+    run = played(
+        config=["rounds=2"], compute={"speed": quick}, policy={"deadline": "1 s", "late": "carry"}
+    )
+    calls = run.events.query("kind == 'send' and agent == -1").groupby("time")["peer"]
+    assert [len(one) for _, one in calls][:3] == [4, 3, 4]
+
+
 WRONG = {
     "wrong=exit": (RunError, "node 2 .*, round 1, train: .*SystemExit: no GPU"),
     "wrong=count": (RunError, "node ., round 1, train: found num-examples -1; allowed: 0 or more"),

@@ -239,7 +239,7 @@ class Flower(Method):
         from desim.flower.plays import Play
 
         x0 = self.evaluator.start
-        hub.start(x=np.tile(x0, (hub.agents, 1)))
+        hub.start(x=np.broadcast_to(x0, (hub.agents, len(x0))))
         hub.publish(x0)  # round 0
         yield from Play(hub, self, self.evaluator).program()
 

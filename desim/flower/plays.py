@@ -62,7 +62,6 @@ class Play:
         self.loose: set[int] = set()  # agents of whom it heard what no average is made of
         self.heard = False  # whether the app heard of training since a model was shown
         self.counted = False  # whether a reply to train has said of how many examples it is
-        self.invited: Any = None  # nodes of this round
         self.questions, self.looks = 0, 0
         self.x = evaluator.start
 
@@ -151,7 +150,7 @@ class Play:
             found = f"found a model of {len(x)} numbers in round {self.hub.round}"
             allowed = f"{len(self.evaluator.start)}, as it began with"
             raise at(self.hub.now, f"flower: {found}; allowed: {allowed}")
-        self.x, self.heard, self.invited = x, False, None
+        self.x, self.heard = x, False
         self.models += 1
         if self.work.kind == "examples" and not self.counted:
             text = "replies to train say no num-examples, so that they take no time"
@@ -211,7 +210,6 @@ class Play:
                 self.loose.add(agent)
         if not self.evaluator.models:
             self.hub.publish(self.x)
-            self.invited = None
         self.answer(replies)
 
     def last(self) -> None:
@@ -228,11 +226,7 @@ class Play:
 
     def present(self) -> list[int]:
         """Ids of nodes that take part in this round and owe no reply."""
-        if self.invited is None:
-            self.invited = self.hub.invite()
-        who = self.invited
-        if self.policy.late == "carry":
-            who = who[self.hub.pending[who] == 0]
+        who = self.hub.invite()  # who owed a reply when the round began may owe none by now
         self.looks += 1
         if self.looks > LOOKS:
             text = f"the app asked {LOOKS + 1} times who is there, and sent nothing: it waits for "
@@ -337,7 +331,7 @@ class Play:
         carried = [one for one, reply in self.here.items() if late and _kind(reply) in kinds]
         came = [one for one in self.here if one in ids or one in carried]
         replies = [self.here.pop(one) for one in came]
-        self.hand(replies)
+        self.hand(sorted(replies, key=lambda one: self.nodes.number[one.metadata.src_node_id]))
 
     def pulled(self, ids: list[str]) -> Program:
         """Hand over replies to these messages: those here, or else those that come next."""
