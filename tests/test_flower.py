@@ -141,6 +141,39 @@ def test_metrics_are_what_the_nodes_say():
     assert run.curve("accuracy")["value"].iloc[-1] == pytest.approx(right / sum(map(len, b)))
 
 
+def test_nodes_that_say_no_examples_count_alike():
+    run = played(config=["rounds=1", "wrong=unweighed", "asked=0.0"])
+    A, b = _rows(range(NODES))
+    shares = [np.mean(np.abs(a @ run.model[-1] - y) < 1.0) for a, y in zip(A, b, strict=True)]
+    assert 0.0 < np.mean(shares) < 1.0
+    assert run.curve("accuracy")["value"].iloc[-1] == pytest.approx(np.mean(shares), abs=1e-3)
+    assert "all nodes count alike in accuracy" in " ".join(run.manifest["warnings"])
+
+
+def test_figures_that_no_node_says_are_not_shown_as_zeros():
+    for name in ("loss", "accuracy"):
+        tree = scenario(config=["rounds=1"], observe={"metrics": [name]})
+        tree["problem"]["model"][name] = "eval_none"
+        with pytest.raises(InputError, match=f"and no eval_none; .*without {name}"):
+            desim.run(tree)
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ("data", {"scale": "standard"}),
+        ("data", {"intercept": True}),
+        ("", {"partition": "iid"}),
+        ("", {"agents": NODES - 1}),
+    ],
+)
+def test_rows_that_are_not_those_of_the_nodes_are_refused(place, keys):
+    tree = scenario(config=["rounds=1"])
+    (tree["problem"][place] if place else tree["problem"]).update(keys)
+    with pytest.raises(InputError, match="found other rows than those of 4 nodes"):
+        desim.load(tree) and desim.run(tree)
+
+
 def _rows(nodes):
     sys.path.insert(0, str(FOLDER))
     try:
@@ -177,6 +210,11 @@ def test_secure_sums_recover_the_masks_of_the_late():
     rounding = step * heaviest * (len(b) + 1) / sum(map(len, b))  # a step each, and the weights'
     assert np.abs(run.model[-1] - in_time.model[1]).max() < rounding
     assert np.abs(run.model[-1] - reference(rounds=1)).max() > 100 * rounding
+
+
+def test_a_secure_sum_takes_no_late_replies():
+    with pytest.raises(RunError, match=r"late: carry with a secure sum.*allowed: late: discard"):
+        played("secret", "secret", policy={"deadline": "2 s", "late": "carry"}, rounds=1)
 
 
 def test_rounds_without_a_model_are_told():
@@ -338,6 +376,31 @@ def test_noise_is_that_of_the_mod_of_each_function_and_none_behind_others():
     assert "hold bytes or lists" in charges.warnings[-1]
     behind = Charges(parts._replace(client=lines_client.outside), NODES, "models")
     assert behind.of("train", reply(arrays=arrays)) == "bare"
+    whole = ArrayRecord([np.zeros(3), np.zeros(2, int)])  # flwr's noise on these is rounded to 0
+    assert charges.of("train", reply(arrays=whole)) == "bare"
+    assert "round noise to nothing" in charges.warnings[-1]
+
+
+def test_noise_of_a_mod_that_lets_a_message_pass_or_of_an_app_of_ones_own_is_none():
+    from flwr.client.mod import LocalDpMod as Classic
+    from flwr.clientapp import ClientApp
+    from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+
+    from desim.flower.central import _clipped
+    from desim.flower.noise import _local, chains
+
+    def passed(message, context):
+        return message
+
+    classic, own = ClientApp(), type("Own", (ClientApp,), {"__module__": "mine"})(mods=[])
+    classic.train("little", mods=[Classic(0.5, 1.0, 2.0, 1e-3)])(passed)
+    assert _local(classic) == {}  # it looks at messages of type train alone
+    classic.train(mods=[Classic(0.5, 1.0, 2.0, 1e-3)])(passed)
+    assert [*_local(classic)] == ["train"]
+    own.train(mods=[LocalDpMod(0.5, 1.0, 2.0, 1e-3), fixedclipping_mod])(passed)
+    assert _local(own) == {}
+    assert not _clipped(chains(own))
+    assert set(_local(ClientApp(lambda context: None, mods=[Classic(0.5, 1.0, 2.0, 1e-3)])))
 
 
 def _epsilon(mu, delta):
@@ -367,9 +430,14 @@ def test_measured_times_are_written_once_and_then_read(tmp_path):
     again = played(**some)
     assert file.read_text() == text
     assert first.events.equals(again.events)
-    file.write_text("[]")
-    with pytest.raises(InputError, match="no times of calls"):
-        played(**some)
+    from desim.flower.nodes import Times
+
+    for wrong in ("[]", '{"seconds": {"0 3 train": -1.0}}', '{"seconds": {"0 3 train": NaN}}'):
+        file.write_text(wrong)
+        with pytest.raises(InputError, match="no times of calls"):
+            Times(file)
+    with pytest.raises(InputError, match=r"found no folder .*nowhere"):
+        Times(tmp_path / "nowhere" / "times.json")
 
 
 def test_late_replies_come_with_the_next_of_their_kind():
@@ -381,11 +449,22 @@ def test_late_replies_come_with_the_next_of_their_kind():
         played(**some, attackers={"share": "25 %", "attack": "sign-flip"})
 
 
+def test_who_was_late_trains_again_as_soon_as_its_reply_is_here():
+    """Node 3 owes one when the others evaluate; it comes before the next round trains."""
+    quick = ["40 /s", "40 /s", "40 /s", "5 /s"]
+    run = played(
+        config=["rounds=2"], compute={"speed": quick}, policy={"deadline": "1 s", "late": "carry"}
+    )
+    calls = run.events.query("kind == 'send' and agent == -1").groupby("time")["peer"]
+    assert [len(one) for _, one in calls][:3] == [4, 3, 4]
+
+
 WRONG = {
     "wrong=exit": (RunError, "node 2 .*, round 1, train: .*SystemExit: no GPU"),
     "wrong=count": (RunError, "node ., round 1, train: found num-examples -1; allowed: 0 or more"),
     "wrong='per cent'": (InputError, "accuracy of .*; allowed: 0 to 1, or observe.metrics without"),
     "wrong=client": (RunError, "node 2 .*, round 1, train: .*OSError: the disk of this node"),
+    "wrong=echo": (RunError, "node 2, round 1, train: .*no reply; allowed: .*reply_to=message"),
     "wrong=server": (InputError, "ServerApp raised LookupError: no such strategy"),
     "limit=30.0": (RunError, "timeout=30 .*policy: all; allowed: policy: {deadline: 30 s}"),
 }
@@ -460,7 +539,36 @@ def test_an_app_that_waits_for_nodes_that_are_not_there_is_told(monkeypatch):
         keys(app_of([str(FOLDER)], []), [str(FOLDER)], [], 1, None, 0)
 
 
+def test_what_is_no_message_or_goes_nowhere_is_refused():
+    from flwr.app import ArrayRecord, Message, Metadata, RecordDict
+
+    from desim.flower.flower_messages import of_parameters, vector
+    from desim.flower.grid import VirtualGrid
+    from desim.flower.nodes import Nodes
+    from desim.flower.seam import Seam
+
+    for one in ("a word", None):
+        with pytest.raises(TypeError, match="among messages; allowed: Message"):
+            VirtualGrid(Seam(None)).push_messages([one])
+    nodes = Nodes(app_of([str(FOLDER)], []), None, NODES, 0)
+    with pytest.raises(RunError, match="a message to node 5; allowed: nodes that"):
+        nodes.addressed(
+            Message(RecordDict(), metadata=Metadata(1, "", 1, 5, "", "", 0, 1, "train"))
+        )
+    for array in (np.array([1j]), np.array(["a"])):
+        for ask in (lambda one: vector(RecordDict({"a": ArrayRecord([one])})), of_parameters):
+            with pytest.raises(RunError, match="allowed: real numbers"):
+                ask(array if ask is not of_parameters else [array])
+
+
 FOLDERS = {
+    "words": ("tool = 3", "found no section .tool.flwr.app."),
+    "no table": ("[tool.flwr.app]\ncomponents = ['a:b', 'c:d']", "found no serverapp"),
+    "no text": (
+        "[tool.flwr.app.config]\ndays = [1]\n[tool.flwr.app.components]\n"
+        "serverapp = 'a:b'\nclientapp = 'a:b'",
+        "config: days: .*allowed: text, a number, true or false",
+    ),
     "nowhere": (None, "does not exist; allowed: the folder"),
     "empty": ("", "found no section .tool.flwr.app."),
     "no toml": ("[tool", "is no TOML"),
@@ -490,6 +598,11 @@ def test_flower_that_is_missing_or_old_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(apps, "version", importlib.metadata.version)
     with pytest.raises(InputError, match="allowed: strategy, rounds, step"):
         app_of([str(FOLDER)], ["stepp=1"])
+    for text in ("step=2020-01-01", "step=[1]", "step={a=1}"):
+        with pytest.raises(InputError, match=r"step: .*allowed: text, a number"):
+            app_of([str(FOLDER)], [text])
+    with pytest.raises(InputError, match="found '=1'; allowed: KEY=VALUE"):
+        app_of([str(FOLDER)], ["=1"])
 
 
 def test_replies_that_no_policy_let_through_are_noticed(monkeypatch):

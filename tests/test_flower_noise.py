@@ -252,8 +252,8 @@ def test_noise_that_is_lost_in_a_models_numbers_is_none():
         (np.array([1.0, np.nan]), 1.0, False),  # of a change that flwr does not clip
     ]
     for array, scale, hides in cases:
-        assert central._hides(ArrayRecord({"w": Array(array)}), scale) == hides
-        assert central._hides(ndarrays_to_parameters([array]), scale) == hides
+        assert central.hides(ArrayRecord({"w": Array(array)}), scale) == hides
+        assert central.hides(ndarrays_to_parameters([array]), scale) == hides
 
 
 def test_shares_below_zero_or_of_others_count_as_no_noise():

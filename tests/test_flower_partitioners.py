@@ -134,6 +134,10 @@ def test_what_it_cannot_deal_is_refused_in_words(table, name, arguments, agents,
 
 
 def test_labels_that_deal_rows_are_said_of_an_epsilon(table):
+    from desim.runs.premises import decided_by_rows
+
+    named = written(table, "ShardPartitioner", {"shard_size": 9, "partition_by": "digit"}, AGENTS)
+    assert any("deals rows by all agents' labels" in one for one in decided_by_rows(loaded(named)))
     cases = {"IidPartitioner": False, "SizePartitioner": False, "ShardPartitioner": True}
     for name, by_label in {**cases, "NaturalIdPartitioner": False}.items():
         scenario = loaded(written(table, name, CASES[name], AGENTS))

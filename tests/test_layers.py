@@ -19,7 +19,7 @@ ROOMS = {  # from the ground up; lines of code that each may have: a change that
     "privacy": 6430,  # noise that remembers, whose rows add up; what sums and their parts tell
     "engine": 13840,  # two signals around a run; sizes of messages by agent; stars of stars
     "methods": 6920,  # robust rules, attacks; what rounds of an edge come to; noise of links
-    "flower": 2233,  # Flower apps by their Grid, without models, too; what averages release
+    "flower": 2340,  # Flower apps by their Grid, without models, too; what of them is refused
     "scenario": 12000,  # partitioners; trees, their churn and rules, attackers, batteries; traces
     "runs": 10170,  # trackers of studies, and what is spent meanwhile; who hears of a run; which
     "deployments": 10600,  # edges of a tree as processes; who is blamed, whichever word came first

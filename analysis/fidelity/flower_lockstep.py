@@ -189,7 +189,7 @@ def final(app: Any, nodes: int, seed: int, tape: Tape) -> Array | None:
     parts = app.loaded()
     identity = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
     grid = LockStep(parts.client, app.config, node_ids(nodes), seed, tape)
-    with ends(grid), in_order(grid), as_before():
+    with ends(grid), by_node(grid), as_before():
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN, 1
         try:
             sow(seed, "server")
@@ -197,34 +197,6 @@ def final(app: Any, nodes: int, seed: int, tape: Tape) -> Array | None:
         finally:
             TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = identity
     return grid.model
-
-
-@contextmanager
-def in_order(grid: LockStep) -> Iterator[None]:
-    """Let classic servers get replies in the order of the clients that they ask."""
-    from flwr.server import server as classic
-
-    asking = classic.fit_clients, classic.evaluate_clients
-
-    def ordered(ask: Any) -> Any:
-        """The function that asks all clients, and hands over replies in the order of these.
-
-        Flower's has that of a set of threads, which moves the last bits of a float32 average.
-        """
-
-        def asked(client_instructions: Any, *others: Any, **named: Any) -> Any:
-            results, failures = ask(client_instructions, *others, **named)
-            grid.drawn()
-            places = {one.cid: i for i, (one, _) in enumerate(client_instructions)}
-            return sorted(results, key=lambda pair: places[pair[0].cid]), failures
-
-        return asked
-
-    classic.fit_clients, classic.evaluate_clients = map(ordered, asking)
-    try:
-        yield
-    finally:
-        classic.fit_clients, classic.evaluate_clients = asking
 
 
 @contextmanager
@@ -262,3 +234,28 @@ def ends(grid: Any) -> Iterator[None]:
     for one in contexts:
         if MAIN in one.state.array_records:
             grid.model = flat([a.numpy() for a in one.state.array_records[MAIN].values()])
+
+
+@contextmanager
+def by_node(grid: LockStep) -> Iterator[None]:
+    """Let a classic server hear replies by node, as desim hands them over, and draw as it did.
+
+    Flower's own order is that of a set of threads, which moves the last bits of a float32 average.
+    """
+    from flwr.server import server as classic
+
+    asking = classic.fit_clients, classic.evaluate_clients
+
+    def ordered(ask: Any) -> Any:
+        def asked(*arguments: Any, **named: Any) -> Any:
+            results, failures = ask(*arguments, **named)
+            grid.drawn()
+            return sorted(results, key=lambda pair: grid.number[pair[0].node_id]), failures
+
+        return asked
+
+    classic.fit_clients, classic.evaluate_clients = map(ordered, asking)
+    try:
+        yield
+    finally:
+        classic.fit_clients, classic.evaluate_clients = asking

@@ -59,7 +59,7 @@ class App:
     def rounds(self) -> int | None:
         """How many rounds its configuration says, None where it says nothing."""
         known = dict(self.config)
-        found = [known[key] for key in ROUNDS if isinstance(known.get(key), int)]
+        found = [known[key] for key in ROUNDS if type(known.get(key)) is int and known[key] > 0]
         return int(found[0]) if found else None
 
     def loaded(self) -> Parts:
@@ -169,7 +169,7 @@ def found(
         allowed = "the folder of a Flower app, or server:app and client:app"
         raise InputError(f"flower: app: {folder} {why}; allowed: {allowed}")
     own = _pyproject(folder, needed=server is None or client is None)
-    parts: Mapping[str, Any] = own.get("components", {})
+    parts = _section(own, "components")
     references = {}
     for key, reference in (("serverapp", server), ("clientapp", client)):
         reference = reference or parts.get(key)
@@ -177,13 +177,18 @@ def found(
             where = f"{folder / 'pyproject.toml'}: [tool.flwr.app.components]"
             raise InputError(f"flower: {where}: found no {key}; allowed: {key} = 'module:app'")
         references[key] = reference
-    known = dict(_flat(own.get("config", {})))
+    known = dict(_flat(_section(own, "config")))
     for text in config:
         key, equals, value = text.partition("=")
-        if not equals or (known and key.strip() not in known):
-            allowed = "KEY=VALUE" if not equals else ", ".join(known)
-            raise InputError(f"flower: config: {refusal(text, allowed, known)}")
+        if not equals or not key.strip():
+            raise InputError(f"flower: config: {refusal(text, 'KEY=VALUE')}")
+        if known and key.strip() not in known:
+            raise InputError(f"flower: config: {refusal(text, ', '.join(known), known)}")
         known[key.strip()] = _value(value.strip())
+    for key, one in known.items():
+        if not isinstance(one, str | int | float):  # all that Flower takes
+            allowed = "text, a number, true or false"
+            raise InputError(f"flower: config: {key}: {refusal(str(one), allowed)}")
     return App(folder, references["serverapp"], references["clientapp"], tuple(known.items()))
 
 
@@ -192,8 +197,9 @@ def supernodes(folder: Path) -> int | None:
     try:
         flower = _tool(folder)
         options = flower["federations"][flower["federations"]["default"]]["options"]
-        return int(options["num-supernodes"])
-    except (KeyError, TypeError, ValueError, InputError, OSError):
+        number = options["num-supernodes"]
+        return number if type(number) is int and number > 0 else None
+    except (KeyError, TypeError, InputError, OSError):
         return None
 
 
@@ -220,7 +226,12 @@ def _tool(folder: Path) -> Mapping[str, Any]:
         tree: Any = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"flower: {file}: is no TOML ({error})") from None
-    found = tree.get("tool", {}).get("flwr", {})
+    return _section(_section(tree, "tool"), "flwr")
+
+
+def _section(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of a tree; an empty one where there is none."""
+    found = tree.get(name)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -104,11 +104,11 @@ class App(Model):
 
     def predict(self, x: Array, rows: Rows) -> Array:
         """1 for as many of a node's rows as x (dim,) gets right there, 0 for the others."""
-        own, (agents, place, number) = self.evaluator, np.asarray(rows.inputs[:, :3], int).T
-        right = {
-            i: own.right(i, x, int(number[agents == i][0])) for i in np.unique(agents).tolist()
-        }
-        return np.array([place[r] < right[i] for r, i in enumerate(agents.tolist())], float)
+        agents, place, number = np.asarray(rows.inputs[:, :3], int).T
+        who, first, which = np.unique(agents, return_index=True, return_inverse=True)
+        own = zip(who.tolist(), number[first].tolist(), strict=True)
+        right = np.array([self.evaluator.right(i, x, m) for i, m in own])
+        return np.asarray(place < right[which], float)
 
 
 class Shares(Dataset):
@@ -131,6 +131,14 @@ class Shares(Dataset):
         inputs = np.concatenate([first, *rows]).astype(float)
         tested = np.arange(len(inputs)) >= len(first)
         return Examples(inputs, np.ones(len(inputs), np.int64), {}, tested, 2)
+
+
+def _as_read(problem: Problem) -> bool:
+    """Whether agent i has the one row (i, 0, examples) of node i, as `Shares` reads it."""
+    nodes = problem.loss.model.parameters.agents  # type: ignore[attr-defined]
+    rows, order = np.asarray(problem.A), np.stack([np.arange(nodes), np.zeros(nodes)], 1)
+    fine = problem.agents == nodes and rows.shape == (nodes, 3)
+    return fine and np.array_equal(rows[:, :2], order)
 
 
 class Heard(Listener):
@@ -199,6 +207,12 @@ class Flower(Method):
                 self.hung = (Averages,)
         if text := self.evaluator.trouble:
             self.warnings.append(f"{text}; loss and accuracy say nothing")
+            return
+        if self.evaluator.lossless:
+            self.warnings.append("flower: evaluations say no loss, which is 0 where it is shown")
+        if self.evaluator.unweighed:
+            text = "flower: evaluations say no num-examples: all nodes count alike in accuracy"
+            self.warnings.append(text)
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -209,6 +223,11 @@ class Flower(Method):
     def _odd(cls, parameters: Any, problem: Problem) -> Iterator[str]:
         if getattr(problem.loss, "name", "") != PATH:
             yield f"problem.model: found another one; allowed: {PATH}, with algorithm flower"
+        elif not _as_read(problem):
+            nodes = problem.loss.model.parameters.agents  # type: ignore[attr-defined]
+            text = f"problem: found other rows than those of {nodes} nodes, one each and in order"
+            allowed = f"agents: {nodes} there, in model and in data.arguments, partition: "
+            yield f"{text}; allowed: {allowed}contiguous, and no preparation of the data"
         if parameters.work.kind == "measured" and parameters.times is None:
             allowed = "a file, from which the next run has the same times"
             yield f"algorithm.times: missing with work: measured; allowed: {allowed}"
@@ -220,7 +239,7 @@ class Flower(Method):
         from desim.flower.plays import Play
 
         x0 = self.evaluator.start
-        hub.start(x=np.tile(x0, (hub.agents, 1)))
+        hub.start(x=np.broadcast_to(x0, (hub.agents, len(x0))))
         hub.publish(x0)  # round 0
         yield from Play(hub, self, self.evaluator).program()
 

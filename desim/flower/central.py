@@ -191,12 +191,12 @@ def _average(strategy: Any, replies: list[Any], model: Any, first: float, foreig
     clip = float(getattr(strategy, "clipping_norm", 0.0))
     scale = float(strategy.noise_multiplier) * clip / strategy.num_sampled_clients
     moving = "ClientSide" in type(strategy).__name__ and clip != first
-    if foreign or moving or model is None or not _hides(model, scale):
+    if foreign or moving or model is None or not hides(model, scale):
         scale = 0.0
     return Average(nodes, weights, clip, scale, strategy, model is not None)
 
 
-def _hides(model: Any, scale: float) -> bool:
+def hides(model: Any, scale: float) -> bool:
     """Whether noise of that scale is in all numbers of a model, and not lost in their roundings.
 
     flwr draws real numbers and takes on the model's type: whole numbers round noise to nothing, and

@@ -7,11 +7,14 @@ those of flwr 1.42, and stand here alone.
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.common.serde import message_to_proto
+
+from desim.errors import RunError
 
 SERVER = 1  # the node id of whoever Flower calls SuperLink
 RUN = 0x1F2E3D4C5B6A7988  # a run id as long as those that Flower draws
@@ -55,7 +58,7 @@ def stamped(message: Any, number: int) -> None:
 def vector(content: Any) -> Any:
     """The arrays (dim,) of the first array record that has any, as float64; None without one."""
     for record in content.array_records.values():
-        arrays = [np.asarray(one.numpy(), float).ravel() for one in record.values()]
+        arrays = [_numbers(one.numpy()) for one in record.values()]
         if sum(map(len, arrays)):
             return np.concatenate(arrays)
     return None
@@ -63,8 +66,17 @@ def vector(content: Any) -> Any:
 
 def of_parameters(arrays: Sequence[Any]) -> Any:
     """The same of a classic client's list of arrays; None without any."""
-    rows = [np.asarray(one, float).ravel() for one in arrays]
+    rows = [_numbers(one) for one in arrays]
     return np.concatenate(rows) if sum(map(len, rows)) else None
+
+
+def _numbers(array: Any) -> Any:
+    """An array as float64 (n,); RunError for one of anything but real numbers."""
+    with suppress(TypeError, ValueError):
+        if np.asarray(array).dtype.kind != "c":
+            return np.asarray(array, float).ravel()
+    text = f"found an array of {np.asarray(array).dtype} in a message"
+    raise RunError(f"flower: {text}; allowed: real numbers")
 
 
 def with_vector(record: Any, x: Any) -> Any:

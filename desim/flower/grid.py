@@ -61,7 +61,7 @@ class VirtualGrid(Grid):  # type: ignore[misc]
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str]:
         """Send messages; the ids by which their replies are asked for."""
-        found: list[str] = self.seam.ask("push", list(messages))
+        found: list[str] = self.seam.ask("push", _whole(messages))
         return found
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
@@ -73,7 +73,7 @@ class VirtualGrid(Grid):  # type: ignore[misc]
         self, messages: Iterable[Any], *, timeout: float | None = None
     ) -> Iterable[Any]:
         """The replies that the policy let through, by node."""
-        whole = list(messages)
+        whole = _whole(messages)
         if self.group is not None:
             self.group += whole
             raise Held
@@ -120,6 +120,16 @@ class VirtualGrid(Grid):  # type: ignore[misc]
                 self.replies = None
             answers.append((rank, place, answer))
         return [one[1:] for one in sorted(answers, key=lambda one: one[:2])]
+
+
+def _whole(messages: Iterable[Any]) -> list[Any]:
+    """Messages that an app sends; TypeError for what is none, or has no content."""
+    found = list(messages)
+    for one in found:
+        if not isinstance(one, Message) or not one.has_content():
+            text = f"found {type(one).__name__} among messages"
+            raise TypeError(f"flower: {text}; allowed: Message, with a content")
+    return found
 
 
 def over() -> BaseException:

@@ -64,11 +64,18 @@ class Times:
     def __init__(self, file: Path | None) -> None:
         self.file, self.known = file, dict[str, float]()
         self.fresh = False
-        if file is None or not file.exists():
+        if file is None:
+            return
+        if not file.parent.is_dir():
+            text = f"flower: algorithm.times: found no folder {file.parent}"
+            raise InputError(f"{text}; allowed: a file in a folder that is there")
+        if not file.exists():
             return
         try:
             tree = json.loads(file.read_text("utf-8"))
             self.known = {str(key): float(value) for key, value in tree["seconds"].items()}
+            if not all(0.0 <= value < np.inf for value in self.known.values()):
+                raise ValueError("a time that is below zero, or no number")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             text = f"flower: {file}: found no times of calls ({raised(error)})"
             raise InputError(f"{text}; allowed: what a run has written, or no file") from None
@@ -125,7 +132,19 @@ class Nodes:
             kind = message.metadata.message_type
             text = f"the ClientApp returned a {type(reply).__name__}"
             raise RunError(f"flower: node {agent}, {where}, {kind}: {text}; allowed: a Message")
+        if reply.metadata.src_node_id != self.ids[agent]:
+            kind, text = message.metadata.message_type, "the ClientApp returned what is no reply"
+            allowed = "Message(content, reply_to=message)"
+            raise RunError(f"flower: node {agent}, {where}, {kind}: {text}; allowed: {allowed}")
         return reply, seconds
+
+    def addressed(self, message: Any) -> int:
+        """The number of the node that a message goes to; RunError where it is none of these."""
+        node = message.metadata.dst_node_id
+        if node not in self.number:
+            text = f"flower: found a message to node {node}"
+            raise RunError(f"{text}; allowed: nodes that get_node_ids names")
+        return self.number[node]
 
 
 def _own_part(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.flower.central import ASSUMED, Central
+from desim.flower.central import ASSUMED, Central, hides
 from desim.method import Mechanism, Terms, View, plain
 
 Price = Any  # "bare", "nothing", or the mod whose noise a reply has
@@ -55,7 +55,13 @@ class Charges:
             return "bare"
         if not (reply.has_content() and len(reply.content.array_records) > 0):
             return "nothing"
-        return self.mods.get(kind, "bare")
+        price = self.mods.get(kind, "bare")
+        records = reply.content.array_records.values()
+        if price != "bare" and not all(hides(one, _scale(price)) for one in records):
+            text = "infinite, as numbers of models are no real ones, or round noise to nothing"
+            self.warnings.append(f"{HEAD} is {text}")
+            return "bare"
+        return price
 
     def terms(self, price: Price) -> Terms | None:
         """The terms (agents,) of a price."""
@@ -64,19 +70,21 @@ class Charges:
         if price == "nothing":
             return plain(self.agents, View.COORDINATOR, 0.0)
         mod, ones = price, np.ones(self.agents)
-        scale = mod.sensitivity * np.sqrt(2.0 * np.log(1.25 / mod.delta)) / mod.epsilon
         basis = "flower: LocalDpMod clips what training changed; metrics are left out"
         return Terms(
             Mechanism.CLIPPED_GAUSSIAN, View.COORDINATOR, 2.0 * mod.clipping_norm * ones,
-            scale * ones, np.full(self.agents, np.nan), basis=basis,
+            _scale(mod) * ones, np.full(self.agents, np.nan), basis=basis,
         )  # fmt: skip
 
 
 def _local(client: Any) -> Mapping[str, Any]:
     """The LocalDpMod of each type of message to train; none unless they all have one.
 
-    A function goes by train.NAME, and one without a name also by train alone.
+    A function goes by train.NAME, and one without a name also by train alone; Flower's classic mod
+    passes on what comes by any other name. A ClientApp of one's own class may do as it likes.
     """
+    if not type(client).__module__.startswith("flwr."):
+        return {}
     functions = {
         name: function
         for name, function in client._registered_funcs.items()
@@ -87,7 +95,20 @@ def _local(client: Any) -> Mapping[str, Any]:
     if client._call is not None:
         functions = {"train": client._call}
     found = {name: _outermost(function) for name, function in functions.items()}
-    return found if all(one is not None for one in found.values()) else {}
+    if any(one is None for one in found.values()):
+        return {}
+    classic = "flwr.client."
+    return {
+        name: one for name, one in found.items()
+        if name == "train" or not type(one).__module__.startswith(classic)
+    }  # fmt: skip
+
+
+def _scale(mod: Any) -> float:
+    """The deviation of a LocalDpMod's noise; nan or inf where its numbers have none."""
+    with np.errstate(all="ignore"):
+        deviation = np.sqrt(2.0 * np.log(np.float64(1.25) / mod.delta)) / mod.epsilon
+    return float(mod.sensitivity * deviation)
 
 
 def _outermost(function: Any) -> Any:
@@ -101,10 +122,21 @@ def _outermost(function: Any) -> Any:
 
 
 def chains(client: Any) -> list[list[Any]]:
-    """The mods around each function of a ClientApp that trains, the outermost first."""
+    """The mods around each function of a ClientApp that trains, the outermost first.
+
+    None is known around those of a ClientApp of one's own class.
+    """
+    if not type(client).__module__.startswith("flwr."):
+        return [[]]
     named = client._registered_funcs.items()
     functions = [function for name, function in named if name.startswith("train.")]
     return [[*_chain(one)] for one in (functions if client._call is None else [client._call])]
+
+
+def masked(mods: list[list[Any]]) -> bool:
+    """Whether Flower's mods of a secure sum are among those of `chains`."""
+    names = {getattr(one, "__name__", "") for chain in mods for one in chain}
+    return bool(names & {"secaggplus_mod", "secagg_mod"})
 
 
 def opaque(content: Any) -> bool:

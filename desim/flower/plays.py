@@ -26,7 +26,7 @@ from desim.flower.flower_messages import (
 )
 from desim.flower.grid import LOOKS
 from desim.flower.nodes import Nodes, Times
-from desim.flower.noise import Charges, chains, opaque
+from desim.flower.noise import Charges, chains, masked, opaque
 from desim.flower.probe import Evaluator, Live
 from desim.method import Program
 
@@ -55,11 +55,13 @@ class Play:
         self.box: dict[int, Any] = {}  # the latest reply of each node, as it was computed
         self.here: dict[str, Any] = {}  # replies that came in, by the message that they answer
         self.chains = chains(parts.client)
+        if self.policy.late == "carry" and masked(self.chains):
+            text = "found late: carry with a secure sum, which takes a late reply for the next one"
+            raise at(hub.now, f"flower: policy: {text}; allowed: late: discard")
         self.trained: set[int] = set()  # agents whose training the app heard of since an average
         self.loose: set[int] = set()  # agents of whom it heard what no average is made of
         self.heard = False  # whether the app heard of training since a model was shown
         self.counted = False  # whether a reply to train has said of how many examples it is
-        self.invited: Any = None  # nodes of this round
         self.questions, self.looks = 0, 0
         self.x = evaluator.start
 
@@ -103,6 +105,9 @@ class Play:
                     self.answer(ids)
                     continue
                 yield from self.awaited(ids, {_kind(one) for one in ask.value})
+        except RunError as error:
+            error.time = self.hub.now
+            raise
         finally:
             Live.end(self.seam)
 
@@ -145,7 +150,7 @@ class Play:
             found = f"found a model of {len(x)} numbers in round {self.hub.round}"
             allowed = f"{len(self.evaluator.start)}, as it began with"
             raise at(self.hub.now, f"flower: {found}; allowed: {allowed}")
-        self.x, self.heard, self.invited = x, False, None
+        self.x, self.heard = x, False
         self.models += 1
         if self.work.kind == "examples" and not self.counted:
             text = "replies to train say no num-examples, so that they take no time"
@@ -205,7 +210,6 @@ class Play:
                 self.loose.add(agent)
         if not self.evaluator.models:
             self.hub.publish(self.x)
-            self.invited = None
         self.answer(replies)
 
     def last(self) -> None:
@@ -222,14 +226,11 @@ class Play:
 
     def present(self) -> list[int]:
         """Ids of nodes that take part in this round and owe no reply."""
-        if self.invited is None:
-            self.invited = self.hub.invite()
-        who = self.invited
-        if self.policy.late == "carry":
-            who = who[self.hub.pending[who] == 0]
+        who = self.hub.invite()  # who owed a reply when the round began may owe none by now
         self.looks += 1
         if self.looks > LOOKS:
-            text = f"the app waits for more nodes than are there, {len(who)} of {self.hub.agents}"
+            text = f"the app asked {LOOKS + 1} times who is there, and sent nothing: it waits for "
+            text += f"more nodes than are there, {len(who)} of {self.hub.agents}"
             allowed = "a strategy that needs no more (min_available_nodes, fraction_train), or "
             allowed += "more of them in participation"
             raise at(self.hub.now, f"flower: round {self.hub.round}: {text}; allowed: {allowed}")
@@ -260,11 +261,7 @@ class Play:
         ids, calls = list[str](), dict[Any, list[int]]()
         work, sizes = np.zeros(self.hub.agents), np.zeros((2, self.hub.agents), np.int64)
         for one in messages:
-            node = one.metadata.dst_node_id
-            if node not in self.nodes.number:
-                raise at(self.hub.now, f"flower: found a message to node {node}; allowed: nodes "
-                         "that get_node_ids names")  # fmt: skip
-            agent = self.nodes.number[node]
+            agent = self.nodes.addressed(one)
             self.messages += 1
             ids.append(numbered(one, self.messages))
             stamped(one, self.messages)
@@ -297,11 +294,7 @@ class Play:
         """A node's reply, and the work that it was."""
         kind, round_ = message.metadata.message_type, self.hub.round
         address = ("evaluate",) if kind == "evaluate" else (kind, round_, self.questions)
-        try:
-            reply, seconds = self.nodes.call(agent, message, address, f"round {round_}")
-        except RunError as error:
-            error.time = self.hub.now
-            raise
+        reply, seconds = self.nodes.call(agent, message, address, f"round {round_}")
         numbered(reply, self.messages + (1 << 40))
         reply.metadata.__dict__["_reply_to_message_id"] = message.metadata.message_id
         stamped(reply, self.messages)
@@ -338,7 +331,7 @@ class Play:
         carried = [one for one, reply in self.here.items() if late and _kind(reply) in kinds]
         came = [one for one in self.here if one in ids or one in carried]
         replies = [self.here.pop(one) for one in came]
-        self.hand(replies)
+        self.hand(sorted(replies, key=lambda one: self.nodes.number[one.metadata.src_node_id]))
 
     def pulled(self, ids: list[str]) -> Program:
         """Hand over replies to these messages: those here, or else those that come next."""

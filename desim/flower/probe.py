@@ -6,7 +6,7 @@ functions of the model and the node: those that the app asks for while it is pla
 """
 
 import hashlib
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ from desim.flower.noise import chains
 from desim.flower.seam import Seam
 
 QUESTIONS = 64  # of an app that sends no model
+UNSAID = 1000  # examples of each node, where they do not say: accuracies to a thousandth
 MANY = 10_000_000  # examples of a node, each of which has a row of the test set
 
 
@@ -93,7 +94,8 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
                 break
             looks = looks + 1 if ask.kind == "nodes" else 0
             if looks > LOOKS:
-                text = f"{app.folder}: the app waits for more nodes than are there, {agents}"
+                text = f"{app.folder}: the app asked {looks} times who is there, and sent nothing"
+                text += f": it waits for more nodes than are there, {agents}"
                 allowed = "more agents, or a strategy that needs no more (min_available_nodes)"
                 raise InputError(f"flower: {text}; allowed: {allowed}")
             if ask.kind == "nodes":
@@ -123,7 +125,7 @@ def first_model(app: App, agents: int, seed: int) -> tuple[Any, Any, int | None,
 
 def _answered(nodes: Nodes, message: Any) -> Any:
     stamped(message, 0)
-    number = nodes.number[message.metadata.dst_node_id]
+    number = nodes.addressed(message)
     return nodes.call(number, message, ("probe",), "before the first round")[0]
 
 
@@ -158,6 +160,9 @@ class Evaluator:
 
     def of(self, agent: int, x: Any) -> dict[str, float]:
         """What a node says of x (dim,); nothing where its ClientApp cannot evaluate."""
+        if agent >= self.agents:
+            text = f"flower: problem.data: found node {agent} of {self.agents} in problem.model"
+            raise InputError(f"{text}; allowed: as many nodes as there")
         key = _digest(x)
         if (agent, key) not in self._said:
             self._keep(agent, key, self._asked(agent, x))
@@ -182,20 +187,40 @@ class Evaluator:
         return figures(reply.content)
 
     def loss(self, agent: int, x: Any) -> float:
-        """The loss of x (dim,) on a node's own examples, 0 where it says none."""
-        return named(self.of(agent, x), "loss", self.keys[0]) or 0.0
+        """The loss of x (dim,) on a node's own examples, 0 where nodes say none."""
+        return 0.0 if self.lossless else self._figure(agent, x, "loss", "loss", self.keys[0])
 
     def right(self, agent: int, x: Any, rows: int) -> int:
         """How many of a node's examples x (dim,) gets right."""
-        share = named(self.of(agent, x), "acc", self.keys[1]) or 0.0
+        share = self._figure(agent, x, "accuracy", "acc", self.keys[1])
         if not 0.0 <= share <= 1.0:
             text = f"flower: node {agent}: found an accuracy of {share:g}; allowed: 0 to 1"
             raise InputError(f"{text}, or observe.metrics without accuracy")
         return round(share * rows)
 
+    def _figure(self, agent: int, x: Any, metric: str, word: str, key: str | None) -> float:
+        """What a node says of x (dim,) under a name; 0 where nodes cannot evaluate at all."""
+        found = named(said := self.of(agent, x), word, key)
+        if found is None and not self.trouble:
+            names = ", ".join(said) or "nothing"
+            text = f"flower: node {agent}: found {names} in its evaluation, and no {key or metric}"
+            raise InputError(f"{text}; allowed: that, or observe.metrics without {metric}")
+        return found or 0.0
+
+    @cached_property
+    def lossless(self) -> bool:
+        """Whether nodes say no loss, and were not asked for one by its name."""
+        return self.keys[0] is None and "loss" not in self.says
+
+    @cached_property
+    def unweighed(self) -> bool:
+        """Whether nodes say an accuracy, and some of them not of how many examples."""
+        said = [self.of(agent, self.start) for agent in range(self.agents)]
+        return "accuracy" in self.says and None in map(examples, said)
+
     def rows(self, agent: int) -> int:
-        """On how many examples a node evaluates, 1 where it does not say."""
-        number = examples(self.of(agent, self.start)) or 1.0
+        """For how many examples a node's evaluation counts: as it says, UNSAID if one does not."""
+        number = UNSAID if self.unweighed else examples(self.of(agent, self.start)) or 1.0
         if not 0.0 <= number <= MANY:
             text = f"flower: node {agent}: found an evaluation on {number:g} examples"
             raise InputError(f"{text}; allowed: 0 to {MANY:,}")

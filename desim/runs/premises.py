@@ -73,7 +73,8 @@ def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:
         yield "problem.data.missing: drop: how many rows there are depends on what they hold"
     if hasattr(getattr(problem.data, "test", None), "column"):
         yield "problem.data.test: which rows are trained on, and how many, is what a column holds"
-    if problem.partition.by_label:
+    labels = {getattr(problem.data, key, None) for key in ("label", "labels")}
+    if problem.partition.by_label or labels & {*problem.partition.columns}:
         yield f"problem.partition: {problem.partition.kind} deals rows by all agents' labels"
     layers = problem.loss.mlp or problem.loss.softmax
     if problem.loss.layered and (layers is None or layers.classes is None):

@@ -21,6 +21,8 @@ def train(message, context):
         raise OSError("the disk of this node is full")
     if wrong == "exit" and i == 2:
         sys.exit("no GPU")
+    if wrong == "echo" and i == 2:
+        return message
     ((name, w),) = message.content["arrays"].items()
     w = trained(w.numpy(), i, context.run_config["step"])
     said = {"num-examples": -1 if wrong == "count" else len(rows(i)[1])}
@@ -36,6 +38,8 @@ def evaluate(message, context):
     loss, share = measured(message.content["arrays"].to_numpy_ndarrays()[0], i)
     share *= 100.0 if context.run_config["wrong"] == "per cent" else 1.0
     figures = {"eval_loss": loss, "eval_acc": share, "num-examples": len(rows(i)[1])}
+    if context.run_config["wrong"] == "unweighed":
+        del figures["num-examples"]
     return Message(RecordDict({"metrics": MetricRecord(figures)}), reply_to=message)
 
 

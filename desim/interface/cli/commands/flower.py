@@ -52,7 +52,9 @@ def flower(
     found, changes = app_of(app, config or []), settings(override)
     base: Any = dict(BY_DEFAULT) if scenario is None else scenario
     show_log(log)
-    sections = keys(found, app, config or [], agents, rounds, int(changes.get("seed", 0)))
+    seed = changes.get("seed", "0").strip()
+    drawn = int(seed) if seed.isdecimal() else 0  # what is no seed is refused with the rest
+    sections = keys(found, app, config or [], agents, rounds, drawn)
     sections = {"name": found.name, **sections, **changes}
     more = {"trackers": trackers(tensorboard, mlflow)}
     simulated(lambda: loaded(base, sections), out, force, watch, more)
