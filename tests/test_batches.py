@@ -260,7 +260,7 @@ def test_jobs_that_are_too_small_stay_here(monkeypatch, caplog):
         assert (found.facts["here"] > 15) is stays
 
 
-def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
+def test_what_cannot_be_done_is_refused_before_the_run(tmp_path, monkeypatch):
     case, own = scenario(), modelled(model=None)
     for arguments, why in (
         ({"workers": -1}, "workers: found -1; allowed: a whole number, at least 0"),
@@ -276,6 +276,9 @@ def test_what_cannot_be_done_is_refused_before_the_run(tmp_path):
             desim.run(case, tmp_path / "out", **arguments)
     with pytest.raises(InputError, match=r"found with loss squared; allowed: a problem\.model"):
         desim.run(own, tmp_path / "out", workers=2)
+    monkeypatch.setattr(processes, "current_process", lambda: SimpleNamespace(daemon=True))
+    with pytest.raises(InputError, match="found 2 in a daemon process; allowed: 0"):
+        desim.run(case, tmp_path / "out", workers=2)
     assert not (tmp_path / "out").exists()
     with batches.shared_out(loaded(own), workers=0):
         assert batches.facts() == {}

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import current_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from numbers import Integral
@@ -217,6 +217,9 @@ def refuse_unfit(workers: int | None, dask: str | None) -> None:
     if workers is not None and workers > most:
         allowed = f"at most {most}: each is a process, of {cores()} cores"
         raise InputError(f"workers: {refusal(workers, allowed)}")
+    if workers and current_process().daemon:  # as those of multiprocessing.Pool are
+        allowed = "0, or one of concurrent.futures"
+        raise InputError(f"workers: found {workers} in a daemon process; allowed: {allowed}")
     if dask is not None and not (isinstance(dask, str) and dask):
         raise InputError(f"dask: {refusal(dask, 'the address of a scheduler')}")
     if dask is not None and workers is not None:
