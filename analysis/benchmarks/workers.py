@@ -173,7 +173,7 @@ def convolution(folder: Path) -> None:
     print("|---|---|---|---|---|---|---|")
     for name, text, lengths in (
         ("8 x 8", CNN, ((5, 10), (20, 10))),
-        ("28 x 28", LARGE, ((5, 8), (20, 5), (40, 3))),
+        ("28 x 28", LARGE, ((5, 8), (20, 5), (20, 15))),
     ):
         file = folder / f"images{len(name)}.py"
         file.write_text(text)
@@ -219,6 +219,7 @@ def lengths(folder: Path) -> None:
     from analysis.benchmarks.workers import busy  # by the name that workers know, not __main__'s
 
     file = folder / "cnn.py"
+    file.write_text(CNN)
     data = build(load({**DIGITS, "plugins": [str(file)], "stop": {"rounds": 1}})).problem.data
     batches.WATCHED = 10**9  # who loses goes on, too
     crew = Local(2)
