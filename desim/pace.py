@@ -12,7 +12,7 @@ from desim.amounts import duration
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
 Progress = Any  # desim.engine.world.Progress, which stands above
-Told = Callable[..., None]  # of a run's progress, or of how many runs of how many are done
+Tell = Callable[..., None]  # of a run's progress, or of how many runs of how many are done
 
 
 class Pace:
@@ -62,7 +62,7 @@ SOON = 1.0  # s of a run of which no notebook says anything
 
 
 @contextmanager
-def seen(name: str, progress: Told | None, runs: bool = False) -> Iterator[Told | None]:
+def seen(name: str, progress: Tell | None, runs: bool = False) -> Iterator[Tell | None]:
     """What to tell progress to: the caller's, in a notebook else a line, which is empty in the end.
 
     name: of the run; or of a study, which counts its runs.
